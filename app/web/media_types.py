@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+BIBTEX: Final = "text/x-bibtex"
 CSV: Final = "text/csv"
 HTML: Final = "text/html"
 JAVASCRIPT: Final = "application/javascript"
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 PROBLEM: Final = "application/problem+json"
+RIS: Final = "application/x-research-info-systems"
 TEXT: Final = "text/plain"
 XML: Final = "text/xml"
 

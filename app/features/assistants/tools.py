@@ -23,7 +23,6 @@ from app.features.assistants.results import (
     write_name,
     write_parsed_text,
 )
-from app.features.lists.batch import BatchInput
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
@@ -93,7 +92,7 @@ class _Line:
     """A line, its input for the lookup, and a note on it."""
 
     text: str
-    input: BatchInput
+    input: str | ListRow
     note: str | None = None
     number: int = 1
 
@@ -185,7 +184,7 @@ class Tools:
     async def _resolve(self, text: str, call: _Call, client: str | None) -> CheckedName:
         parsed = self._parse_text(text)
         known = replace(not_a_doi(text, parsed.message or ""), suggestions=parsed.suggestions)
-        name: BatchInput = known if parsed.name is None else parsed.name.text
+        name: str | ListRow = known if parsed.name is None else parsed.name.text
         async with self._names.look_up(name, client) as rows:
             found = await call.collect(rows, [_Line(text, name)], _ignore)
         return write_name(text, found[0])

@@ -10,7 +10,7 @@ from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read_typed
 from app.errors import InvalidName, NotUTF8
 from app.features.command import STANDARD_INPUT
-from app.features.lists.lines import ListItem
+from app.features.lists.lines import NO_DOI, ListItem
 from app.features.lists.list_stream import ListSource, read_list, require_files
 from app.features.progress import shows_progress
 
@@ -83,7 +83,8 @@ def _read_list(source: ListSource, any_handle: bool) -> Iterator[NameItem]:
     for item in read_list(source):
         place = f"{source.path}, line {item.line}"
         if not isinstance(item, ListItem):
-            yield RefusedItem(place, item.text.strip()[:_SHOWN], item.message)
+            if item.reason != NO_DOI:
+                yield RefusedItem(place, item.text.strip()[:_SHOWN], item.message)
         elif item.text.strip():
             yield _read_item(place, item.text, any_handle)
 

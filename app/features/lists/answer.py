@@ -15,12 +15,12 @@ from typing import Final
 from starlette.responses import Response
 
 from app.errors import DoiProxyError, Quota
-from app.features.lists.batch import Batches, BatchInput, read_input
+from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.body import BodyBuffer, BodyFormat, ListCounter, ListLimits, read_body, read_list_body
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.extraction import Extraction
 from app.features.lists.name_lookup import BatchOptions
-from app.features.lists.verdict import ListRow
+from app.features.lists.verdict import ListRow, read_input
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
 from app.shares import SharedPlaces
 from app.web.freshness import NO_STORE
@@ -201,7 +201,7 @@ class RowsAnswer(StreamedAnswer):
         if self._extraction is not None:
             position = self._extraction.next_position()
             members |= {"input": position["text"], **position}
-        return {name: members[name] for name in self._request.fields}
+        return {name: members.get(name) for name in self._request.fields}
 
 
 @dataclass(frozen=True, slots=True)

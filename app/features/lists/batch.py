@@ -16,7 +16,7 @@ from app.doi.name import HandleName
 from app.doi.presentation import read
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.features.feature import Core
-from app.features.lists.lines import Item, ListItem
+from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
 from app.features.lists.settings import BatchSettings
 from app.features.lists.typed_name import read_typed_name
@@ -35,7 +35,7 @@ from app.features.lists.verdict import (
 from app.features.options import Settings
 from app.features.suggestions.feature import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
-from app.features.suggestions.suggestion import Suggestion
+from app.features.suggestions.suggestion import Reading, Suggestion
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
 
@@ -47,13 +47,8 @@ _USUAL_PAUSE: Final = 1.0
 #: a millisecond. Turns of 16 rows held the event loop for up to 27 ms of processor time, these for up to 3 ms.
 _TURN_LENGTH: Final = 0.000_5
 
-#: An input as it was sent; or its row, if it is known already.
-BatchInput = str | ListRow
-
-
-def read_input(item: Item) -> BatchInput:
-    """The input of an item of a list. One that cannot be read has its row."""
-    return item.text if isinstance(item, ListItem) else not_a_doi(item.text, item.message)
+#: An input as it was sent, also with its place in a list; or its row, if it is known already.
+BatchInput = str | ListItem | ListRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ def build_batches(
 class _Pending:
     """An input whose name is being looked up."""
 
-    text: str
+    item: ListItem
     name: HandleName
     lookup: asyncio.Task[_Answer]
 
@@ -167,28 +162,29 @@ class _Batch:
         """Start the lookup of each input as soon as there is room."""
         end = _End()
         try:
-            async for text in inputs:
-                await self._queue.put(self._admit(text) if isinstance(text, ListRow) else await self._start(text))
+            async for one in inputs:
+                item = ListItem(one) if isinstance(one, str) else one
+                await self._queue.put(self._admit(item) if isinstance(item, ListRow) else await self._start(item))
                 await self._turn.yield_if_over()
         except Exception as error:  # raised to the caller after the rows before it
             end = _End(error)
         await self._queue.put(end)
 
-    async def _start(self, text: str) -> ListRow | _Pending:
+    async def _start(self, item: ListItem) -> ListRow | _Pending:
         """The row of an input if it is known now. Otherwise its lookup, which this starts if there is none."""
         try:
-            name = read(text) if self._options.literal else read_typed_name(text)
+            name = read(item.text) if self._options.literal else read_typed_name(item.text)
         except InvalidName as error:
-            return self._reject(text, error.message)
+            return self._reject(item, error.message)
         if not self._parts.destinations.looks_up(name):
-            return self._reject(text, explain_other_name(name))
+            return self._reject(item, explain_other_name(name))
         lookup = self._lookups.get(name.key)
         if lookup is None:
             judgement = self._find_now(name)
             if judgement is not None and self._agencies.is_known(name):
-                return self._row(text, name, _Answer(judgement, self._agencies.find_now(name)))
+                return self._row(item, name, _Answer(judgement, self._agencies.find_now(name)))
             lookup = await self._launch(name, judgement)
-        return _Pending(text, name, lookup)
+        return _Pending(item, name, lookup)
 
     def _find_now(self, name: HandleName) -> Judgement | None:
         judgement = self._judgements.find(name.key)
@@ -266,31 +262,38 @@ class _Batch:
         return None if self._queue.empty() else self._queue.get_nowait()
 
     async def _complete(self, item: ListRow | _Pending) -> ListRow:
-        row = item if isinstance(item, ListRow) else self._row(item.text, item.name, await item.lookup)
+        row = item if isinstance(item, ListRow) else self._row(item.item, item.name, await item.lookup)
         self._parts.count(row.verdict.value)
         return row
 
-    def _row(self, text: str, name: HandleName, answer: _Answer) -> ListRow:
+    def _row(self, item: ListItem, name: HandleName, answer: _Answer) -> ListRow:
         judgement = answer.judgement
-        age = judgement.age(self._parts.clock())
         row = ListRow(
-            text, name.text, judgement.verdict, judgement.url, answer.agency, age, judgement.is_stale, judgement.message
-        )
-        is_missing = self._options.suggests and judgement.verdict is Verdict.NOT_FOUND
-        return self._add_suggestions(row, self._parts.suggested_names.for_name(name) if is_missing else ())
+            item.text, name.text, judgement.verdict, judgement.url, answer.agency,
+            judgement.age(self._parts.clock()), judgement.is_stale, judgement.message,
+            line=item.line or None, key=item.key, echo=item.echo,
+        )  # fmt: skip
+        if judgement.verdict is Verdict.NOT_FOUND and self._options.suggests:
+            return _suggest(row, *self._parts.suggested_names.read_name(name))
+        return self._admit(row)
 
-    def _reject(self, text: str, message: str) -> ListRow:
+    def _reject(self, item: ListItem, message: str) -> ListRow:
         """The row of an input that is not looked up."""
-        found = self._parts.suggested_names.for_text(text) if self._options.suggests else ()
-        return self._add_suggestions(not_a_doi(text, message), found)
+        if not self._options.suggests:
+            return not_a_doi(item.text, message).place(item)
+        best, suggestions = self._parts.suggested_names.read_text(item.text)
+        row = not_a_doi(item.text, message, has_suggestions=best is not None or bool(suggestions))
+        return _suggest(row.place(item), best, suggestions)
 
     def _admit(self, row: ListRow) -> ListRow:
-        """A row that the caller knows, which may have suggestions already."""
-        return row if row.suggestions is not None else self._add_suggestions(row, ())
+        """A row without suggestions: either all rows of a batch have the member, or none has."""
+        if not self._options.suggests or row.suggestions is not None:
+            return row
+        return _suggest(row, None if row.doi is None else Reading(HandleName(row.doi), "literal", None), ())
 
-    def _add_suggestions(self, row: ListRow, suggestions: Iterable[Suggestion]) -> ListRow:
-        """Every row of a batch passes here or has suggestions: either all rows have them, or none has."""
-        return replace(row, suggestions=tuple(suggestions)) if self._options.suggests else row
+
+def _suggest(row: ListRow, best: Reading | None, suggestions: Iterable[Suggestion]) -> ListRow:
+    return replace(row, best=best, suggestions=tuple(suggestions))
 
 
 def _is_known(item: ListRow | _Pending | _End) -> TypeGuard[ListRow | _Pending]:

@@ -14,8 +14,9 @@ from app.errors import RequestTooLarge, UnsupportedBody
 from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
+from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
-from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT, media_type_of
+from app.web.media_types import BIBTEX, CSV, JSON, NDJSON, PROBLEM, RIS, TEXT, media_type_of
 from app.web.responses import Receive
 
 #: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
@@ -26,6 +27,7 @@ _OTHER_NAMES: Final = {
     "application/jsonl": NDJSON,
     "application/x-jsonlines": NDJSON,
     "text/tab-separated-values": CSV,
+    "application/x-bibtex": BIBTEX,
 }
 #: "" is a body without a charset. US-ASCII is a part of UTF-8.
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
@@ -59,14 +61,18 @@ class BodyFormat:
     media_type: str
     is_gzip: bool
     column: str | None
+    #: The column or member that rows repeat.
+    echo: str | None = None
 
 
 #: Makes the reader of each media type.
-_READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
+_READERS: Final[dict[str, Callable[[int, str | None, str | None], ListReader]]] = {
     TEXT: LinesReader,
     CSV: ColumnReader,
     NDJSON: JsonLinesReader,
     JSON: JsonArrayReader,
+    BIBTEX: BibtexReader,
+    RIS: RisReader,
 }
 LIST_TYPES: Final = tuple(_READERS)
 _SHOWN: Final = 80
@@ -82,6 +88,8 @@ LIST_BODY: Final[dict[str, Any]] = {
             "schema": {"type": "array", "items": {"type": "string"}},
             "example": ["10.1000/182", "10.1000/none"],
         },
+        BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
+        RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
     },
 }
 
@@ -92,14 +100,20 @@ def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any
 
 
 def read_body_format(
-    content_type: str | None, content_encoding: str | None, column: str | None, supported: Iterable[str] = LIST_TYPES
+    content_type: str | None,
+    content_encoding: str | None,
+    columns: tuple[str | None, str | None] = (None, None),
+    supported: Iterable[str] = LIST_TYPES,
 ) -> BodyFormat:
-    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody."""
+    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody.
+
+    `columns` are the column or member with the names, and the one that rows repeat.
+    """
     media_type = read_content_type(content_type, supported)
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:_SHOWN]}; send it as it is, or as gzip.")
-    return BodyFormat(media_type, encoding != "identity", column)
+    return BodyFormat(media_type, encoding != "identity", *columns)
 
 
 class BodyBuffer:
@@ -170,7 +184,7 @@ class BodyBuffer:
 
 async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
-    reader = _READERS[form.media_type](limits.line_bytes, form.column)
+    reader = _READERS[form.media_type](limits.line_bytes, form.column, form.echo)
     counter = ListCounter(limits)
     async for large in read_body(body, limits, is_gzip=form.is_gzip):
         for piece in _cut(large):

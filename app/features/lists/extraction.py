@@ -9,12 +9,10 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
 from app.features.suggestions.find_names import FoundName, find_names_of
-from app.web.media_types import CSV, HTML, TEXT
+from app.web.media_types import BIBTEX, CSV, HTML, RIS, TEXT
 
 #: Media types of texts. Their formats are not parsed: a name is found wherever it stands.
-TEXT_TYPES: Final = (
-    TEXT, HTML, "text/markdown", "text/x-bibtex", "application/x-bibtex", "application/x-research-info-systems", CSV,
-)  # fmt: skip
+TEXT_TYPES: Final = (TEXT, HTML, "text/markdown", BIBTEX, RIS, CSV)
 #: The members of a row about a name in a text, besides its verdict.
 POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 

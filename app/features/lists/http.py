@@ -14,7 +14,7 @@ from app.features.lists.extraction import TEXT_TYPES
 from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.verdict import read_fields
 from app.features.lists.writing import JsonLinesWriter
-from app.features.suggestion_model import SuggestionModel
+from app.features.suggestion_model import ReadingModel, SuggestionModel
 from app.features.suggestions.suggestion import Confidence
 from app.web.media_types import CSV, JSON, NDJSON
 
@@ -39,7 +39,12 @@ class RowModel(BaseModel):
     age: int | None = Field(description="Seconds since the record was fetched.", examples=[0])
     stale: bool = Field(description="Whether the record is past its TTL, and the upstream could not be queried.")
     message: str | None = Field(description="The reason in words.")
+    line: int | None = Field(None, description="The line of the list; of a JSON array, the number of the item.")
+    key: str | None = Field(None, description="The citation key of BibTeX, or the number of a RIS reference.")
+    reason: Literal["no-doi"] | None = Field(None, description="`no-doi`: nothing in the input looks like a DOI.")
     suggestions: list[SuggestionModel] = Field([], description="With `suggest=true`. They are not followed.")
+    best: ReadingModel | None = Field(None, description="With `suggest=true`: the likeliest name.")
+    echo: str | int | float | bool | None = Field(None, description="With `echo`: that member of the item.")
     text: str | None = Field(None, description="With `extract=true`: the part of the text with the name.")
     start: int | None = Field(None, description="With `extract=true`: the characters of the text before it.")
     end: int | None = Field(None, description="With `extract=true`: the characters of the text until its end.")
@@ -58,6 +63,9 @@ class ResolveQuery(BaseModel):
     column: str | None = Field(
         None, max_length=200, description="The column or member with the names, instead of `doi`."
     )
+    echo: str | None = Field(
+        None, max_length=200, description="A column or member of each item that its row repeats, such as an identifier."
+    )
     encoding: Literal["escaped", "literal"] = Field(
         "escaped", description="In `escaped` names, `%` always begins an escape. `literal` names are as they are."
     )
@@ -71,7 +79,9 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
 
         Rows are sent while the list arrives. Each name is looked up once. The queries of people go first.
         """
-        fields = read_fields(query.fields, suggests=query.suggest, extracts=query.extract)
+        fields = read_fields(
+            query.fields, suggests=query.suggest, extracts=query.extract, echoes=query.echo is not None
+        )
         only_cached = query.only is not None
         client = client_at(request.client.host if request.client else "")
         options = BatchOptions(
@@ -83,7 +93,7 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
         )
         headers = request.headers
         body = headers.get("content-type"), headers.get("content-encoding")
-        form = read_body_format(*body, query.column, TEXT_TYPES if query.extract else LIST_TYPES)
+        form = read_body_format(*body, (query.column, query.echo), TEXT_TYPES if query.extract else LIST_TYPES)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract))
 

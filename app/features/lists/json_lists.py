@@ -11,7 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from app.features.lists.errors import UnreadableList
-from app.features.lists.lines import BOM, Item, Line, LinesReader, ListItem, UnreadableItem, excerpt
+from app.features.lists.lines import (
+    BOM,
+    MAX_EXCERPT,
+    Item,
+    Line,
+    LinesReader,
+    ListItem,
+    Scalar,
+    UnreadableItem,
+    excerpt,
+)
 from app.features.lists.table import DOI_COLUMN
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
@@ -30,7 +40,7 @@ class JsonLinesReader(LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
 
     def _read_line(self, line: Line, text: str) -> Item:
-        return _read_value(line.data, line.number, "Line", self._column)
+        return _read_value(line.data, line.number, "Line", (self._column, self._echo))
 
 
 class JsonArrayReader:
@@ -38,9 +48,9 @@ class JsonArrayReader:
 
     lines = 0
 
-    def __init__(self, max_item_bytes: int, column: str | None = None) -> None:
+    def __init__(self, max_item_bytes: int, column: str | None = None, echo: str | None = None) -> None:
         self._max_item_bytes = max_item_bytes
-        self._column = column
+        self._members = column, echo
         self._rest = b""
         #: Where the scan of `_rest` continues, the number of open brackets, and whether it is inside a string.
         self._at, self._depth, self._in_string = 0, 0, False
@@ -131,24 +141,34 @@ class JsonArrayReader:
         self._number += 1
         if len(value) > self._max_item_bytes:
             raise self._too_long(self._number)
-        items.append(_read_value(value, self._number, "Item", self._column))
+        items.append(_read_value(value, self._number, "Item", self._members))
 
     def _too_long(self, number: int) -> UnreadableList:
         return UnreadableList(f"Item {number} is longer than {self._max_item_bytes} bytes; shorten it.")
 
 
-def _read_value(data: bytes, number: int, place: str, column: str | None) -> Item:
+def _read_value(data: bytes, number: int, place: str, members: tuple[str | None, str | None]) -> Item:
+    """The item of a value. The members of an object are those with the name, and with what its row repeats."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return UnreadableItem(excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}.")
-    text = _find_member(value, column or DOI_COLUMN) if isinstance(value, dict) else value
-    if isinstance(text, str):
-        return ListItem(text, number)
-    wanted = column or DOI_COLUMN
-    return UnreadableItem(
-        excerpt(data), number, f"{place} {number} is neither a string nor an object with a string {wanted!r}."
-    )
+    wanted, echo = members[0] or DOI_COLUMN, None
+    if isinstance(value, dict):
+        echo = _read_scalar(_find_member(value, members[1])) if members[1] is not None else None
+        value = _find_member(value, wanted)
+    if isinstance(value, str):
+        return ListItem(value, number, None, echo)
+    message = f"{place} {number} is neither a string nor an object with a string {wanted!r}."
+    return UnreadableItem(excerpt(data), number, message, None, echo)
+
+
+def _read_scalar(value: object) -> Scalar:
+    """What a row can repeat: the beginning of a string, a number of 64 bits, a truth value. None of anything else."""
+    if isinstance(value, str):
+        return value[:MAX_EXCERPT]
+    is_number = isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 2**63)
+    return value if is_number else None  # type: ignore[return-value]
 
 
 def explain_json(data: bytes, error: Exception) -> str:

@@ -26,19 +26,34 @@ _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _COMMENT: Final = "#"
 
 
+#: What a row can repeat of its item.
+Scalar = str | int | float | bool | None
+#: The reason of an item without anything that looks like a DOI.
+NO_DOI: Final = "no-doi"
+
+
 class ListItem(msgspec.Struct, frozen=True, gc=False):
-    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item."""
+    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
+
+    `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
+    `echo` is a member or a cell that the row repeats.
+    """
 
     text: str
-    line: int
+    line: int = 0
+    key: str | None = None
+    echo: Scalar = None
 
 
 class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
-    """An item whose text cannot be read: its beginning, its number, and the reason as a sentence."""
+    """An item whose text cannot be read: its beginning, its place, and the reason as a sentence and as a token."""
 
     text: str
     line: int
     message: str
+    key: str | None = None
+    echo: Scalar = None
+    reason: str | None = None
 
 
 Item = ListItem | UnreadableItem
@@ -143,10 +158,11 @@ def decode_line(line: Line, max_bytes: int) -> str | UnreadableItem:
 class LineReader:
     """Reads a list by its lines."""
 
-    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
-        """`column` is the column of CSV, or the member of JSON objects. Other formats have none."""
+    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        """`column` and `echo` are columns of CSV, or members of JSON objects. Other formats have none."""
         self._max_line_bytes = max_line_bytes
         self._column = column
+        self._echo = echo
         self._lines = LineCutter(max_line_bytes)
 
     @property

@@ -1,4 +1,4 @@
-"""Reads the names of the files of reference managers: BibTeX and RIS. All text except names is ignored.
+"""Reads the names of the files of reference managers: BibTeX and RIS. An entry without a name is an item too.
 
 BibTeX: Patashnik, "BibTeXing" (1988), for entries and fields. RIS: RIS Format Specifications (Research Information
 Systems, 2001). A line is a tag of two characters, two blanks, a hyphen, a blank, and the value. A reference begins with
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from app.errors import NotUTF8
-from app.features.lists.lines import MAX_EXCERPT, Item, Line, LineReader, ListItem, UnreadableItem
+from app.features.lists.lines import MAX_EXCERPT, NO_DOI, Item, Line, LineReader, ListItem, UnreadableItem
 
 #: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.
 MAX_PART_CHARACTERS: Final = 16_384
@@ -24,6 +24,8 @@ _MAX_VALUE_CHARACTERS: Final = 32_768
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
 _BIBTEX_URL: Final = re.compile(r"https?://(?:(?:dx|www)\.)?doi\.org/[^\s{}\"]+", re.IGNORECASE)
+#: The beginning of an entry, with its citation key.
+_ENTRY: Final = re.compile(r"\s*@\s*\w{1,40}\s*[{(]\s*([^\s,{}()]{0,200})")
 _NOT_AN_ENTRY: Final = re.compile(r"\s*@\s*(?:comment|string|preamble)\b", re.IGNORECASE)
 _BRACE_OR_QUOTE: Final = re.compile(r'(?<!\\)[{}]|"')
 #: What begins a value that is not bare.
@@ -44,9 +46,13 @@ _RIS_URL: Final = re.compile(r"https?://(?:(?:dx|www)\.)?doi\.org/\S+", re.IGNOR
 #: The tags of a DOI name, of links, and of the two ends of a reference.
 _DOI: Final = "DO"
 _LINKS: Final = frozenset({"UR", "L1", "L2", "L3", "L4", "LK", "M1", "M3"})
-_ENDS: Final = frozenset({"TY", "ER"})
+_START: Final = "TY"
+_ENDS: Final = frozenset({_START, "ER"})
 #: Links of one reference that are remembered.
 MAX_LINKS: Final = 100
+#: The title of a reference, which stands for one without a name.
+_TITLES: Final = frozenset({"TI", "T1"})
+_WITHOUT_DOI: Final = "This entry has no DOI."
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -56,13 +62,16 @@ class BibtexReader(LineReader):
     Text before the first `@` is a comment. A line that is too long is cut.
     """
 
-    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
-        super().__init__(max_line_bytes, column)
+    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        super().__init__(max_line_bytes, column, echo)
         #: The lines of the part of an entry that is being read, the number of its first line, and its characters.
         self._part: list[str] = []
         self._first = 0
         self._size = 0
         self._is_entry = self._has_doi = False
+        self._key: str | None = None
+        #: What stands for the entry if it has no name.
+        self._without: UnreadableItem | None = None
         #: The first links of an entry, which count if it has no field.
         self._links: list[Item] = []
 
@@ -73,6 +82,7 @@ class BibtexReader(LineReader):
             if text.lstrip().startswith("@"):
                 items += self._finish()
                 self._is_entry = not _NOT_AN_ENTRY.match(text)
+                self._begin(text, line.number)
             elif self._size >= MAX_PART_CHARACTERS:
                 items += self._read_part()
             if self._is_entry:
@@ -81,24 +91,32 @@ class BibtexReader(LineReader):
                 self._size += len(text) + 1
         return items
 
+    def _begin(self, text: str, line: int) -> None:
+        """Begin the entry of a line."""
+        head = _ENTRY.match(text) if self._is_entry else None
+        self._key = (head[1] or None) if head else None
+        self._without = head and UnreadableItem(text.strip()[:MAX_EXCERPT], line, _WITHOUT_DOI, self._key, None, NO_DOI)
+
     def _read_part(self) -> list[Item]:
         """The names in the fields of a part. Its links are kept until the end of the entry."""
         if not self._part:
             return []
         part, line = "\n".join(self._part), self._first
         self._part, self._first, self._size = [], 0, 0
-        fields = [_read_item(item) for item in _number_lines(part, line, islice(_find_fields(part), MAX_FIELDS))]
+        found = islice(_find_fields(part), MAX_FIELDS)
+        fields = [_read_item(item) for item in _number_lines(part, line, found, self._key)]
         self._has_doi = self._has_doi or bool(fields)
         if not self._has_doi:
             links = islice(_find_links(part), MAX_LINKS - len(self._links))
-            self._links += map(_read_item, _number_lines(part, line, links))
+            self._links += map(_read_item, _number_lines(part, line, links, self._key))
         return fields
 
     def _finish(self) -> list[Item]:
         fields = self._read_part()
         links = [] if self._has_doi else self._links
-        self._has_doi, self._links = False, []
-        return fields + links
+        without = self._without if not self._has_doi and not links else None
+        self._has_doi, self._links, self._without = False, [], None
+        return fields + links + ([] if without is None else [without])
 
 
 class RisReader(LineReader):
@@ -107,9 +125,12 @@ class RisReader(LineReader):
     A line that is too long is cut.
     """
 
-    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
-        super().__init__(max_line_bytes, column)
+    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        super().__init__(max_line_bytes, column, echo)
         self._has_doi = False
+        #: The number of the reference, and what stands for it if it has no name.
+        self._number = 0
+        self._without: UnreadableItem | None = None
         self._links: list[Item] = []
 
     def _read(self, lines: list[Line]) -> list[Item]:
@@ -121,27 +142,40 @@ class RisReader(LineReader):
             tag, value = found[1], (found[2] or "").strip()
             if tag in _ENDS:
                 items += self._finish()
+                if tag == _START:
+                    self._number += 1
+                    self._without = self._stand_in(f"{tag}  - {value}", line.number)
             elif tag == _DOI and value:
                 self._has_doi = True
-                items.append(_read_item(ListItem(value, line.number)))
+                items.append(_read_item(ListItem(value, line.number, self._key)))
             elif tag in _LINKS and len(self._links) < MAX_LINKS and (url := _RIS_URL.search(value)):
-                self._links.append(_read_item(ListItem(_trim_url(url[0]), line.number)))
+                self._links.append(_read_item(ListItem(_trim_url(url[0]), line.number, self._key)))
+            elif tag in _TITLES and value and self._without is not None:
+                self._without = self._stand_in(value, self._without.line)
         return items
+
+    @property
+    def _key(self) -> str | None:
+        return str(self._number) if self._number else None
+
+    def _stand_in(self, text: str, line: int) -> UnreadableItem:
+        return UnreadableItem(text[:MAX_EXCERPT], line, _WITHOUT_DOI, self._key, None, NO_DOI)
 
     def _finish(self) -> list[Item]:
         """The links of a reference that has no DOI name of its own."""
         links = [] if self._has_doi else self._links
-        self._has_doi, self._links = False, []
-        return links
+        without = self._without if not self._has_doi and not links else None
+        self._has_doi, self._links, self._without = False, [], None
+        return links if without is None else [without]
 
 
-def _number_lines(part: str, line: int, found: Iterable[tuple[int, str]]) -> Iterator[ListItem]:
-    """Texts as items, given their places in a part that begins with a line."""
+def _number_lines(part: str, line: int, found: Iterable[tuple[int, str]], key: str | None) -> Iterator[ListItem]:
+    """Texts as items of an entry, given their places in a part that begins with a line."""
     counted = 0
     for at, text in found:
         line += part.count("\n", counted, at)
         counted = at
-        yield ListItem(text, line)
+        yield ListItem(text, line, key)
 
 
 def _find_links(part: str) -> Iterator[tuple[int, str]]:
@@ -209,7 +243,7 @@ def _read_item(item: ListItem) -> Item:
     """The item; unreadable if its bytes are not UTF-8. In the other fields of a file, such bytes do not matter."""
     if _REPLACEMENT not in item.text:
         return item
-    return UnreadableItem(item.text[:MAX_EXCERPT], item.line, NotUTF8().message)
+    return UnreadableItem(item.text[:MAX_EXCERPT], item.line, NotUTF8().message, item.key)
 
 
 def _trim_url(url: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from app.errors import ConfigurationError, InvalidParameter
 from app.features.command import INTERRUPTED, CommandContext
-from app.features.lists.batch import BatchInput, read_input
+from app.features.lists.batch import BatchInput
 from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_lists
 from app.features.lists.command import ResolveChoice
 from app.features.lists.list_stream import ListSource, require_files, stream_items
@@ -20,7 +20,7 @@ from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.progress import Progress, count_lists, show_verdicts
 from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
-from app.features.lists.verdict import SUGGESTIONS, ListRow, Verdict, read_fields
+from app.features.lists.verdict import SUGGESTIONS, ListRow, Verdict, read_fields, read_input
 from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter, printable
 from app.features.options import Settings
 

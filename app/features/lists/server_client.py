@@ -12,6 +12,7 @@ from typing import Final
 from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ServerLimits
+from app.features.lists.lines import ListItem
 from app.features.lists.verdict import ListRow, read_row
 from app.features.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.features.proxy_client.server import ProxyServer
@@ -58,7 +59,7 @@ class BatchClient:
 
     async def _resolve(self, inputs: Sequence[BatchInput]) -> AsyncGenerator[list[ListRow]]:
         waiting = iter(inputs)
-        texts = [one for one in inputs if not isinstance(one, ListRow)]
+        texts = [_text(one) for one in inputs if not isinstance(one, ListRow)]
         while texts and not self._stop.is_set():
             rows_of_texts = fetch_rows(self._server, self._query, list(texts), self._limits.timeout, self._stop)
             try:
@@ -93,7 +94,7 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     parts: list[list[BatchInput]] = []
     room = 0
     for one in inputs:
-        size = 0 if isinstance(one, ListRow) else len(json.dumps(one)) + 1
+        size = 0 if isinstance(one, ListRow) else len(json.dumps(_text(one))) + 1
         if not parts or len(parts[-1]) >= most or size > room:
             parts.append([])
             room = MAX_BYTES
@@ -110,10 +111,15 @@ def _merge(waiting: Iterator[BatchInput], rows: Sequence[ListRow]) -> list[ListR
     for row in rows:
         for one in waiting:
             if not isinstance(one, ListRow):
+                # The server numbers the lines of its request.
+                merged.append(row.place(one if isinstance(one, ListItem) else ListItem(one)))
                 break
             merged.append(one)
-        merged.append(row)
     return merged
+
+
+def _text(item: str | ListItem) -> str:
+    return item if isinstance(item, str) else item.text
 
 
 async def fetch_rows(

@@ -19,11 +19,11 @@ _MESSAGE_CHARACTERS: Final = 40
 class ColumnReader(LineReader):
     """Reads one column. Each record is an item, also if its cell is empty. Empty lines are not records."""
 
-    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
-        """`max_line_bytes` is the limit of a record too. `column` is a name, compared exactly, then in any case."""
-        super().__init__(max_line_bytes, column)
+    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        """`max_line_bytes` is the limit of a record too. A column is compared exactly, then in any case."""
+        super().__init__(max_line_bytes, column, echo)
         self._separator = ""
-        self._index = -1
+        self._index = self._echo_index = -1
         #: The lines of a record with an open quote, its first line, and its characters.
         self._open: list[str] = []
         self._opened_at = 0
@@ -89,17 +89,19 @@ class ColumnReader(LineReader):
                 raise UnreadableList(message) from error
             return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]
         if is_head:
-            self._index = self._find_column(cells)
+            self._index = self._find_column(cells, self._column)
+            self._echo_index = -1 if self._echo is None else self._find_column(cells, self._echo)
             return []
-        return [ListItem(cells[self._index] if self._index < len(cells) else "", self._opened_at)]
+        echo = cells[self._echo_index][:MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
+        return [ListItem(cells[self._index] if self._index < len(cells) else "", self._opened_at, None, echo)]
 
     def _cells(self, record: str) -> list[str]:
         return next(csv.reader([record], delimiter=self._separator), [])
 
-    def _find_column(self, names: list[str]) -> int:
+    def _find_column(self, names: list[str], column: str | None) -> int:
         names = [name.strip() for name in names]
-        wanted = self._column or DOI_COLUMN
-        if self._column is not None and wanted in names:
+        wanted = column or DOI_COLUMN
+        if column is not None and wanted in names:
             return names.index(wanted)
         folded = [name.casefold() for name in names]
         if wanted.casefold() in folded:

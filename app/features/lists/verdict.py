@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ from app.errors import (
     UpstreamRefused,
 )
 from app.features.lists.extraction import POSITION_FIELDS
-from app.features.suggestions.suggestion import Suggestion
+from app.features.lists.lines import NO_DOI, Item, ListItem, Scalar
+from app.features.suggestions.suggestion import Reading, Suggestion, write_reading
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
 from app.resolver.target import Target
@@ -28,6 +30,12 @@ from app.resolver.target import Target
 #: The message of a registered name without a redirect.
 _NO_TARGET: Final = "The name is registered, but its record has no URL to redirect to."
 _TOO_MANY_REQUESTS: Final = 429
+#: What looks like a DOI, or like a broken one: a label, or a number that begins like a prefix.
+_TRACE: Final = re.compile(
+    r"doi|(?<![0-9])[1lI|][0oO](?:\.[0-9OoIl]{4}|[,:;]?\s?[0-9OoIl]{4,9}\s?[/\\])", re.IGNORECASE | re.ASCII
+)
+#: Characters of a text in which it is searched.
+_MAX_SEARCHED: Final = 65_536
 #: Bytes of a judgement without its texts: the slot of the map, the key and the judgement. Measured by tracemalloc.
 ENTRY_BYTES: Final = 400
 #: Judgements that stay fresh for longer than this, in seconds, are left to the cache.
@@ -46,10 +54,15 @@ class Verdict(Enum):
     RATE_LIMITED = "rate_limited"  # not queried: no room in the budget, or the upstream requested a pause
 
 
-#: The members of a row, in order. `suggestions` follow if they are requested.
-FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message")
-#: The member of a row that a request for suggestions adds.
+#: The members of every row, in order.
+FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message", "line", "key", "reason")
+#: The members of rows of earlier releases.
+_OLD_FIELDS: Final = FIELDS[:8]
+#: The members of a row that a request for suggestions adds.
 SUGGESTIONS: Final = "suggestions"
+SUGGESTION_FIELDS: Final = (SUGGESTIONS, "best")
+#: The member that repeats one of the item.
+ECHO: Final = "echo"
 #: The verdicts that say nothing about the name. A later batch may have a better one.
 UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
@@ -133,9 +146,21 @@ class ListRow:
     message: str | None = None
     #: The names that the author of the input may have meant. None if they were not requested.
     suggestions: tuple[Suggestion, ...] | None = None
+    #: The likeliest reading, if suggestions were requested.
+    best: Reading | None = None
+    #: Where the item is in its list: see ListItem. None outside a list.
+    line: int | None = None
+    key: str | None = None
+    #: Why an item was not looked up, as a token: NO_DOI or None.
+    reason: str | None = None
+    echo: Scalar = None
+
+    def place(self, item: Item) -> ListRow:
+        """The row with the place of its item."""
+        return replace(self, line=item.line or None, key=item.key, echo=item.echo)
 
     def members(self) -> dict[str, Any]:
-        """The members as JSON has them. Without suggestions, that member is absent."""
+        """The members as JSON has them. Without suggestions or an echo, those members are absent."""
         found: dict[str, Any] = {
             "input": self.input,
             "doi": self.doi,
@@ -145,9 +170,15 @@ class ListRow:
             "age": self.age,
             "stale": self.stale,
             "message": self.message,
+            "line": self.line,
+            "key": self.key,
+            "reason": self.reason,
         }
         if self.suggestions is not None:
-            found["suggestions"] = [{"doi": one.doi.text, "rule": one.rule} for one in self.suggestions]
+            found[SUGGESTIONS] = [{"doi": one.doi.text, "rule": one.rule} for one in self.suggestions]
+            found["best"] = write_reading(self.best)
+        if self.echo is not None:
+            found[ECHO] = self.echo
         return found
 
 
@@ -157,15 +188,18 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
         suggestions = members.get("suggestions")
         if suggestions is not None:
             suggestions = tuple(Suggestion(HandleName(one["doi"]), one["rule"]) for one in suggestions)
-        known = {name: members[name] for name in FIELDS} | {"verdict": Verdict(members["verdict"])}
-        return ListRow(**known, suggestions=suggestions)
+        known = {name: members[name] for name in _OLD_FIELDS} | {"verdict": Verdict(members["verdict"])}
+        known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO)}
+        best = members.get("best")
+        reading = None if best is None else Reading(HandleName(best["doi"]), best["confidence"], best["rule"])
+        return ListRow(**known, suggestions=suggestions, best=reading)
     except (AttributeError, KeyError, TypeError, InvalidName) as error:
         raise ValueError(f"this is not the row of a name: {error!r}") from error
 
 
-def read_fields(fields: str | None, *, suggests: bool, extracts: bool = False) -> tuple[str, ...]:
+def read_fields(fields: str | None, *, suggests: bool, extracts: bool = False, echoes: bool = False) -> tuple[str, ...]:
     """The members of the rows, in the order of the request. Raises InvalidParameter."""
-    known = (*FIELDS, *[SUGGESTIONS] * suggests, *POSITION_FIELDS * extracts)
+    known = (*FIELDS, *SUGGESTION_FIELDS * suggests, *POSITION_FIELDS * extracts, *[ECHO] * echoes)
     if fields is None:
         return known
     chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))
@@ -218,9 +252,17 @@ def is_worth_waiting(error: CouldNotVerify) -> bool:
     return is_rate_limit(error) or isinstance(error, BreakerOpen)
 
 
-def not_a_doi(text: str, message: str) -> ListRow:
-    """The row of an input that is not looked up."""
-    return ListRow(text, None, Verdict.NOT_A_DOI, message=message)
+def not_a_doi(text: str, message: str, *, has_suggestions: bool = False) -> ListRow:
+    """The row of an input that is not looked up. The reason is NO_DOI if nothing in it looks like a DOI."""
+    reason = None if has_suggestions or _TRACE.search(text[:_MAX_SEARCHED]) else NO_DOI
+    return ListRow(text, None, Verdict.NOT_A_DOI, message=message, reason=reason)
+
+
+def read_input(item: Item) -> ListItem | ListRow:
+    """The input of an item of a list. One that cannot be read has its row."""
+    if isinstance(item, ListItem):
+        return item
+    return ListRow(item.text, None, Verdict.NOT_A_DOI, message=item.message, reason=item.reason).place(item)
 
 
 def explain_other_name(name: HandleName) -> str:

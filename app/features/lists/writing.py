@@ -167,6 +167,8 @@ def _cell(value: object) -> str:
     """A value as the text of a cell. Suggestions are their names, separated by blanks."""
     if value is None:
         return ""
+    if isinstance(value, dict):
+        return str(value["doi"])
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
@@ -180,13 +182,9 @@ def _fit(text: str, width: int) -> str:
 
 def _show(value: object) -> str:
     """A value as the text of a cell of a table for people."""
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, list):
-        return " ".join(_show(one["doi"]) for one in value)
-    return printable(str(value))
+    return printable(_cell(value))
 
 
 def printable(text: str) -> str:

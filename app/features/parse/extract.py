@@ -62,7 +62,7 @@ def add_extract(app: FastAPI) -> None:
         Names that a line break cuts are joined, and errors are undone. Whether a name exists is not known.
         """
         headers = request.headers
-        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), None, TEXT_TYPES)
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), supported=TEXT_TYPES)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         return ExtractedAnswer(turn, is_gzip=form.is_gzip, media_type=media_type)
 

@@ -17,7 +17,7 @@ from app.errors import RequestTooLarge
 from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
 from app.features.lists.lines import MAX_LINE_BYTES, Item, ListItem
 from app.features.parse.models import ParsedTextModel
-from app.features.parse.parsing import parse, unreadable, warn_of_plus_sign, write_line
+from app.features.parse.parsing import ParsedText, parse, unreadable, warn_of_plus_sign, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
 from app.web.media_types import JSON, NDJSON
 from app.web.request import Request as OwnRequest
@@ -46,7 +46,8 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
         """
         text = _read_parameter(request, doi)
         _refuse_long(text, 1)
-        row = _write_row(text, _base_url(request, public_url), in_query=True)
+        base_url = _base_url(request, public_url)
+        row = write_line(warn_of_plus_sign(_parse(text, base_url)), base_url)
         return Response(row, media_type=JSON, headers=_text_header(OWN_PAGE))
 
     async def parse_many(
@@ -61,7 +62,7 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
         for other lists.
         """
         headers = request.headers
-        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), column)
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), (column, None))
         try:
             items = []
             async for item in read_list_body(request.stream(), form, limits):
@@ -146,16 +147,13 @@ def _base_url(request: Request, public_url: str | None) -> str:
     return OwnRequest(request.scope, request.receive, public_url=public_url, sub_path=b"").base_url
 
 
-def _write_row(text: str, base_url: str, *, in_query: bool = False) -> bytes:
-    own_hosts = frozenset({urlsplit(base_url).hostname or ""})
-    parsed = parse(text, own_hosts=own_hosts)
-    return write_line(warn_of_plus_sign(parsed) if in_query else parsed, base_url)
+def _parse(text: str, base_url: str) -> ParsedText:
+    return parse(text, own_hosts=frozenset({urlsplit(base_url).hostname or ""}))
 
 
 def _write_item(item: Item, base_url: str) -> bytes:
-    if isinstance(item, ListItem):
-        return _write_row(item.text, base_url)
-    return write_line(unreadable(item.text, item.message), base_url)
+    parsed = _parse(item.text, base_url) if isinstance(item, ListItem) else unreadable(item.text, item.message)
+    return write_line(parsed, base_url, item if item.key is not None else None)
 
 
 async def _write_rows(items: list[Item], base_url: str, turn: asyncio.Lock) -> AsyncIterator[bytes]:

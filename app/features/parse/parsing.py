@@ -14,6 +14,7 @@ import msgspec
 from app.doi.name import DOIName, HandleName
 from app.doi.uri import to_uri, to_url
 from app.errors import InvalidName
+from app.features.lists.lines import Item
 from app.features.lists.typed_name import is_marked_handle, read_with_rules
 from app.features.parse.confusable import NameWarning, find_warnings
 from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, write_reading
@@ -110,9 +111,13 @@ def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
     }
 
 
-def write_line(parsed: ParsedText, base_url: str | None) -> bytes:
-    """The JSON object about a text, on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too."""
-    line = msgspec.json.encode(to_object(parsed, base_url))
+def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
+    """The JSON object about a text, on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too.
+
+    `item` is an entry of a bibliography; its line and its key follow.
+    """
+    members = to_object(parsed, base_url)
+    line = msgspec.json.encode(members if item is None else members | {"line": item.line, "key": item.key})
     if line.isascii():
         return line
     for raw, escaped in _LINE_ENDS:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
 from app.features.suggestions.find_names import find_names
-from app.features.suggestions.suggestion import Suggestion, read_best, suggest, suggest_instead
+from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, suggest, suggest_instead
 from app.resolver.demand import Demand
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
@@ -96,6 +96,16 @@ class SuggestedNames:
     def for_text(self, text: str) -> list[Suggestion]:
         """What is suggested for a text that is not a name, by what memory knows."""
         return self._sort(suggest(text, own_hosts=self._own_hosts))
+
+    def read_name(self, name: HandleName) -> tuple[Reading | None, list[Suggestion]]:
+        """The likeliest reading of a name that does not exist, and what else is suggested, by what memory knows."""
+        best, found = read_all(name.text, name, own_hosts=self._own_hosts)
+        return best, self._sort(found)
+
+    def read_text(self, text: str) -> tuple[Reading | None, list[Suggestion]]:
+        """The likeliest reading of a text that is not a name, and what else is suggested, by what memory knows."""
+        best, found = read_all(text, None, own_hosts=self._own_hosts)
+        return best, self._sort(found)
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""

@@ -51,11 +51,12 @@ async def test_each_line_has_a_row_with_every_member(proxy: Proxy) -> None:
     assert got["cache-control"] == "no-store"
     assert rows(got) == [
         {"input": "https://doi.org/10.5555/A", "doi": "10.5555/A", "verdict": "resolved", "url": f"{URL}a",
-         "ra": None, "age": 0, "stale": False, "message": None},
+         "ra": None, "age": 0, "stale": False, "message": None, "line": 1, "key": None, "reason": None},
         {"input": "10.5555/none", "doi": "10.5555/none", "verdict": "not_found", "url": None,
-         "ra": None, "age": 0, "stale": False, "message": None},
+         "ra": None, "age": 0, "stale": False, "message": None, "line": 2, "key": None, "reason": None},
         {"input": "hello", "doi": None, "verdict": "not_a_doi", "url": None, "ra": None, "age": None, "stale": False,
-         "message": "This is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."},
+         "message": "This is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix.",
+         "line": 3, "key": None, "reason": "no-doi"},
     ]  # fmt: skip
 
 
@@ -68,6 +69,8 @@ async def test_each_line_has_a_row_with_every_member(proxy: Proxy) -> None:
         ("application/json", '["10.5555/a", {"doi": "10.5555/b"}]'),
         ("application/x-ndjson", '"10.5555/a"\n{"DOI": "10.5555/b"}\n'),
         ("application/jsonl", '"10.5555/a"\n"10.5555/b"'),
+        ("text/x-bibtex", "@misc{a,\n doi={10.5555/a}}\n@misc{b,\n doi={10.5555/b}}\n"),
+        ("application/x-research-info-systems", "TY  - JOUR\nDO  - 10.5555/a\nTY  - JOUR\nDO  - 10.5555/b\n"),
     ],
 )
 async def test_the_media_type_decides_how_a_list_is_read(proxy: Proxy, content_type: str, body: str) -> None:
@@ -382,7 +385,7 @@ def test_a_json_body_is_answered_as_json_unless_the_client_wants_something_else(
 
 def test_fields_keep_the_order_of_the_request() -> None:
     assert read_fields(None, suggests=False) == FIELDS
-    assert read_fields(None, suggests=True) == (*FIELDS, "suggestions")
+    assert read_fields(None, suggests=True) == (*FIELDS, "suggestions", "best")
     assert read_fields("url, doi,url", suggests=False) == ("url", "doi")
     with pytest.raises(InvalidParameter):
         read_fields("", suggests=False)
@@ -390,7 +393,7 @@ def test_fields_keep_the_order_of_the_request() -> None:
 
 def test_a_body_without_a_media_type_is_refused() -> None:
     with pytest.raises(UnsupportedBody, match="without a media type"):
-        read_body_format(None, None, None)
+        read_body_format(None, None)
 
 
 PROSE = "Jones (10.5555/a), see http://dx.doi.org/10.5555/dead, and again 10.5555/A."

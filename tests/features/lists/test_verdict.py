@@ -40,7 +40,7 @@ from app.features.lists.verdict import (
     not_a_doi,
     read_row,
 )
-from app.features.suggestions.suggestion import Suggestion
+from app.features.suggestions.suggestion import Reading, Suggestion
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import Chain, Origin, Resolution, Tombstone
@@ -68,6 +68,8 @@ def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
         age=7,
         stale=True,
         message="m",
+        line=3,
+        key="smith2020",
     )
     expected = {
         "input": "doi:10.5555/name.",
@@ -78,12 +80,18 @@ def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
         "age": 7,
         "stale": True,
         "message": "m",
+        "line": 3,
+        "key": "smith2020",
+        "reason": None,
     }
     assert row.members() == expected
     assert tuple(row.members()) == FIELDS
-    suggested = replace(row, suggestions=(Suggestion(HandleName("10.5555/name"), "trailing-punctuation"),))
+    better = Suggestion(HandleName("10.5555/name"), "trailing-punctuation")
+    suggested = replace(row, suggestions=(better,), best=Reading(better.doi, "sure", better.rule), echo=5)
     assert suggested.members() == expected | {
         "suggestions": [{"doi": "10.5555/name", "rule": "trailing-punctuation"}],
+        "best": {"doi": "10.5555/name", "confidence": "sure", "rule": "trailing-punctuation"},
+        "echo": 5,
     }
     assert [read_row(one.members()) for one in (row, suggested)] == [row, suggested]
 
