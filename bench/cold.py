@@ -18,9 +18,9 @@ import uvloop
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.presentation import read_path
+from app.features.sqlite.store import SqliteStore
 from app.handle.answer import Answer, read_answer
 from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Claim, Section, Table

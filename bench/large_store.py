@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from app.assembly.stores import read_tables
-from app.cache.sqlite.store import SqliteStore
+from app.features.sqlite.store import SqliteStore
 from bench.agency_files import SAMPLES, write_agency_files
 from bench.contestants import proxy_command
 from bench.findings import Claim, Section, Table

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
-from app.cache.sqlite.store import SqliteStore
+from app.features.sqlite.store import SqliteStore
 from bench.machine import Cores
 from bench.names import HOT
 from bench.records import entry_of

@@ -20,7 +20,7 @@ from app.resolver.resolution import Step, in_refresh_window, next_step
 #: As in app/resolver/resolver.py: hits after which a record is refreshed ahead, and names whose hits are counted.
 POPULAR_HITS: Final = 3
 MAX_REMEMBERED: Final = 10_000
-#: As in app/cache/sqlite/store.py: seconds between two writes of the time at which an entry was last used.
+#: As in app/features/sqlite/store.py: seconds between two writes of the time at which an entry was last used.
 USE_INTERVAL: Final = 3_600.0
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
-from app.cache.sqlite.store import SqliteStore
+from app.features.sqlite.store import SqliteStore
 from bench.contestants import proxy_command, proxy_environment
 from bench.findings import Claim, Section, Table
 from bench.machine import pinned

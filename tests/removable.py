@@ -143,7 +143,8 @@ def _run(place: Path, arguments: Sequence[str]) -> None:
 def _environment(place: Path, **settings: str) -> dict[str, str]:
     # The copy goes before the installed program.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
-    store = f"sqlite:///{place}/store.sqlite3"
+    has_file = place.joinpath("app", "features", "sqlite").is_dir()
+    store = f"sqlite:///{place}/store.sqlite3" if has_file else "memory:"
     # Without a contact, `check` ends with a warning.
     contact = "mailto:doi@example.org"
     own = {"PYTHONPATH": str(place), "DOI_PROXY_STORE_URL": store, "DOI_PROXY_UPSTREAM_CONTACT": contact}

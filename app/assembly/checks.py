@@ -16,11 +16,11 @@ from app.assembly.resolving import assemble
 from app.assembly.settings import Settings, find_outdated, validate
 from app.assembly.settings.sources import SourcedValue
 from app.assembly.stores import open_cache
-from app.cache.upgrade import STORE_FORMAT, Survey, Surveyable
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from app.features.check import Check, Finding, Inspection
 from app.features.feature import require_libraries
 from app.features.redaction import redact
+from app.features.store_format import STORE_FORMAT, Survey, Surveyable
 from app.upstream.remedies import find_remedy
 from app.upstream.source import CONTROL_NAME, UpstreamQuery
 from app.web.pages import Pages

@@ -7,23 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from shutil import disk_usage
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import Any
 
-from app.assembly.features import feature_modules, installed
+from app.assembly.features import feature_modules
 from app.assembly.settings import Settings
 from app.assembly.settings.cache import MIN_STORE_BYTES
-from app.cache import address
-from app.cache.address import StoreOptions, open_store, read_store_path
 from app.cache.fallback import TierObserver
 from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore, StoreUnavailable
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-
-if TYPE_CHECKING:
-    from app.cache.sqlite.tables import Table
+from app.features.store_url import Opener, StoreOptions, open_store, read_store_path
 
 
 def open_cache(
@@ -64,7 +59,7 @@ def open_service_cache(
 
 def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bool = False) -> SharedStore | None:
     options = StoreOptions(clock, fitting_bytes(settings), settings.store_timeout, read_only, read_tables)
-    return open_store(settings.store_url, options, find_openers(settings.store_url))
+    return open_store(settings.store_url, options, find_openers())
 
 
 def fitting_bytes(settings: Settings) -> int:
@@ -102,13 +97,11 @@ def _refuse(error: StoreError) -> ConfigurationError:
     return ConfigurationError(f"the store cannot be opened: {error.message}")
 
 
-def find_openers(url: str) -> Mapping[str, address.Opener]:
-    """What opens the store of a URL, by its scheme. For a store of the core, no feature is imported."""
-    if urlsplit(url).scheme in address.OPENERS:
-        return address.OPENERS
-    return {**address.OPENERS, **{scheme: opener for one in installed() for scheme, opener in one.stores.items()}}
+def find_openers() -> Mapping[str, Opener]:
+    """What opens a store, by the scheme of its URL. Only the files openers.py of the features are imported."""
+    return {scheme: opener for module in feature_modules("openers") for scheme, opener in module.OPENERS.items()}
 
 
-def read_tables() -> Sequence[Table]:
+def read_tables() -> Sequence[Any]:
     """The tables of the features. A process without a SQLite store does not import them."""
     return [table for module in feature_modules("tables") for table in module.TABLES]

@@ -310,8 +310,6 @@ class Feature:
     samples: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
     #: Finds what is wrong with its settings before a start, whether they switch it on or not.
     check: Check | None = None
-    #: Opens a store, by the scheme of its URL.
-    stores: Mapping[str, Any] = field(default_factory=dict)
     #: Upstreams, by the scheme of their URLs. The core opens http and https.
     upstreams: Mapping[str, UpstreamKind] = field(default_factory=dict)
 

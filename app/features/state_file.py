@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from app.cache.private_file import open_private
 from app.errors import ConfigurationError
+from app.features.private_file import open_private
 from app.regular_file import read_regular
 
 State = TypeVar("State", bound=msgspec.Struct)

@@ -9,9 +9,9 @@ import pytest
 
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.sqlite import store as store_module
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
+from app.features.sqlite import store as store_module
 from app.handle.answer import Answer
 from app.resolver import resolver as resolver_module
 from app.resolver.failure_memory import FailureMemory

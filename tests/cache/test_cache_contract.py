@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
+from app.features.sqlite.store import SqliteStore
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock

@@ -15,16 +15,16 @@ from redis.asyncio import Redis
 
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore
 from app.cache.wire import pack
 from app.errors import StoreError
+from app.features.sqlite.store import SqliteStore
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing
-from tests.cache.sqlite_stores import opened
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import opened
 
 pytestmark = pytest.mark.anyio
 

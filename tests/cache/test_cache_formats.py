@@ -15,9 +15,9 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 
 from app.cache.entry import Entry
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.wire import pack
+from app.features.sqlite.store import SqliteStore
 from app.features.valkey.layout import Layout, find_layout, partitions_of_cluster
 from app.features.valkey.store import ValkeyStore
 from app.features.valkey.url import StoreKind

@@ -13,8 +13,8 @@ from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
 from app.cache.store import StoreUnavailable
 from app.errors import ConfigurationError, StoreError
 from tests.cache.entries import entry
-from tests.cache.sqlite_stores import opened
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import opened
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ import pytest
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 

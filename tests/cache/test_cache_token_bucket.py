@@ -14,8 +14,8 @@ import pytest
 from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
+from app.features.sqlite.store import SqliteStore
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.store import ValkeyStore
 from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token

@@ -37,7 +37,7 @@ ABSENT: Final = "10.5072/ABSENT"
 #: Run in the checkout of 0.2.0, with the URL of a store: it follows a parent.
 FOLLOW: Final = """
 import asyncio, sys
-from app.cache.address import open_store
+from app.features.store_url import open_store
 from app.cache.parents import ParentState
 import time
 async def main():

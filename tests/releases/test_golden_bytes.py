@@ -20,11 +20,11 @@ from app.assembly.stores import read_tables
 from app.cache.compression import decompress
 from app.cache.dictionary import read_dictionary_1
 from app.cache.entry import Entry
-from app.cache.sqlite.store import SqliteStore
-from app.cache.upgrade import STORE_FORMAT
 from app.cache.wire import pack, unpack
 from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
 from app.features.registry.wire import pack_block, to_line, unpack_block
+from app.features.sqlite.store import SqliteStore
+from app.features.store_format import STORE_FORMAT
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
 from tests.cluster.processes import ROOT

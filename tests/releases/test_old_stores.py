@@ -17,9 +17,7 @@ from app.assembly.checks import CoreInspection, find_upgrade
 from app.assembly.settings import Settings
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
-from app.cache.upgrade import STORE_FORMAT, Rewritable
 from app.cache.wire import has_old_layout
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
@@ -27,6 +25,8 @@ from app.features.bundles.import_bundle import BundleImport, ImportBounds
 from app.features.follow.primaries import PrimaryState, read_primaries
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.rewriting.rewriting import rewrite_entries
+from app.features.sqlite.store import SqliteStore
+from app.features.store_format import STORE_FORMAT, Rewritable
 from app.features.valkey.store import ValkeyStore
 from tests.cache.conftest import valkey_url
 from tests.clock import Clock

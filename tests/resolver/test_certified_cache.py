@@ -288,6 +288,7 @@ class TestProcesses:
 
     @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
     def open_cache(self, request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> Callable[[], TieredStore]:
+        pytest.importorskip(f"app.features.{request.param}")
         url = f"sqlite:///{tmp_path}/store.sqlite3"
         if request.param == "valkey":
             url = request.getfixturevalue("valkey_url")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 import pytest
@@ -629,51 +627,6 @@ class TestStore:
 
 class TestSharedStore:
     """Two processes with one store, as two resolvers in this one."""
-
-    async def test_the_other_s_answer_is_used(self, tmp_path: object) -> None:
-        store = f"sqlite:///{tmp_path}/store.sqlite3"
-        async with running(store=store, owner="one") as one, running(store=store, owner="two") as two:
-            await one.cached()
-            await one.cache.flush()
-            found = await two.ask()
-            assert (found.origin, target(found), two.queries()) == (Origin.HIT, OLD, 0)
-
-    async def test_who_waits_for_the_other_s_question_takes_its_answer(self, tmp_path: object) -> None:
-        store = f"sqlite:///{tmp_path}/store.sqlite3"
-        quick = usual_timeouts(upstream=60, poll=0.001)
-        async with (
-            running(store=store, owner="one", patience=quick) as one,
-            running(store=store, owner="two", patience=quick) as two,
-        ):
-            one.upstream.put(NAME.text, url=OLD)
-            one.upstream.hold(NAME.text)
-            first = asyncio.create_task(one.ask())
-            await one.upstream.arrived(NAME.text)
-            second = asyncio.create_task(two.ask())
-            await asyncio.sleep(0)
-            one.upstream.release(NAME.text)
-            assert [target(found) for found in await asyncio.gather(first, second)] == [OLD, OLD]
-            assert (one.queries(), two.queries()) == (1, 0)
-
-    async def test_a_lease_is_renewed_while_the_query_lasts(self, tmp_path: Path) -> None:
-        file = tmp_path / "store.sqlite3"
-
-        def ends() -> list[float]:
-            with closing(sqlite3.connect(f"{file}.coordination")) as connection:
-                return [end for (end,) in connection.execute("SELECT ends FROM leases")]
-
-        quick = usual_timeouts(upstream=60, lease=0.3)
-        async with running(store=f"sqlite:///{file}", owner="one", patience=quick) as one:
-            one.upstream.put(NAME.text, url=OLD)
-            one.upstream.hold(NAME.text)
-            answer = asyncio.create_task(one.ask())
-            await one.upstream.arrived(NAME.text)
-            one.clock.advance(0.2)
-            renewed_until = one.clock() + 0.3
-            await eventually(lambda: ends() == [renewed_until])
-            one.upstream.release(NAME.text)
-            assert target(await answer) == OLD
-            assert ends() == []
 
     async def test_a_lease_that_another_process_takes_again_and_again_is_waited_for_once(self) -> None:
         async with running(owner="two", patience=usual_timeouts(lease=5, query=5, poll=0)) as bench:

@@ -189,7 +189,7 @@ async def test_processes_together_keep_the_bound_of_the_bucket_in_every_interval
 PROCESS = """
 import asyncio, sys, time
 from pathlib import Path
-from app.cache.sqlite.store import SqliteStore
+from app.features.sqlite.store import SqliteStore
 from app.errors import StoreError
 from app.upstream.allotment import AllottedBucket
 

@@ -13,7 +13,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
 
-from app.cache.address import read_store_path
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import Checksum
 from app.features.bundles.import_bundle import (
@@ -38,6 +37,7 @@ from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.record import parse_date
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.tar import is_tar
+from app.features.store_url import read_store_path
 
 #: The formats of --format, besides those of registry files.
 AUTO: Final = "auto"

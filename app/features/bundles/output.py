@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
-from app.cache.private_file import open_private
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.command import STANDARD_OUTPUT
+from app.features.private_file import open_private
 
 #: Level of gzip. Level 9 takes three times as long, and its output is less than 2 % smaller.
 _COMPRESSION: Final = 6

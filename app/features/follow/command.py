@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from app.cache.address import read_store_path
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, DoiProxyError, InvalidParameter
 from app.features.bundles.delta import Cursor, DeltaEnd, parse_cursor
@@ -25,6 +24,7 @@ from app.features.follow.pull import Body, Pull, PullLimits, PullReport
 from app.features.follow.sqlite_change_pages import find_cursor, write_delta
 from app.features.proxy_client.server import parse_server
 from app.features.registry.record import parse_date
+from app.features.store_url import read_store_path
 from app.regular_file import explain_failure, read_regular
 
 #: --since for everything, with a cursor at its end.

@@ -6,12 +6,12 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from app.cache.address import read_store_path
 from app.features.feature import Context, Feature, Opened
 from app.features.follow.change_feed import ChangeFeed
 from app.features.follow.http import CHANGES_PATH, add_changes
 from app.features.follow.metrics import PAGE_BYTES, PAGES, PULLED, PULLED_OLD_NAME
 from app.features.follow.primaries import read_primaries
+from app.features.store_url import read_store_path
 from app.web.operations import Face
 
 
@@ -41,6 +41,6 @@ def open_changes(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "follow",
     "replication: `cache pull` makes a store the replica of another proxy",
-    needs=("bundles", "registry", "proxy_client"),
+    needs=("bundles", "registry", "proxy_client", "sqlite"),
     open=open_changes,
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite.file import connect_to_read, translate_open_errors
 from app.cache.wire import unpack
 from app.errors import DamagedEntry
 from app.features.bundles.bundle import BundleWriter
@@ -30,6 +29,7 @@ from app.features.follow.errors import ChangesGone
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange, read_keys
 from app.features.registry.wire import to_record
+from app.features.sqlite.file import connect_to_read, translate_open_errors
 
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
 MAX_CHANGES: Final = 2_000

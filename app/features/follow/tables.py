@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.cache.sqlite.tables import Table
 from app.features.follow.primaries import move_primaries
+from app.features.sqlite.feature_tables import Table
 
 TABLES: Final = (Table(move_primaries),)

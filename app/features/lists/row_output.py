@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from app.cache.private_file import open_private
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.lists.checkpoint import Checkpoint, CheckpointFile, ListJob
 from app.features.lists.list_stream import write_all
 from app.features.lists.verdict import ListRow, Verdict
 from app.features.lists.writing import RowWriter
+from app.features.private_file import open_private
 
 
 class RowOutput:

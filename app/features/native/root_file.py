@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from app.cache.private_file import replace_private
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.native.referral import HandleService
 from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
 from app.features.native.wire.response import Response
+from app.features.private_file import replace_private
 from app.regular_file import read_regular
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from typing import Final, Self
 
 import msgspec
 
-from app.cache.private_file import make_folders, open_beside
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
+from app.features.private_file import make_folders, open_beside
 from app.features.registry.import_parts import LeftOut, list_source_files
 from app.features.state_file import read_state, write_state
 

@@ -16,8 +16,8 @@ from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
-from app.cache.private_file import open_private
 from app.errors import ConfigurationError
+from app.features.private_file import open_private
 from app.features.registry.import_streams import DamagedData, library
 from app.features.registry.wire import RegistryRow
 

@@ -20,7 +20,7 @@ from zlib import crc32
 from app.cache.compression import compress, decompress
 from app.cache.entry import Entry
 from app.cache.purges import Purges
-from app.cache.sqlite.tables import Table, Written
+from app.features.sqlite.feature_tables import Table, Written
 
 #: Limit of the rows of the log. A row takes about 40 bytes.
 MAX_ROWS: Final = 1_000_000

@@ -12,15 +12,15 @@ from typing import Final, Self
 
 from app.cache.compression import compress
 from app.cache.coordination import REGISTRY_CHANGED
-from app.cache.sqlite.batch import announce
-from app.cache.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
-from app.cache.sqlite.tables import Table
 from app.errors import StoreError
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_change_log import CHANGE_LOG, LoggedChange, log_changes, log_registry
 from app.features.registry.wire import Compress, RegistryRow, to_record
+from app.features.sqlite.batch import announce
+from app.features.sqlite.feature_tables import Table
+from app.features.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
 MAX_BATCH: Final = 20_000

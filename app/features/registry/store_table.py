@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from app.cache.entry import RegistryEntry
-from app.cache.sqlite.file import connect_to_read, translate_open_errors
-from app.cache.sqlite.tables import ReadRow, Records, Table, Written
 from app.features.registry import sqlite_blocks as blocks
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import find_row, to_entry
+from app.features.sqlite.feature_tables import ReadRow, Records, Table, Written
+from app.features.sqlite.file import connect_to_read, translate_open_errors
 from app.handle.answer import ResponseCode
 
 #: Entries that are compared with the registry records at a time.

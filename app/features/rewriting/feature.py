@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from app.cache.tiered import TieredStore
-from app.cache.upgrade import Rewritable
 from app.features.feature import NOTHING, Context, Feature, Opened, Service
 from app.features.rewriting.rewriting import rewrite_entries
+from app.features.store_format import Rewritable
 
 
 class RewritingService(Service):

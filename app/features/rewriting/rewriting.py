@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import uuid4
 
-from app.cache.upgrade import STORE_FORMAT, Rewritable
 from app.errors import StoreError
+from app.features.store_format import STORE_FORMAT, Rewritable
 
 log = logging.getLogger(__name__)
 

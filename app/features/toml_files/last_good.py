@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from app.cache.address import read_store_path
-from app.cache.private_file import replace_private
+from app.features.private_file import replace_private
+from app.features.store_url import read_store_path
 from app.regular_file import open_regular, read_regular
 
 log = logging.getLogger(__name__)

@@ -4,31 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.cache.address import StoreOptions
-from app.cache.store import SharedStore
-from app.errors import ConfigurationError
 from app.features.feature import Feature
 
-#: The schemes of a store URL. A socket has no TLS.
-SCHEMES: Final = frozenset(
-    f"{first}{kind}"
-    for first in ("redis", "rediss", "valkey", "valkeys")
-    for kind in ("", "+unix", "+cluster", "+sentinel")
-    if not (kind == "+unix" and first in ("rediss", "valkeys"))
-)
-
-
-def open_server(url: str, options: StoreOptions) -> SharedStore:
-    """Open the store of a URL. No connection is opened yet. Raises ConfigurationError."""
-    from app.features.valkey.store import ValkeyStore  # noqa: PLC0415 - the library takes tens of milliseconds
-
-    # The URL may contain a password, so it is not part of a message.
-    try:
-        return ValkeyStore(url, clock=options.clock, timeout=options.timeout, read_only=options.read_only)
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"The store URL is invalid: {error}; see docs/valkey.md.") from error
-
-
-FEATURE: Final = Feature(
-    "valkey", "Valkey and Redis stores, for proxies of several machines", stores=dict.fromkeys(SCHEMES, open_server)
-)
+FEATURE: Final = Feature("valkey", "Valkey and Redis stores, for proxies of several machines")

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from app.cache.upgrade import (
+from app.cache.wire import has_old_layout, pack, unpack
+from app.errors import DamagedEntry, StoreError
+from app.features.store_format import (
     OLD_ENTRIES_UP_TO,
     REWRITE_PAGE,
     STORE_FORMAT,
@@ -15,8 +17,6 @@ from app.cache.upgrade import (
     is_readable,
     refuse_newer,
 )
-from app.cache.wire import has_old_layout, pack, unpack
-from app.errors import DamagedEntry, StoreError
 from app.features.valkey.layout import Layout
 from app.features.valkey.node import Access, Node, Result, Script, Words, Work, command
 from app.features.valkey.replies import read_anything, read_data, read_number

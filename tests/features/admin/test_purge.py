@@ -8,10 +8,10 @@ import pytest
 
 from app.assembly.stores import read_tables
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.features.admin.purge import PurgeResult, Selection, count_selected, purge
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.registry_records import write_registry

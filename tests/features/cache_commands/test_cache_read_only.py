@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.sqlite.read_only import ReadOnlySqliteStore
-from app.cache.upgrade import STORE_FORMAT
 from app.cli.main import main
+from app.features.sqlite.read_only import ReadOnlySqliteStore
+from app.features.store_format import STORE_FORMAT
 from tests.cache.entries import entry
-from tests.cache.sqlite_stores import fill, opened
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import fill, opened
 
 READS = [["stats"], ["export", "--output", "OUT"], ["export", "--prefix", "10.1000", "--output", "OUT"]]
 WRITES = [["import", "BUNDLE"], ["purge", "10.1000/1"], ["purge", "--all"], ["warm", "LIST"]]

@@ -12,11 +12,11 @@ import app.features.follow.change_feed as tested
 import app.features.follow.sqlite_change_pages
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
-from app.cache.sqlite.store import SqliteStore
 from app.errors import InvalidParameter
 from app.features.bundles.bundle import read_bundle
 from app.features.bundles.delta import DeltaEnd, DeltaPurge
 from app.features.follow.change_feed import ChangeFeed, FeedPage
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

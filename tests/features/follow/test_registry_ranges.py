@@ -12,7 +12,6 @@ import pytest
 import app.features.follow.sqlite_change_pages
 from app.assembly.stores import read_tables
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.features.bundles.delta import DeltaEnd, delta_line, parse_cursor
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
@@ -21,6 +20,7 @@ from app.features.follow.sqlite_change_pages import write_delta
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_record, to_row
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW
 from tests.clock import Clock
 

@@ -14,13 +14,13 @@ import pytest
 import app.features.follow.sqlite_change_pages
 import app.features.registry.sqlite_change_log
 from app.assembly.stores import read_tables
-from app.cache.sqlite.store import SqliteStore
 from app.features.bundles.delta import Cursor, DeltaStage, parse_cursor
 from app.features.follow.errors import ChangesGone
 from app.features.follow.sqlite_change_pages import ChangePage, find_cursor, read_changes
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from app.assembly.stores import read_tables
-from app.cache.sqlite.store import SqliteStore
 from app.errors import ConfigurationError
 from app.features.progress import Bar, NoBar
 from app.features.registry import import_files as tested
@@ -25,6 +24,7 @@ from app.features.registry.import_report import RegistryReport
 from app.features.registry.reading import RegistryFormat
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.store_table import count_registry
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar

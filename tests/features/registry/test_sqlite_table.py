@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.cache.sqlite.file import connect_to_read
 from app.doi.name import HandleName
 from app.errors import DamagedEntry, StoreError
 from app.features.registry import sqlite_blocks as registry_blocks
@@ -21,9 +20,10 @@ from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
 from app.features.registry.store_table import count_registry
 from app.features.registry.wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to_row
+from app.features.sqlite.file import connect_to_read
 from tests.cache.entries import NOW, entry, missing
-from tests.cache.sqlite_stores import opened
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import opened
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry, RegistryEntry
-from app.cache.sqlite.read_only import ReadOnlySqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import StoreError
 from app.features.admin.purge import Selection, purge
+from app.features.sqlite.read_only import ReadOnlySqliteStore
 from tests.cache.entries import NOW, entry, missing
-from tests.cache.sqlite_stores import fill
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import fill
 from tests.parts import usual_cache
 from tests.registry_records import FILE_DATE, count_registry, write_registry
 

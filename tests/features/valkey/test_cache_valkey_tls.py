@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.address import StoreOptions
 from app.errors import ConfigurationError, StoreError
-from app.features.valkey.feature import open_server
+from app.features.store_url import StoreOptions
+from app.features.valkey.openers import open_server
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock

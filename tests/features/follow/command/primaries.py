@@ -20,7 +20,6 @@ import uvicorn
 from app.assembly.command_stores import CommandStores
 from app.assembly.settings import Settings
 from app.assembly.stores import read_tables
-from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.delta import VERSION, DeltaEnd, DeltaStart, delta_line
@@ -30,6 +29,7 @@ from app.features.follow.pull import PullLimits
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
+from app.features.sqlite.store import SqliteStore
 from app.main import create
 from tests.cache.entries import entry
 from tests.parts import command_context

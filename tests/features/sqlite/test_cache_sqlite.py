@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from app.cache.sqlite.store import SqliteStore
-from app.cache.sqlite.writer import GATHER, MAX_PENDING, BatchWriter, Change
 from app.cache.wire import pack
 from app.errors import StoreError
+from app.features.sqlite.store import SqliteStore
+from app.features.sqlite.writer import GATHER, MAX_PENDING, BatchWriter, Change
 from tests.cache.entries import entry
-from tests.cache.sqlite_stores import NEVER, fill, keys, opened
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import NEVER, fill, keys, opened
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.sqlite.coordination import CoordinationFile
+from app.features.sqlite.coordination import CoordinationFile
 from tests.cache.entries import NOW
 from tests.clock import Clock
 

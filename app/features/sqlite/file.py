@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from app.cache.private_file import create_beside, create_file, make_folders, open_beside
-from app.cache.sqlite.tables import Table
 from app.cache.store import StoreUnavailable
-from app.cache.upgrade import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
 from app.errors import StoreError
+from app.features.private_file import create_beside, create_file, make_folders, open_beside
+from app.features.sqlite.feature_tables import Table
+from app.features.store_format import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from zlib import crc32
 import pytest
 
 from app.cache.entry import Entry
-from app.cache.sqlite.file import mark_damaged
-from app.cache.sqlite.store import SqliteStore
 from app.cache.store import StoreUnavailable
-from app.cache.upgrade import STORE_FORMAT
 from app.errors import StoreError
+from app.features.sqlite.file import mark_damaged
+from app.features.sqlite.store import SqliteStore
+from app.features.store_format import STORE_FORMAT
 from tests.cache.entries import entry
-from tests.cache.sqlite_stores import fill, keys, opened
 from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import fill, keys, opened
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.private_file import create_file, make_folders, open_private
-from app.cache.sqlite.store import SqliteStore
+from app.features.private_file import create_file, make_folders, open_private
+from app.features.sqlite.store import SqliteStore
 
 #: Another user than root, which has no account here.
 USER = 64_321

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.sqlite.batch import write_batch
-from app.cache.sqlite.file import connect, prepare
-from app.cache.sqlite.rows import Rows
-from app.cache.sqlite.writer import Change
 from app.errors import DamagedEntry, StoreError
+from app.features.sqlite.batch import write_batch
+from app.features.sqlite.file import connect, prepare
+from app.features.sqlite.rows import Rows
+from app.features.sqlite.writer import Change
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

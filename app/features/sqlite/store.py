@@ -13,9 +13,12 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, REGISTRY_CHANGED, Changes
 from app.cache.entry import Entry
-from app.cache.sqlite.batch import write_batch
-from app.cache.sqlite.coordination import CoordinationFile
-from app.cache.sqlite.file import (
+from app.cache.store import StoreStats
+from app.errors import DamagedEntry, StoreError
+from app.features.sqlite.batch import write_batch
+from app.features.sqlite.coordination import CoordinationFile
+from app.features.sqlite.feature_tables import Table, find_records
+from app.features.sqlite.file import (
     READ_TIMEOUT,
     WRITE_TIMEOUT,
     can_pass,
@@ -26,14 +29,11 @@ from app.cache.sqlite.file import (
     prepare,
     translate_open_errors,
 )
-from app.cache.sqlite.notes import read_note, write_note
-from app.cache.sqlite.rows import Rows
-from app.cache.sqlite.tables import Table, find_records
-from app.cache.sqlite.upgrade import rewrite_page
-from app.cache.sqlite.writer import GATHER, BatchWriter, Change
-from app.cache.store import StoreStats
-from app.cache.upgrade import Rewrite
-from app.errors import DamagedEntry, StoreError
+from app.features.sqlite.notes import read_note, write_note
+from app.features.sqlite.rows import Rows
+from app.features.sqlite.upgrade import rewrite_page
+from app.features.sqlite.writer import GATHER, BatchWriter, Change
+from app.features.store_format import Rewrite
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0

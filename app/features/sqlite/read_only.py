@@ -8,13 +8,13 @@ from pathlib import Path
 
 from app.cache.coordination import Changes
 from app.cache.entry import Entry
-from app.cache.sqlite.file import has_log, open_to_read, read_format
-from app.cache.sqlite.notes import read_note
-from app.cache.sqlite.rows import Rows
-from app.cache.sqlite.tables import Table, find_records
 from app.cache.store import StoreStats
-from app.cache.upgrade import Survey
 from app.errors import StoreError
+from app.features.sqlite.feature_tables import Table, find_records
+from app.features.sqlite.file import has_log, open_to_read, read_format
+from app.features.sqlite.notes import read_note
+from app.features.sqlite.rows import Rows
+from app.features.store_format import Survey
 
 
 class ReadOnlySqliteStore:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.cache.sqlite.eviction import Row, choose_leaving
-from app.cache.sqlite.file import ROW_OVERHEAD
+from app.features.sqlite.eviction import Row, choose_leaving
+from app.features.sqlite.file import ROW_OVERHEAD
 
 NOW = 1_000.0
 SIZE = 100 - ROW_OVERHEAD

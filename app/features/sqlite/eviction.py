@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.cache.sqlite.file import ROW_OVERHEAD
+from app.features.sqlite.file import ROW_OVERHEAD
 
 #: Entries that the hand passes in one step, and steps in one transaction. One step takes less than a millisecond. Eight
 #: can evict twice as many entries as a batch writes.

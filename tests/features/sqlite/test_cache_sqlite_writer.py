@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cache.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later
 from app.errors import StoreError
+from app.features.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later
 from tests.cache.entries import NOW, entry
-from tests.cache.sqlite_stores import NEVER
+from tests.features.sqlite.sqlite_stores import NEVER
 
 #: Seconds after which a test gives up.
 PATIENCE = 60.0

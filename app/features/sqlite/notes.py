@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from app.cache.sqlite.file import WRITE_TIMEOUT, connect, translate_open_errors
-from app.cache.sqlite.rows import Rows
+from app.features.sqlite.file import WRITE_TIMEOUT, connect, translate_open_errors
+from app.features.sqlite.rows import Rows
 
 
 def read_note(rows: Rows, name: str) -> bytes | None:

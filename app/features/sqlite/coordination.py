@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from app.cache.coordination import MAX_IDLE
-from app.cache.private_file import create_beside
-from app.cache.sqlite.file import is_damage
+from app.features.private_file import create_beside
+from app.features.sqlite.file import is_damage
 from app.token_bucket import Bucket, back_off, take_token
 
 #: Seconds that a worker waits for the transaction of another worker, which takes microseconds.

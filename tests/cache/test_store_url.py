@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from app.assembly.stores import find_openers
-from app.cache.address import StoreOptions
-from app.cache.address import open_store as open_shared_store
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
+from app.features.store_url import StoreOptions
+from app.features.store_url import open_store as open_shared_store
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def open_store(url: str, clock: Clock) -> TieredStore:
     options = StoreOptions(clock, max_bytes=100_000_000, timeout=0.1)
-    store = open_shared_store(url, options, find_openers(url))
+    store = open_shared_store(url, options, find_openers())
     return TieredStore(MemoryStore(100_000, clock=clock), store, clock=clock, ceiling=86_400.0)
 
 
@@ -96,6 +96,6 @@ async def test_any_other_url_is_one_clear_line_without_its_password(url: str, cl
 
 @pytest.mark.process
 def test_the_libraries_of_other_stores_are_not_imported() -> None:
-    code = "import sys, app.cache.address; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
+    code = "import sys, app.features.store_url; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

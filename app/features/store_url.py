@@ -1,0 +1,54 @@
+"""Opens the store of a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from app.cache.store import SharedStore
+from app.errors import ConfigurationError
+
+_SQLITE_FILE: Final = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is opened.
+
+    `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file and the
+    format of a server are not changed. `tables` returns those that features have in a SQLite file.
+    """
+
+    clock: Callable[[], float]
+    max_bytes: int
+    timeout: float
+    read_only: bool = False
+    tables: Callable[[], Sequence[Any]] = tuple
+
+
+#: Opens the store of a URL. None is a cache with memory alone. Raises ConfigurationError, and StoreError for a file.
+Opener = Callable[[str, StoreOptions], SharedStore | None]
+
+
+def open_store(url: str, options: StoreOptions, openers: Mapping[str, Opener]) -> SharedStore | None:
+    """Open the store at `url` by the opener of its scheme. None if there is memory alone.
+
+    Raises ConfigurationError for a URL that cannot be used, and StoreError for a file that cannot be used.
+    """
+    if url in ("memory:", "memory://"):
+        return None
+    scheme = url.partition(":")[0]
+    if scheme not in openers:
+        raise ConfigurationError(
+            f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, or a server"
+            " as in docs/valkey.md: valkey://host/0, valkey+unix:///path,"
+            " valkey+cluster://host1,host2 or valkey+sentinel://host1,host2/name."
+        )
+    return openers[scheme](url, options)
+
+
+def read_store_path(url: str) -> Path | None:
+    """The file of a SQLite store, None for any other store."""
+    return Path(url.removeprefix(_SQLITE_FILE)) if url.startswith(_SQLITE_FILE) else None
