@@ -12,8 +12,9 @@ from playwright.async_api import Page, Route, ViewportSize, async_playwright
 
 from app.assembly.core import build_pages
 from app.assembly.settings import Settings
-from app.features.status.models import HistoryPoint, Status, view
+from app.features.status.models import HistoryPoint, Status
 from app.features.status.page import page_facts
+from app.features.status.plot import view
 from app.web.pages import Link
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import UNKNOWN, open_site

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from app.cache.entry import Entry
+from app.features.metrics.history import LENGTH, STEP, Point
+from app.features.status.events import MAX_EVENTS, Event
+from app.features.status.keeping import NOTE, Kept
 from app.handle.answer import Answer, ResponseCode
 from tests.hostile import turn_units
 from tests.hostile.turn_rows import (
@@ -62,9 +67,9 @@ class Longest:
 async def measure_group(group: str, folder: Path, upstream_url: str) -> list[Longest]:
     """Send the requests of a group to a process of its own. What is over the bound is sent again."""
     words, exchanges = GROUPS[group]
-    store_url = f"sqlite:///{folder}/{group}.sqlite3" if group == "admin" else "memory:"
-    if group == "admin":
-        await _fill(store_url)
+    store_url = f"sqlite:///{folder}/{group}.sqlite3" if group in _FILLED else "memory:"
+    if group in _FILLED:
+        await _FILLED[group](store_url)
     settings: dict[str, object] = {"upstream_url": upstream_url, "store_url": store_url, "admin_token": TOKEN}
     settings |= {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False}
     proxy = TimedProxy(folder, words, settings)
@@ -95,6 +100,24 @@ async def _fill(store_url: str) -> None:
             await cache.flush()
     await cache.flush()
     await cache.close()
+
+
+async def _fill_history(store_url: str) -> None:
+    """Keep 24 hours of history and the most events, as the proxy keeps them itself."""
+    cache, now = usual_cache(store_url, clock=time.time), int(time.time())
+    names = ("requests", "answers", "hits", "stale", "unverified", "questions", "question_seconds", "delays", "down")
+    points = [
+        Point(now - now % STEP - number * STEP, {name: 1e6 + number**2 + len(name) for name in names})
+        for number in reversed(range(LENGTH))
+    ]
+    events = [Event("outage", now - 90 * number, now - 90 * number + 60, "x" * 100) for number in range(MAX_EVENTS)]
+    kept = msgspec.json.encode({"": Kept(points, events, now)})
+    await cache.change_note(NOTE, lambda _: kept)
+    await cache.close()
+
+
+#: What fills the store of a group.
+_FILLED: Final = {"admin": _fill, "operation": _fill_history}
 
 
 def measure_unit(unit: Unit) -> Longest:

@@ -167,7 +167,7 @@ def operation_exchanges() -> Iterator[Exchange]:
     """Requests for the paths of operation."""
     for path, largest in (
         *(("/healthz", "no input"), ("/readyz", "no input"), ("/robots.txt", "no input"), ("/favicon.ico", "no input")),
-        *(("/metrics", "all series after these requests"), ("/status", "no input")),
+        *(("/metrics", "all series after these requests"), ("/status", "24 hours of history")),
         *(("/openapi.json", "no input"), ("/docs", "no input"), ("/privacy", "no input"), ("/preferences", "no input")),
         ("/status/runbook", "no input"),
     ):

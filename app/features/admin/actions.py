@@ -46,6 +46,8 @@ def build_actions(context: Context) -> AdminActions:
             if request.dry_run
             else purge(core.cache, selection, soft=request.soft)
         )
+        if not request.dry_run:
+            context.record_event("purge", result.count)
         return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
 
     async def refresh(name: HandleName) -> RefreshReport:
@@ -84,7 +86,10 @@ def build_actions(context: Context) -> AdminActions:
 def _deny(context: Context, request: DenyRequest) -> DenyReport:
     if context.deny is None:
         raise InvalidParameter("This installation has no limits of clients; deny the network in the front proxy.")
-    return DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
+    report = DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
+    if request.seconds:
+        context.record_event("deny")
+    return report
 
 
 def _list_denials(context: Context) -> DenialsReport:

@@ -1,7 +1,7 @@
 """The last 24 hours as sums of five minutes. They have totals of the service alone: nothing about a name or a client.
 
 The workers of a machine share one history in a file. One of them, which holds a lock, records it; the next one goes on
-after its end. A restart of the service begins a new history.
+after its end. `restore` puts the points of an earlier run before those of this one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORD_INTERVAL: Final = 30.0
 _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
     "requests": ("doi_proxy_http_requests_total", "", frozenset()),
     "answers": ("doi_proxy_cache_answers_total", "", frozenset()),
-    "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local"})),
+    "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local", "registry"})),
     "stale": ("doi_proxy_cache_answers_total", "kind", frozenset({"stale"})),
     # The operator's own denial of a prefix leaves nothing to verify.
     "unverified": ("doi_proxy_could_not_verify_total", "reason", failure_tokens() - {PrefixDenied.token}),
@@ -50,6 +50,18 @@ class History(msgspec.Struct):
 
     points: list[Point] = msgspec.field(default_factory=list)
     totals: dict[str, float] = msgspec.field(default_factory=dict)
+    is_restored: bool = False
+
+    def restore(self, earlier: Iterable[Point], now: float) -> None:
+        """Put the points of an earlier run first. The five minutes in which the service restarted are those of both."""
+        points = {point.start: point for point in earlier if now - LENGTH * STEP < point.start <= now}
+        for point in self.points:
+            before = points.pop(point.start, None)
+            for name, amount in {} if before is None else before.sums.items():
+                point.sums[name] = point.sums.get(name, 0.0) + amount
+            points[point.start] = point
+        self.points = sorted(points.values(), key=lambda point: point.start)[-LENGTH:]
+        self.is_restored = True
 
     def record(self, now: float, totals: Mapping[str, float]) -> None:
         """Add what was counted since the last record to the point of `now`."""
@@ -111,7 +123,7 @@ class SharedHistory:
         if self._recorded_at is not None and 0.0 <= now - self._recorded_at < RECORD_INTERVAL:
             return False
         self._recorded_at = now
-        return self._file is None or self._is_recorder(self._file)
+        return self._file is None or self._take_lock(self._file)
 
     def record(self, now: float, totals: Mapping[str, float]) -> None:
         """Record totals. Only for a process for which the record is due."""
@@ -122,13 +134,27 @@ class SharedHistory:
             new.write_bytes(msgspec.json.encode(self._history))
             new.replace(self._file)
 
+    @property
+    def is_recorder(self) -> bool:
+        """Whether this process records."""
+        return self._file is None or self._lock is not None
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the history has the points of an earlier run. Only for the process that records."""
+        return self._history.is_restored
+
+    def restore(self, earlier: Iterable[Point], now: float) -> None:
+        """See History. Only for the process that records."""
+        self._history.restore(earlier, now)
+
     def points(self) -> list[Point]:
         """The points, oldest first."""
         if self._file is not None and self._lock is None:
             return _read(self._file).points
         return self._history.points
 
-    def _is_recorder(self, file: Path) -> bool:
+    def _take_lock(self, file: Path) -> bool:
         if self._lock is not None:
             return True
         descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

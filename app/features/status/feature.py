@@ -11,6 +11,8 @@ from app.errors import ConfigurationError
 from app.features.feature import Context, Feature, Opened, Service
 from app.features.metrics.history import SharedHistory
 from app.features.network_list import NetworkList
+from app.features.status.events import EventLog
+from app.features.status.keeping import StatusKeeper
 from app.features.status.models import STATUS_PATH
 from app.features.status.page import add_runbook, add_status
 from app.features.status.reader import StatusReader
@@ -21,20 +23,32 @@ from app.web.operations import Face
 
 
 class HistoryService(Service):
-    """Records a point of the last 24 hours when one is due."""
+    """Records the history and the events, and keeps them in the store."""
 
-    def __init__(self, reader: StatusReader) -> None:
+    def __init__(self, reader: StatusReader, keeper: StatusKeeper) -> None:
         self._reader = reader
+        self._keeper = keeper
 
     def tick(self) -> None:
-        """Record a point, if it is due."""
+        """Record a point, if it is due, and what has changed."""
+        self._reader.watch()
         self._reader.record()
+
+    async def run(self) -> None:
+        """Keep them."""
+        await self._keeper.run(self._reader.finish)
 
 
 def open_status(context: Context) -> Opened:
     """The route, for those who may see it: behind the gate of the admin API if only operators may."""
     settings = context.settings.group(StatusSettings)
-    reader = StatusReader(context, SharedHistory(context.shared_file("history.json")))
+    history, events = SharedHistory(context.shared_file("history.json")), EventLog(context.shared_file("events.json"))
+    reader = StatusReader(context, history, events)
+    is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
+    keeper = StatusKeeper(context.core.cache, history, events, context.clock, is_shared)
+    service = HistoryService(reader, keeper)
+    context.record_event = reader.record_event
+    context.reloads.on_reload(lambda _: reader.record_event("reload"))
     if settings.status_access == "admin":
         if not context.settings.value("has_admin_api"):
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
@@ -46,7 +60,7 @@ def open_status(context: Context) -> Opened:
             add_runbook(app, lambda address: True, face.pages, face.link)
 
         routes = {STATUS_PATH.encode(): add_for_operators, RUNBOOK_PATH.encode(): add_runbook_for_operators}
-        return Opened(services=(HistoryService(reader),), operator_routes=routes, private=tuple(routes))
+        return Opened(services=(service,), operator_routes=routes, private=tuple(routes))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -57,7 +71,7 @@ def open_status(context: Context) -> Opened:
         add_runbook(app, may_see, face.pages, face.link)
 
     private = STATUS_PATH.encode(), RUNBOOK_PATH.encode()
-    return Opened(services=(HistoryService(reader),), routes=(add,), private=private)
+    return Opened(services=(service,), routes=(add,), private=private)
 
 
 FEATURE: Final = Feature(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
 from app.features.health.models import LocalReadiness, UpstreamReadiness
-from app.features.status.plot import Plot, plot
+from app.features.status.events import EventKind
 
 #: The path of the page.
 STATUS_PATH: Final = "/status"
@@ -21,12 +19,23 @@ class HistoryPoint(BaseModel):
     start: int = Field(description="Its beginning, in seconds since the epoch.")
     requests: int
     answers: int = Field(description="Names that were answered.")
-    hits: int = Field(description="Answers from the cache that were fresh.")
+    hits: int = Field(description="Answers that needed no query: fresh records, local and registry records.")
     stale: int = Field(description="Answers past their TTL, because the upstream could not be queried.")
     unverified: int = Field(description="Names that could not be answered.")
     questions: int = Field(description="Upstream queries.")
     upstream_seconds: float | None = Field(None, description="Mean time of an upstream query.")
     loop_delay: float | None = Field(None, description="Mean delay of the event loop, in seconds.")
+    down: int = Field(0, description="Seconds in which an upstream was down.")
+
+
+class EventStatus(BaseModel):
+    """Something that happened to the service. It has no name and no client."""
+
+    kind: EventKind
+    at: int = Field(description="Its time, or its beginning, in seconds since the epoch.")
+    until: int | None = Field(description="The end of an outage, or the last of several purges or denials in a row.")
+    detail: str = Field(description="The host of an upstream, or the version of a start.")
+    count: int = Field(description="Entries of a purge, or denials.")
 
 
 class StoreStatus(BaseModel):
@@ -110,33 +119,5 @@ class Status(BaseModel):
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")
+    events: list[EventStatus] = Field(description="The last 30 events, the newest first.")
     history: list[HistoryPoint] = Field(description="The last 24 hours, oldest first.")
-
-
-@dataclass(frozen=True, slots=True)
-class StatusView:
-    """What the page shows besides the numbers."""
-
-    status: Status
-    plots: tuple[Plot, ...]
-
-
-def view(status: Status) -> StatusView:
-    """Draw the plots of the page."""
-
-    def series(key: str, read: Callable[[HistoryPoint], float | None], unit: str = "") -> Plot:
-        return plot(key, [(point.start, read(point)) for point in status.history], unit)
-
-    return StatusView(
-        status,
-        (
-            series("requests", lambda point: point.requests),
-            series("hit_share", lambda point: 100 * point.hits / point.answers if point.answers else None, "%"),
-            series("upstream_seconds", lambda point: _milliseconds(point.upstream_seconds), "ms"),
-            series("unverified", lambda point: point.unverified),
-        ),
-    )
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal
 
@@ -9,10 +10,11 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from app.features.feature import required
-from app.features.status.models import STATUS_PATH, Status, view
+from app.features.status.models import STATUS_PATH, Status
 from app.features.status.numbers import write_count, write_number, write_share
+from app.features.status.plot import view
 from app.features.status.runbook import RUNBOOK_PATH, runbook_facts
-from app.features.status.summary import write_sentence, write_start, write_uptime
+from app.features.status.summary import write_event, write_sentence, write_start, write_uptime
 from app.web import media_types
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
@@ -65,6 +67,8 @@ def add_status(
         if not may_see(request.client.host if request.client else ""):
             return _refuse(pages, link, language) if wants_page else _problem(link)
         found = await read()
+        # A turn for the numbers, and one for what shows them.
+        await asyncio.sleep(0)
         if not wants_page:
             found = with_sentence(found)
             return _respond(found.model_dump_json().encode(), JSON)
@@ -104,7 +108,7 @@ def add_runbook(app: FastAPI, may_see: Callable[[str], bool], pages: Pages, link
 
 def page_facts(shown: object) -> dict[str, Any]:
     """What the template uses, given what `view` returns."""
-    written = {"sentence": write_sentence, "start": write_start, "uptime": write_uptime}
+    written = {"sentence": write_sentence, "start": write_start, "uptime": write_uptime, "event": write_event}
     return {
         "view": shown,
         "number": write_number,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec.structs import asdict
 
 from app import __version__
 from app.errors import PrefixDenied
@@ -16,7 +18,16 @@ from app.features.metrics.history import STEP, Point, SharedHistory, Totals, rea
 from app.features.metrics.instruments import FeatureMetrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
-from app.features.status.models import BudgetStatus, ClientStatus, HistoryPoint, Status, StoreStatus, UpstreamName
+from app.features.status.events import Event, EventKind, EventLog
+from app.features.status.models import (
+    BudgetStatus,
+    ClientStatus,
+    EventStatus,
+    HistoryPoint,
+    Status,
+    StoreStatus,
+    UpstreamName,
+)
 from app.features.status.summary import summarize
 
 #: The points whose means are shown as those of the last hour.
@@ -26,26 +37,65 @@ _LAST_HOUR = 3_600 // STEP
 class StatusReader:
     """Reads and records the state of a service."""
 
-    def __init__(self, context: Context, history: SharedHistory) -> None:
+    def __init__(self, context: Context, history: SharedHistory, events: EventLog) -> None:
         self._context = context
+        self._events = events
+        #: When the outages that this process knows began, by the URL of their upstream.
+        self._down: dict[str, int] = {}
+        self._down_seconds, self._recorded_at = 0.0, context.clock()
+        self._is_draining = False
         self._core = context.core
         self._history = history
         self._exposition = required(context.find(Exposition))
         self._features = required(context.find(FeatureMetrics))
         self._state = required(context.find(StateMetrics))
-        self._started = _note_start(context.shared_file("started"), context.clock())
+        now = context.clock()
+        self._started, is_first = _note_start(context.shared_file("started"), now)
+        if is_first:
+            self._events.add(Event("start", int(now), detail=__version__))
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
+        if self._history.is_due(self._context.clock()):
+            self._record()
+
+    def finish(self) -> None:
+        """Record what happened since the last record, because this process ends."""
+        self.watch()
+        if self._history.is_recorder:
+            self._record()
+
+    def _record(self) -> None:
         now = self._context.clock()
-        if self._history.is_due(now):
-            self._history.record(now, self._collect().series())
+        self._down_seconds += sum_outages(self._events.read(), self._recorded_at, now)
+        self._recorded_at = now
+        self._history.record(now, {**self._collect().series(), "down": self._down_seconds})
+
+    def watch(self) -> None:
+        """Record outages and drains that have begun or ended."""
+        now = self._context.clock()
+        for url, guard in self._core.upstream.guards.items():
+            began = self._down.get(url)
+            if guard.log.is_down and began is None:
+                self._down[url] = int(now - guard.log.down_seconds)
+                self._events.add(Event("outage", self._down[url], None, _host(url)))
+            elif began is not None and not guard.log.is_down:
+                del self._down[url]
+                self._events.add(Event("outage", began, int(now), _host(url)))
+        if self._context.reloads.draining and not self._is_draining:
+            self._is_draining = True
+            self._events.add(Event("drain", int(now)))
+
+    def record_event(self, kind: EventKind, count: int = 1) -> None:
+        """Record what an operator did."""
+        self._events.add(Event(kind, int(self._context.clock()), count=count))
 
     async def read(self) -> Status:
         """The state now. The store is read, and an upstream never."""
         readiness = await describe_readiness(self._context)
         set_process_state(self._core, self._state, self._features)
         totals, points = self._collect(), self._history.points()
+        await asyncio.sleep(0)
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
         hits = totals.series()["hits"]
@@ -72,6 +122,7 @@ class StatusReader:
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
+            events=[EventStatus(**asdict(event)) for event in reversed(self._events.read())],
             history=[_describe(point) for point in points],
         )
         now = self._context.clock()
@@ -81,7 +132,7 @@ class StatusReader:
         for url, guard in self._core.upstream.guards.items():
             seconds = guard.log.down_seconds
             yield UpstreamName(
-                name=urlsplit(url).hostname or "handle servers",
+                name=_host(url),
                 state=guard.state,
                 down_since=int(now - seconds) if seconds else None,
             )
@@ -119,17 +170,34 @@ class StatusReader:
         )
 
 
-def _note_start(file: Path | None, now: float) -> float:
-    """When the first worker started, in seconds since the epoch."""
+def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
+    """The seconds between two times in which an upstream was down. Two outages at the same time count as one."""
+    seconds, reached = 0.0, begin
+    for event in events:
+        if event.kind == "outage":
+            until = min(end, end if event.until is None else event.until)
+            seconds += max(0.0, until - max(reached, event.at))
+            reached = max(reached, until)
+    return seconds
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "handle servers"
+
+
+def _note_start(file: Path | None, now: float) -> tuple[float, bool]:
+    """When the first worker started, in seconds since the epoch, and whether that is this one."""
     if file is None:
-        return now
-    with suppress(FileExistsError):
+        return now, True
+    try:
         file.touch(exist_ok=False)
-    return file.stat().st_mtime
+    except FileExistsError:
+        return file.stat().st_mtime, False
+    return file.stat().st_mtime, True
 
 
 def _describe(point: Point) -> HistoryPoint:
-    counts = ("requests", "answers", "hits", "stale", "unverified", "questions")
+    counts = ("requests", "answers", "hits", "stale", "unverified", "questions", "down")
     return HistoryPoint(
         start=point.start,
         **{name: int(point.sums.get(name, 0)) for name in counts},

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.features.status.models import StatusSummary
+from app.features.status.models import EventStatus, HistoryPoint, StatusSummary
 from app.features.status.page import page_facts
+from app.features.status.plot import plot
 from app.features.status.runbook import runbook_facts
 
-#: The view of the page, as the template reads it.
-_VIEW: Final = {
-    "plots": (
-        {"key": "requests", "path": "M0 60", "newest": 3.0, "highest": 3.0, "unit": ""},
-        {"key": "hit_share", "path": "", "newest": 0.0, "highest": 0.0, "unit": "%"},
-    ),
-}
+#: The time of the sample, in seconds since the epoch.
+_START: Final = 1_700_000_100
 _STATUS: Final[Mapping[str, Any]] = {
     "started": 0,
     "uptime": 0,
@@ -44,7 +40,6 @@ _STATUS: Final[Mapping[str, Any]] = {
     "connections": 1,
     "refused": {},
     "loop_delay": 0.001,
-    "history": [],
 }
 
 
@@ -59,5 +54,11 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         failed_share=0.0,
         problems=["DoiProxyStoreFails"],
     )
-    view: dict[str, Any] = {**_VIEW, "status": {**_STATUS, "summary": summary}}
+    point = HistoryPoint(start=_START, requests=9, answers=8, hits=5, stale=1, unverified=1, questions=3, down=60)
+    events = [
+        EventStatus(kind="start", at=_START, until=None, detail="1.0.0", count=1),
+        EventStatus(kind="outage", at=_START, until=_START + 90, detail="doi.org", count=1),
+    ]
+    status = {**_STATUS, "summary": summary, "events": events}
+    view: dict[str, Any] = {"plot": plot([point], _START + 600.0), "status": status}
     return {"status": page_facts(view), "runbook": runbook_facts()}

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final
 
-from app.features.status.models import HistoryPoint, Status, StatusSummary, UpstreamName
-from app.features.status.numbers import write_number, write_share
+from app.features.status.models import EventStatus, HistoryPoint, Status, StatusSummary, UpstreamName
+from app.features.status.numbers import write_count, write_number, write_share
 from app.web.languages import Catalogue
 
 #: The points that count as now: the last five to ten minutes.
@@ -85,6 +85,17 @@ def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
             failed=write_share(language, summary.failed_share),
         )
     )
+
+
+def write_event(texts: Catalogue, event: EventStatus) -> str:
+    """An event in words, in the language of the texts."""
+    key, duration = f"status.event_{event.kind}", ""
+    if event.kind == "outage" and event.until is None:
+        key += "_open"
+    elif event.kind == "outage" and event.until is not None:
+        duration = write_uptime(event.until - event.at)
+    count = write_count(texts, "status.entries", event.count) if event.kind == "purge" else event.count
+    return str(texts(key, detail=event.detail, count=count, duration=duration))
 
 
 def write_clock(seconds: float) -> str:

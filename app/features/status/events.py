@@ -1,0 +1,116 @@
+"""The last events of a service. They have counts and times: no name, no client.
+
+The workers of a machine share them in a file, each change under a lock. What several workers saw is one event.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage"]
+#: The events that are kept.
+MAX_EVENTS: Final = 30
+#: Seconds between two reports of one event, by different workers or in a row.
+NEAR: Final = 10
+#: The kinds whose counts are added.
+_COUNTED: Final = frozenset({"purge", "deny"})
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An event. Times are in seconds since the epoch; an outage without `until` goes on.
+
+    `detail` is the host of an upstream, or the version of a start. `count` is the number of entries of a purge.
+    """
+
+    kind: EventKind
+    at: int
+    until: int | None = None
+    detail: str = ""
+    count: int = 1
+
+
+def add_event(events: Iterable[Event], new: Event) -> list[Event]:
+    """The events with another one, oldest first, at most MAX_EVENTS. Another report of a known event changes that."""
+    kept = list[Event]()
+    for event in events:
+        if _is_same(event, new):
+            new = _join(event, new)
+        else:
+            kept.append(event)
+    return sorted([*kept, new], key=lambda event: event.at)[-MAX_EVENTS:]
+
+
+def _is_same(event: Event, new: Event) -> bool:
+    if (event.kind, event.detail) != (new.kind, new.detail):
+        return False
+    if event.kind == "outage":
+        return event.until is None or new.at <= event.until + NEAR
+    return abs(new.at - (event.until or event.at)) <= NEAR
+
+
+def _join(event: Event, new: Event) -> Event:
+    is_counted = event.kind in _COUNTED
+    until = new.until if event.kind == "outage" else new.at if is_counted else event.until
+    count = event.count + new.count if is_counted else event.count
+    return Event(event.kind, min(event.at, new.at), until, event.detail, count)
+
+
+class EventLog:
+    """The events in memory, or in a file that the workers share."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._events: list[Event] = []
+
+    def add(self, *new: Event) -> None:
+        """Add events."""
+
+        def change(events: list[Event]) -> list[Event]:
+            for event in new:
+                events = add_event(events, event)
+            return events
+
+        self._change(change)
+
+    def restore(self, earlier: Iterable[Event], ended: int) -> None:
+        """Put the events of an earlier run first, which ended at this time, and its outages with it."""
+        known = [
+            msgspec.structs.replace(event, until=max(event.at, ended))
+            if event.kind == "outage" and event.until is None
+            else event
+            for event in earlier
+        ]
+        self._change(lambda events: [*known, *events][-MAX_EVENTS:])
+
+    def read(self) -> list[Event]:
+        """The events, oldest first."""
+        if self._file is not None:
+            self._events = _read(self._file)
+        return self._events
+
+    def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:
+        if self._file is None:
+            self._events = change(self._events)
+            return
+        lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Readers see the whole old file or the whole new one.
+            written = self._file.with_suffix(".new")
+            written.write_bytes(msgspec.json.encode(change(_read(self._file))))
+            written.replace(self._file)
+        finally:
+            os.close(lock)
+
+
+def _read(file: Path) -> list[Event]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=list[Event])
+    except (OSError, msgspec.DecodeError):
+        return []

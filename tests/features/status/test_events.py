@@ -1,0 +1,62 @@
+"""The events of a service: bounded, shared by workers, without names and clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.features.status.events import MAX_EVENTS, Event, EventLog, add_event
+from app.features.status.reader import sum_outages
+
+
+def fold(*events: Event) -> list[Event]:
+    kept = list[Event]()
+    for event in events:
+        kept = add_event(kept, event)
+    return kept
+
+
+def test_what_several_workers_saw_is_one_event() -> None:
+    assert fold(Event("reload", 100), Event("reload", 101), Event("reload", 300)) == [
+        Event("reload", 100),
+        Event("reload", 300),
+    ]
+
+
+def test_purges_in_a_row_are_one_event_with_the_sum_of_their_entries() -> None:
+    purges = [Event("purge", 100 + 5 * number, count=3) for number in range(1_000)]
+    assert fold(*purges) == [Event("purge", 100, 100 + 5 * 999, count=3_000)]
+
+
+def test_an_outage_begins_with_the_first_worker_and_ends_with_the_last() -> None:
+    begun = fold(Event("outage", 100, detail="doi.org"), Event("outage", 97, detail="doi.org"))
+    assert begun == [Event("outage", 97, detail="doi.org")]
+    ended = fold(*begun, Event("outage", 100, 160, "doi.org"), Event("outage", 97, 165, "doi.org"))
+    assert ended == [Event("outage", 97, 165, "doi.org")]
+    assert len(fold(*ended, Event("outage", 400, detail="doi.org"))) == 2
+
+
+def test_outages_of_two_upstreams_are_two() -> None:
+    events = fold(Event("outage", 100, detail="doi.org"), Event("outage", 100, detail="hdl.handle.net"))
+    assert len(events) == 2
+    assert sum_outages(events, 50.0, 130.0) == 30.0
+    assert sum_outages(fold(Event("outage", 100, 120, "a"), Event("outage", 110, 125, "b")), 0.0, 500.0) == 25.0
+
+
+def test_the_oldest_are_dropped() -> None:
+    events = fold(*(Event("reload", 100 * number) for number in range(MAX_EVENTS + 5)))
+    assert len(events) == MAX_EVENTS
+    assert events[0].at == 500
+
+
+def test_workers_share_them_in_a_file(tmp_path: Path) -> None:
+    one, other = EventLog(tmp_path / "events.json"), EventLog(tmp_path / "events.json")
+    one.add(Event("reload", 100))
+    other.add(Event("deny", 200))
+    assert one.read() == other.read() == [Event("reload", 100), Event("deny", 200)]
+
+
+def test_an_outage_of_an_earlier_run_ended_with_it() -> None:
+    log = EventLog(None)
+    log.add(Event("start", 900, detail="1.0"))
+    log.restore([Event("outage", 100, detail="doi.org")], 160)
+    assert log.read() == [Event("outage", 100, 160, "doi.org"), Event("start", 900, detail="1.0")]

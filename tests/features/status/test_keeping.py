@@ -1,0 +1,102 @@
+"""The history and the events of `/status` after a restart: they are kept in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.features.metrics.history import LENGTH, STEP, Point, SharedHistory
+from app.features.sqlite.notes import write_note
+from app.features.status.events import EventLog
+from app.features.status.keeping import MAX_MACHINES, NOTE, Kept, StatusKeeper, decode_note
+from tests.clock import Clock
+from tests.web.proxy import running_with
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.5555/known"
+TOKEN = "correct-horse-battery-staple"
+
+
+async def run_once(path: Path, clock: Clock, names: int = 0, **settings: Any) -> dict[str, Any]:
+    """Start a service, request a name, and return its status. At its end the service keeps that."""
+    settings = {"store_url": f"sqlite:///{path}/store.sqlite3", "status_access": "public", **settings}
+    async with running_with(None, clock=clock, **settings) as proxy:
+        proxy.upstream.put(NAME, url="http://here.example/")
+        for _ in range(names):
+            await proxy.get(f"/{NAME}")
+        if "admin_token" in settings:
+            headers = {"authorization": f"Bearer {TOKEN}", "content_type": "application/json"}
+            purged = await proxy.ask("POST", "/admin/purge", body=b'{"negative": true}', **headers)
+            assert purged.status == 200
+        # The first turns of the service's tasks read what was kept.
+        for _ in range(5):
+            found: dict[str, Any] = (await proxy.get("/status")).json
+        return found
+
+
+async def test_a_restart_keeps_the_history_and_the_events(tmp_path: Path) -> None:
+    clock = Clock()
+    await run_once(tmp_path, clock, 3, admin_token=TOKEN)
+    clock.advance(3_600)
+    found = await run_once(tmp_path, clock)
+    assert [event["kind"] for event in found["events"]] == ["start", "purge", "start"]
+    assert sum(point["answers"] for point in found["history"]) == 3
+    assert NAME not in str(found)
+
+
+async def test_after_a_day_only_the_events_are_left(tmp_path: Path) -> None:
+    clock = Clock()
+    await run_once(tmp_path, clock, 3)
+    clock.advance(LENGTH * STEP + STEP)
+    found = await run_once(tmp_path, clock)
+    assert (len(found["events"]), sum(point["answers"] for point in found["history"])) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"[]", b'{"": {"points": 7}}', b'{"": {"points": [], "events": [{"kind": "x"}], "saved": 1}}']
+)
+async def test_a_damaged_note_counts_as_none(tmp_path: Path, damaged: bytes) -> None:
+    clock = Clock()
+    await run_once(tmp_path, clock, 3)
+    write_note(tmp_path / "store.sqlite3", NOTE, damaged)
+    assert [event["kind"] for event in (await run_once(tmp_path, clock))["events"]] == ["start"]
+
+
+class _Notes:
+    """A store that keeps one note."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+
+    async def read_note(self, name: str) -> bytes | None:
+        return self.data
+
+    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        self.data = change(self.data)
+
+
+async def test_machines_that_share_a_server_keep_a_history_each_and_the_oldest_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notes: Any = _Notes()
+    for number in range(MAX_MACHINES + 3):
+        monkeypatch.setattr("platform.node", lambda number=number: f"host-{number}")
+        history = SharedHistory(None)
+        history.restore([Point(number * STEP, {"answers": 1.0})], float(number * STEP))
+        keeper = StatusKeeper(notes, history, EventLog(None), Clock(1_000.0 + number), True)
+        await keeper._save()
+    kept = decode_note(notes.data)
+    assert list(kept) == [f"host-{number}" for number in range(3, MAX_MACHINES + 3)]
+    assert kept["host-5"].points == [Point(5 * STEP, {"answers": 1.0})]
+
+
+def test_a_whole_day_takes_less_than_a_hundred_kilobytes() -> None:
+    sums = dict.fromkeys(("requests", "answers", "hits", "stale", "unverified", "questions", "down"), 123456.0)
+    sums |= dict.fromkeys(("question_seconds", "delays", "delay_seconds"), 1234.567890123456)
+    kept = Kept([Point(1_700_000_000 + number * STEP, sums) for number in range(LENGTH)], [], 1)
+    assert len(msgspec.json.encode({"": kept})) < 100_000
