@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -34,6 +35,7 @@ class InProcess:
         self,
         cache: TieredStore | None = None,
         wrap_source: Callable[[Source], Source] | None = None,
+        clock: Callable[[], float] = time.time,
         **settings: Any,
     ) -> None:
         """`settings` replace those of a measurement: memory alone, and as much of the upstream as it can use.
@@ -41,11 +43,11 @@ class InProcess:
         `cache` and `wrap_source` are those of `SuppliedParts`.
         """
         chosen = load({**_SETTINGS, **settings}, {})
-        self.cache = cache or open_cache(chosen)
+        self.cache = cache or open_cache(chosen, clock)
         self._wrap_source = wrap_source
         self._upstream: Source | None = None
         parts = SuppliedParts(cache=self.cache, wrap_source=self._connect)
-        self.application: Application = create(chosen, parts=parts)
+        self.application: Application = create(chosen, parts=parts, clock=clock)
 
     def _connect(self, upstream: Source) -> Source:
         self._upstream = upstream
@@ -88,10 +90,13 @@ class InProcess:
 
 @asynccontextmanager
 async def in_process(
-    cache: TieredStore | None = None, wrap_source: Callable[[Source], Source] | None = None, **settings: Any
+    cache: TieredStore | None = None,
+    wrap_source: Callable[[Source], Source] | None = None,
+    clock: Callable[[], float] = time.time,
+    **settings: Any,
 ) -> AsyncIterator[InProcess]:
     """An application that is closed at the end."""
-    one = InProcess(cache, wrap_source, **settings)
+    one = InProcess(cache, wrap_source, clock, **settings)
     try:
         yield one
     finally:

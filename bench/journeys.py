@@ -158,9 +158,11 @@ async def _trace_hot() -> dict[str, Trace]:
 async def _trace_request(request: _Request, upstream: FakeUpstream) -> Trace:
     for number in range(WARM_UP + 1):
         upstream.put(request.name % number, url=f"https://example.org/{number}")
-    async with in_process(upstream_url=upstream.url, **request.settings) as one:
+    now = time.time()
+    # The time stands still: in another second, the dates of headers would be written anew.
+    async with in_process(upstream_url=upstream.url, clock=lambda: now, **request.settings) as one:
         if request.is_cached:
-            one.keep([request.name % number for number in range(WARM_UP + 1)], time.time())
+            one.keep([request.name % number for number in range(WARM_UP + 1)], now)
 
         async def run(number: int) -> None:
             name = request.name % number
