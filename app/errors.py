@@ -215,17 +215,6 @@ class UpstreamUnreachable(CouldNotVerify):
     token = "upstream-unreachable"
 
 
-class HandleServerUnreachable(UpstreamUnreachable):
-    """The handle server that is responsible for this name could not be reached."""
-
-    token = "handle-server-unreachable"
-
-    @property
-    def concerns_name(self) -> bool:
-        """See CouldNotVerify. Other prefixes lead to other servers."""
-        return True
-
-
 class UpstreamRefused(CouldNotVerify):
     """The upstream refused or failed to answer."""
 
@@ -283,35 +272,10 @@ class AnswerTooLarge(InvalidAnswer):
         return cls(f"The upstream's answer is longer than {max_bytes} bytes.")
 
 
-class MalformedMessage(InvalidAnswer):
-    """A message of the native Handle protocol cannot be decoded."""
-
-    token = "malformed-message"
-
-
-class AnswerMismatch(InvalidAnswer):
-    """The handle server's answer is not an answer to this query."""
-
-    token = "answer-mismatch"
-
-
 class SignatureInvalid(InvalidAnswer):
     """The signature of the handle server's answer is missing or wrong."""
 
     token = "signature-invalid"
-
-
-class ServiceNotFound(CouldNotVerify):
-    """No handle server could be found that is responsible for this name."""
-
-    # RFC 9209, section 2.3.3.
-    proxy_error = "destination_not_found"
-    token = "service-not-found"
-
-    @property
-    def concerns_name(self) -> bool:
-        """See CouldNotVerify. Other prefixes lead to other servers."""
-        return True
 
 
 class BreakerOpen(CouldNotVerify):

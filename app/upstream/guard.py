@@ -51,21 +51,23 @@ _AGENCIES_OF: Final = "ra/"
 _CANCELLED: Final = "cancelled"
 #: The state of an upstream as one word, for readiness. "unknown" before the first query.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
-#: Every outcome that an observer can get.
-OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | (
-    failure_tokens() - {PrefixDenied.token, NotCached.token}
-)
 #: The outcomes of queries that were not sent.
 UNSENT_OUTCOMES: Final = frozenset(
     error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
 )
 
 
+def list_outcomes() -> frozenset[str]:
+    """Every outcome that an observer can get, once the features with their errors are loaded."""
+    answered = {*_ANSWERS.values(), _AGENCIES, _CANCELLED}
+    return answered | failure_tokens() - {PrefixDenied.token, NotCached.token}
+
+
 class UpstreamObserver(Protocol):
     """Records the end of each query. Must be quick and must not raise."""
 
     def record_query(self, outcome: str, seconds: float) -> None:
-        """Record one of OUTCOMES. `seconds` is the time that the upstream took, or the wait for the budget."""
+        """Record one of `list_outcomes`. `seconds` is the time that the upstream took, or the wait for the budget."""
 
 
 class UpstreamApi(Source, Protocol):

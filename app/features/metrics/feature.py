@@ -19,7 +19,7 @@ from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
 from app.features.refusals import REFUSED
 from app.server.connections import Connections, Reason
-from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
+from app.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from app.web.operations import Face
 from app.web.route import ROUTES
 
@@ -36,7 +36,7 @@ def open_counters(context: Context) -> Observers:
     context.provide(features)
     answers = AnswerMetrics(exposition.registry, features.counter(REFUSED))
     exposition.flushers.append(answers.flush)
-    upstream = UpstreamMetrics(exposition.registry, OUTCOMES, UNSENT_OUTCOMES)
+    upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES)
     return Observers(answers, upstream.observer, StoreMetrics(exposition.registry), upstream.exchange_observer)
 
 

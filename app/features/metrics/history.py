@@ -29,8 +29,6 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
     "answers": ("doi_proxy_cache_answers_total", "", frozenset()),
     "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local", "registry"})),
     "stale": ("doi_proxy_cache_answers_total", "kind", frozenset({"stale"})),
-    # The operator's own denial of a prefix leaves nothing to verify.
-    "unverified": ("doi_proxy_could_not_verify_total", "reason", failure_tokens() - {PrefixDenied.token}),
     "questions": ("doi_proxy_upstream_question_duration_seconds_count", "", frozenset()),
     "question_seconds": ("doi_proxy_upstream_question_duration_seconds_sum", "", frozenset()),
     "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),
@@ -97,7 +95,10 @@ class Totals:
 
     def series(self) -> dict[str, float]:
         """The total of each series of the history."""
-        return {name: self.sum(*which) for name, which in _SERIES.items()}
+        # The operator's own denial of a prefix leaves nothing to verify.
+        failures = failure_tokens() - {PrefixDenied.token}
+        unverified = self.sum("doi_proxy_could_not_verify_total", "reason", failures)
+        return {"unverified": unverified, **{name: self.sum(*which) for name, which in _SERIES.items()}}
 
 
 def read_totals(families: Iterable[Metric]) -> Totals:

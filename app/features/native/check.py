@@ -7,8 +7,9 @@ import time
 from collections.abc import Awaitable, Iterator
 from typing import Final
 
-from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
+from app.errors import ConfigurationError, CouldNotVerify
 from app.features.check import Finding, Inspection
+from app.features.native.errors import ServiceNotFound
 from app.features.native.feature import FROM_ROOT, is_native
 from app.features.native.opening import QueryTokens, list_root_interfaces, open_native, probe_interface, read_root
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol

@@ -14,13 +14,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.errors import (
-    CouldNotVerify,
-    HandleServerUnreachable,
-    ServiceNotFound,
-    SignatureInvalid,
-    UpstreamUnreachable,
-)
+from app.errors import CouldNotVerify, SignatureInvalid, UpstreamUnreachable
+from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from app.features.native.lookups import Lookups, within
 from app.features.native.referral import (
     HandleService,

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from app.errors import AnswerTooLarge, CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
+from app.errors import AnswerTooLarge, CouldNotVerify, UpstreamRefused, UpstreamTimeout
 from app.features.native.addresses import Address, AllowedAddresses
+from app.features.native.errors import ServiceNotFound
 from app.features.native.health import ServerHealth
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.errors import MalformedMessage
+from app.features.native.errors import MalformedMessage
 from app.features.native.wire.fields import I32, FieldReader
 from app.features.native.wire.public_key import DSA, RSA, decode_public_key
 from app.features.native.wire.site_value import (

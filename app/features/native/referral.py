@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 from app.doi.name import MAX_NAME_BYTES
-from app.errors import MalformedMessage
+from app.features.native.errors import MalformedMessage
 from app.features.native.wire.site_value import ServiceSite, decode_site
 from app.features.native.wire.value import Permission, TtlType, Value
 

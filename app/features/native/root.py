@@ -5,15 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from app.errors import (
-    BreakerOpen,
-    CouldNotVerify,
-    HandleServerUnreachable,
-    ServiceNotFound,
-    SignatureInvalid,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from app.errors import BreakerOpen, CouldNotVerify, SignatureInvalid, UpstreamTimeout, UpstreamUnreachable
+from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from app.features.native.lookups import Lookups, within
 from app.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, HandleService, Question, read_lead
 from app.features.native.root_file import RootFile

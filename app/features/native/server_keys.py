@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPubli
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 from cryptography.x509 import load_der_x509_certificate
 
-from app.errors import MalformedMessage, SignatureInvalid, UpstreamUnreachable
+from app.errors import SignatureInvalid, UpstreamUnreachable
+from app.features.native.errors import MalformedMessage
 from app.features.native.wire.message import Signature
 from app.features.native.wire.public_key import RSA, KeyNumbers, decode_public_key
 

@@ -6,7 +6,8 @@ import hashlib
 from struct import Struct
 from typing import Final
 
-from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
+from app.errors import SignatureInvalid
+from app.features.native.errors import AnswerMismatch, MalformedMessage
 from app.features.native.wire.message import (
     SIGNED,
     VERSION,

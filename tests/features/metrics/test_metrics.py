@@ -37,8 +37,8 @@ from app.cache.store import RecordStore, Store
 from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import Exposition
-from app.server.shared_folder import FOLDER_PREFIX, temporary_folder
-from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
+from app.features.shared_folder import FOLDER_PREFIX, temporary_folder
+from app.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
@@ -342,7 +342,7 @@ async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time()
         for _ in range(3):
             await proxy.get("/api/handles/10.5555/b")
         found = await scraped(proxy)
-        outcomes = {one: value(found, "upstream_questions_total", upstream="1", outcome=one) for one in OUTCOMES}
+        outcomes = {one: value(found, "upstream_questions_total", upstream="1", outcome=one) for one in list_outcomes()}
         assert {one: count for one, count in outcomes.items() if count} == {
             "found": 1, "not_found": 1, "upstream-unreachable": 1, "breaker-open": 2,
         }  # fmt: skip
@@ -365,13 +365,15 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> No
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
     exposition = Exposition()
-    observer = UpstreamMetrics(exposition.registry, OUTCOMES, UNSENT_OUTCOMES).observer(2)
-    for outcome in OUTCOMES:
+    observer = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES).observer(2)
+    for outcome in list_outcomes():
         observer.record_query(outcome, 0.5)
     found = samples(exposition.write(None).body.decode())
     series = {dict(labels)["outcome"] for (name, labels) in found if name == "doi_proxy_upstream_questions_total"}
-    assert series == OUTCOMES
-    assert value(found, "upstream_question_duration_seconds_count", upstream="2") == len(OUTCOMES - UNSENT_OUTCOMES)
+    assert series == list_outcomes()
+    assert value(found, "upstream_question_duration_seconds_count", upstream="2") == len(
+        list_outcomes() - UNSENT_OUTCOMES
+    )
 
 
 @anyio

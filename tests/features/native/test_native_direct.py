@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from app.assembly.settings import Settings
-from app.errors import MalformedMessage, SignatureInvalid, UpstreamUnreachable
+from app.errors import SignatureInvalid, UpstreamUnreachable
 from app.features.native.addresses import AllowedAddresses
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
+from app.features.native.errors import MalformedMessage
 from app.features.native.health import ServerHealth
 from app.features.native.opening import QueryTokens, open_native
 from app.features.native.referral import HandleService, Question

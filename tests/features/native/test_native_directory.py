@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import BudgetSpent, ServiceNotFound, SignatureInvalid, UpstreamTimeout
+from app.errors import BudgetSpent, SignatureInvalid, UpstreamTimeout
+from app.features.native.errors import ServiceNotFound
 from app.features.native.referral import read_lead
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.site_value import Server, ServiceSite, encode_site

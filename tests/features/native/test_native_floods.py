@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import MalformedMessage, UpstreamTimeout
+from app.errors import UpstreamTimeout
+from app.features.native.errors import MalformedMessage
 from app.features.native.transport.strangers import Strangers
 from app.features.native.transport.udp import _MAX_STRANGERS, _Packets
 from app.features.native.wire.message import NO_REQUEST_ID

@@ -7,15 +7,14 @@ from typing import Final
 import pytest
 
 from app.errors import (
-    AnswerMismatch,
     AnswerTooLarge,
     CouldNotVerify,
-    MalformedMessage,
     SignatureInvalid,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.features.native.errors import AnswerMismatch, MalformedMessage
 from app.features.native.wire.site_value import TransportProtocol
 from app.handle.answer import ResponseCode
 from tests.features.native.clients import MAX_BYTES, PROTOCOLS, TCP, UDP, client_of, query

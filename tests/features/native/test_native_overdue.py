@@ -11,13 +11,12 @@ import pytest
 from app.errors import (
     BreakerOpen,
     CouldNotVerify,
-    HandleServerUnreachable,
-    ServiceNotFound,
     SignatureInvalid,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from app.features.native.referral import Question
 from app.features.native.wire.value import Value
 from app.handle.answer import ResponseCode

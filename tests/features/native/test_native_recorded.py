@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import AnswerTooLarge, MalformedMessage
+from app.errors import AnswerTooLarge
+from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.fields import U32
 from app.features.native.wire.message import (

@@ -8,15 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import (
-    AnswerTooLarge,
-    HandleServerUnreachable,
-    ServiceNotFound,
-    SignatureInvalid,
-    UpstreamRefused,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from app.errors import AnswerTooLarge, SignatureInvalid, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.site_value import SiteKind, TransportProtocol
 from app.features.native.wire.value import Permission, Value, ValueReference

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import AnswerMismatch, UpstreamTimeout, UpstreamUnreachable
+from app.errors import UpstreamTimeout, UpstreamUnreachable
+from app.features.native.errors import AnswerMismatch
 from app.features.native.health import HealthLimits
 from app.features.native.referral import Question
 from app.features.native.transport.udp import FIRST_WAIT

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
+from app.errors import SignatureInvalid
+from app.features.native.errors import AnswerMismatch, MalformedMessage
 from app.features.native.server_keys import verify_bytes
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
 from app.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import AnswerTooLarge, InvalidAnswer, MalformedMessage
+from app.errors import AnswerTooLarge, InvalidAnswer
+from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.fields import FieldReader
 from app.features.native.wire.message import (

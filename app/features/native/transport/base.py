@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from app.errors import AnswerTooLarge, CouldNotVerify, MalformedMessage, UpstreamTimeout, UpstreamUnreachable
+from app.errors import AnswerTooLarge, CouldNotVerify, UpstreamTimeout, UpstreamUnreachable
+from app.features.native.errors import MalformedMessage
 from app.features.native.site import Candidate
 from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope
 

@@ -11,8 +11,9 @@ import asyncio
 import socket
 from typing import Final
 
-from app.errors import CouldNotVerify, InvalidAnswer, MalformedMessage, UpstreamTimeout
+from app.errors import CouldNotVerify, InvalidAnswer, UpstreamTimeout
 from app.features.native.addresses import Address
+from app.features.native.errors import MalformedMessage
 from app.features.native.site import Candidate
 from app.features.native.transport.base import REQUEST_ID, translate_socket_error
 from app.features.native.transport.strangers import Strangers

@@ -6,7 +6,7 @@ import struct
 from struct import Struct
 from typing import Any, Final
 
-from app.errors import MalformedMessage
+from app.features.native.errors import MalformedMessage
 
 U8: Final = Struct(">B")
 U16: Final = Struct(">H")

@@ -7,7 +7,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
 
-from app.errors import MalformedMessage
+from app.features.native.errors import MalformedMessage
 from app.features.native.wire.fields import U32, FieldReader
 
 #: The version that this program speaks. The server answers in the version that the request suggests.

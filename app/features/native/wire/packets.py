@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from app.errors import AnswerTooLarge, MalformedMessage
+from app.errors import AnswerTooLarge
+from app.features.native.errors import MalformedMessage
 from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope, encode_envelope
 
 MAX_PACKET_BYTES: Final = 512
