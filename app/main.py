@@ -26,15 +26,16 @@ from app.assembly.core import (
 from app.assembly.features import join_observers, open_features, switched_on
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.lifespan import run_lifespan
+from app.assembly.operations import create_operations, find_paths
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings, load
 from app.assembly.stores import open_service_cache
 from app.errors import ConfigurationError
+from app.features.fastapi_errors import allowed_methods
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
 from app.web.application import Application, OwnSite
-from app.web.fastapi_errors import allowed_methods
-from app.web.operations import Operations, create_operations, find_paths
+from app.web.operations import Operations
 from app.web.stage import fold_stages
 
 __all__ = ["SuppliedParts", "check", "create", "create_from_environment"]

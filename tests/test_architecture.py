@@ -53,8 +53,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     # The second has the templates of an institution.
     "jinja2": frozenset({"web", "features.branding"}),
     # Every feature that answers requests.
-    "fastapi": frozenset({"web", "features", "assembly"}),
-    "starlette": frozenset({"web", "features"}),
+    "fastapi": frozenset({"features", "assembly"}),
+    "starlette": frozenset({"features"}),
     "prometheus_client": frozenset({"features.metrics"}),
     "opentelemetry": frozenset({"features.tracing"}),
     "uvicorn": frozenset({"server"}),

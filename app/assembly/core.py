@@ -17,6 +17,7 @@ from app.assembly.resolving import UNOBSERVED, assemble
 from app.assembly.settings import Settings
 from app.cache.tiered import TieredStore
 from app.features.feature import Context, Core, Facts, Observers, Opened
+from app.features.shared_folder import FOLDER_VARIABLE
 from app.resolver.destination import Destinations
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
@@ -24,7 +25,6 @@ from app.server.connections import ConnectionLimits, Connections
 from app.server.descriptors import connections_that_fit
 from app.server.prepared_answers import ExpressLane
 from app.server.proxies import trusted_addresses
-from app.server.shared_folder import FOLDER_VARIABLE
 from app.upstream.source import Source
 from app.web.api import RestApi
 from app.web.client_network import ClientNetworks

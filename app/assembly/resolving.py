@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.assembly.allotment import AllottedBucket
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
 from app.assembly.stores import open_cache
@@ -20,7 +21,6 @@ from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from app.resolver.resolution import TtlPolicy
 from app.resolver.resolver import Resolver
-from app.upstream.allotment import AllottedBucket
 from app.upstream.budget import TokenBucket
 from app.upstream.routed import Upstream
 from app.upstream.source import Source, Verification

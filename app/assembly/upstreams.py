@@ -15,8 +15,8 @@ from app.assembly.shared_budget import StorePause
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.features.feature import Observers
+from app.features.source_context import SourceContext
 from app.resolver.resolution import TtlPolicy
-from app.resolver.source import SourceContext
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget, BudgetLimits, TokenBucket
 from app.upstream.client import ClientIdentity, HandleClient, HttpOptions

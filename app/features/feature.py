@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from app.features.check import Check, Finding
     from app.features.operators import OperatorGate
     from app.features.options import Settings
+    from app.features.source_context import SourceContext
     from app.handle.record import Record
     from app.resolver.destination import Destinations
     from app.resolver.observer import ResolutionObserver
     from app.resolver.prefix_chain import PrefixChain
     from app.resolver.resolver import Resolver
-    from app.resolver.source import SourceContext
     from app.upstream.guard import UpstreamObserver
     from app.upstream.routed import Upstream
     from app.web.client_network import ClientNetworks

@@ -17,13 +17,14 @@ from app.cache.wire import pack, unpack
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.uri import url_path
-from app.errors import CouldNotVerify, InvalidName, InvalidParameter, MalformedMessage, StoreError
+from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
 from app.features.bundles.lines import InvalidBundleLine, from_line
 from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import Item, LinesReader, ListReader
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
+from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.public_key import decode_public_key, encode_public_key

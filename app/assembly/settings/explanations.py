@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from app.web.invalid_values import explain_value
+from app.features.invalid_values import explain_value
 
 _URL: Final = "a URL begins with http:// or https:// and has no blank, `?` or `#`"
 #: What a setting with a pattern accepts.

@@ -25,8 +25,8 @@ from app.features.admin.models import (
     ReloadReport,
 )
 from app.features.admin.refresh import require_name
+from app.features.fastapi_errors import add_errors
 from app.features.operators import audit
-from app.web.fastapi_errors import add_errors
 from app.web.media_types import PROBLEM
 
 #: The path of an entry, before the name.

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from fastapi import FastAPI, Query, Request, Response
 
+from app.features.fastapi_errors import respond
 from app.features.follow.change_feed import ChangeFeed
 from app.features.operators import audit
-from app.web.fastapi_errors import respond
 from app.web.media_types import NDJSON, PROBLEM
 from app.web.problem import problem
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Response
 from fastapi import Request as FastAPIRequest
 
 from app.errors import DoiProxyError, InvalidParameter
+from app.features.fastapi_errors import respond
 from app.features.library.copy import NO_SERVICE
 from app.features.library.errors import CrossSiteForm
 from app.features.library.library import Library, write_cookie
@@ -46,9 +47,7 @@ class Preferences:
         @app.api_route(PATH, methods=["GET", "HEAD", "POST"], include_in_schema=False)
         async def preferences(given: FastAPIRequest) -> Response:
             request = Request(given.scope, given.receive, public_url=self._public_url, sub_path=b"")
-            reply = await self.answer(request, face)
-            headers = {name.decode("ascii"): value.decode("ascii") for name, value in reply.headers + reply.freshness}
-            return Response(reply.body, reply.status, headers)
+            return respond(await self.answer(request, face))
 
     async def answer(self, request: Request, face: Face) -> Reply:
         """Show the page; for POST, set the cookie and lead back to the page."""

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from fastapi import FastAPI, Request, Response
 
 from app.features.metrics.workers import MetricsText
+from app.features.own_pages import text_headers
 from app.web.freshness import NO_STORE, VARY_ACCEPT
-from app.web.operations import text_headers
 
 
 def add_metrics(app: FastAPI, write_metrics: Callable[[str | None], Awaitable[MetricsText]]) -> None:

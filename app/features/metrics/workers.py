@@ -23,7 +23,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from app.errors import ConfigurationError
 from app.features.metrics.durations import assemble_histograms
-from app.server.shared_folder import FOLDER_VARIABLE, lock_file
+from app.features.shared_folder import FOLDER_VARIABLE, lock_file
 
 #: Twice the highest number of workers in the settings, because a worker and its replacement can overlap.
 MAX_SLOTS: Final = 128

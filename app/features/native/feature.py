@@ -8,7 +8,7 @@ from typing import Any, Final
 from app.features.check import Finding, Inspection
 from app.features.feature import Extra, Feature, UpstreamKind
 from app.features.options import Settings
-from app.resolver.source import SourceContext
+from app.features.source_context import SourceContext
 
 #: The setting that means: every handle server, from the root. URLs of one handle server begin with it.
 FROM_ROOT: Final = "hdl:"

@@ -38,8 +38,8 @@ from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.network_list import NetworkList
 from app.features.options import Settings
+from app.features.source_context import SourceContext
 from app.regular_file import read_regular
-from app.resolver.source import SourceContext
 from app.upstream.budget import Budget
 from app.upstream.client import identify
 from app.upstream.source import CONTROL_NAME

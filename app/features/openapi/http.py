@@ -13,9 +13,10 @@ from starlette.routing import BaseRoute
 
 from app.features.openapi.document import replace_references, write_document
 from app.features.openapi.translations import read_translation
+from app.features.own_pages import language_of, own_page
 from app.web.freshness import OWN_PAGE
 from app.web.media_types import JSON
-from app.web.operations import Face, language_of, own_page
+from app.web.operations import Face
 from app.web.pages import PageLink
 from app.web.problem import all_titles
 

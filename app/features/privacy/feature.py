@@ -8,9 +8,10 @@ import fastapi
 from fastapi import FastAPI, Response
 
 from app.features.feature import Context, Feature, Opened
+from app.features.own_pages import language_of, own_page
 from app.features.privacy.facts import PrivacyFacts, read_privacy
 from app.web.freshness import OWN_PAGE
-from app.web.operations import Face, language_of, own_page
+from app.web.operations import Face
 from app.web.pages import PageLink
 
 

@@ -7,9 +7,10 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.own_pages import no_file
 from app.features.setup.probe import Probe, add_probe
 from app.features.setup.settings import SetupSettings
-from app.web.operations import Face, no_file
+from app.web.operations import Face
 
 
 def open_probe(context: Context) -> Opened:

@@ -10,7 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app.errors import DoiProxyError, InvalidParameter
-from app.web.invalid_values import explain_value
+from app.features.invalid_values import explain_value
+from app.features.own_pages import text_headers
 from app.web.problem import error_problem, problem
 from app.web.responses import Reply
 
@@ -71,5 +72,4 @@ def describe_invalid(error: RequestValidationError) -> str:
 
 def respond(reply: Reply) -> Response:
     """A reply in the form of FastAPI."""
-    headers = {name.decode(): value.decode() for name, value in (*reply.headers, *reply.freshness)}
-    return Response(reply.body, reply.status, headers=headers)
+    return Response(reply.body, reply.status, text_headers(*reply.headers, *reply.freshness))

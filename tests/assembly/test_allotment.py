@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from app.assembly.allotment import ALLOTMENT_SECONDS, AllottedBucket
 from app.cache.memory import MemoryStore
-from app.upstream.allotment import ALLOTMENT_SECONDS, AllottedBucket
 from tests.clock import Clock
 from tests.table import table
 
@@ -191,7 +191,7 @@ import asyncio, sys, time
 from pathlib import Path
 from app.features.sqlite.store import SqliteStore
 from app.errors import StoreError
-from app.upstream.allotment import AllottedBucket
+from app.assembly.allotment import AllottedBucket
 
 async def main():
     store = SqliteStore(Path(sys.argv[1]), clock=time.time, max_bytes=1_000_000)
