@@ -59,7 +59,7 @@ UNSENT_OUTCOMES: Final = frozenset(
 
 def list_outcomes() -> frozenset[str]:
     """Every outcome that an observer can get, once the features with their errors are loaded."""
-    answered = {*_ANSWERS.values(), _AGENCIES, _CANCELLED}
+    answered = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED})
     return answered | failure_tokens() - {PrefixDenied.token, NotCached.token}
 
 
