@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from operator import attrgetter
 from typing import Final
 
@@ -82,6 +82,10 @@ class MemoryStore:
             return self._entries[key]
         except KeyError:
             return None
+
+    def list_known(self, keys: Iterable[str]) -> list[str]:
+        """Those of the keys that have an entry. This does not count as a use."""
+        return [key for key in keys if key in self._entries]
 
     def keep(self, entry: Entry) -> None:
         """Replace the entry of a key. An entry that is larger than the whole tier is dropped."""

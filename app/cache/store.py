@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -105,6 +105,28 @@ class RecordStore(Protocol):
 
     async def count_registry(self, prefix: str) -> int:
         """The number of names whose key begins with `prefix` and that have a registry record and no usable entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearKeys:
+    """Keys near a key. `known` are those of its candidates that the store has, in no order.
+
+    `before` and `after` are the keys of registry records next to it in order, the nearest first.
+    """
+
+    known: Sequence[str] = ()
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+    #: The candidates with a registry record, which are not in `known`.
+    records: Sequence[str] = ()
+
+
+@runtime_checkable
+class SearchableStore(Protocol):
+    """A store that finds many keys at once, in a thread. Raises StoreError."""
+
+    async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """The candidates that the store has, and the registry keys next to `key`. Likely candidates come first."""
 
 
 class SharedStore(Store, Coordination, Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from app.doi.name import HandleName
@@ -16,3 +17,6 @@ class LocalAnswers(Protocol):
 
     def find_place(self, name: HandleName, now: float) -> str | None:
         """File and line of the record that answers or denies a name in place of the cache."""
+
+    def find_near(self, key: str, candidates: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+        """The candidates that have a record, and the keys next to `key`: before and after it, the nearest first."""

@@ -8,6 +8,7 @@ same values. Once a second, the numbers in its freshness headers are replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 from app.doi.name import HandleName
@@ -101,6 +102,7 @@ class ExpressLane:
             return
         if self._resolver.find_fresh(first.name) is None:
             return  # memory has not admitted the record, so the reply could not be used
+        watched = [*hit.find_watched(), *([first.name] if hit.seconds is not None else ())]
         prepared = Prepared(
             target=target,
             variant=variant,
@@ -108,8 +110,9 @@ class ExpressLane:
             source=source,
             others=(
                 *[Ground(one.name, hash_resolution(one), True) for one in followed],
-                *[Ground(name, self._source_of(name), False) for name in hit.find_watched()],
+                *[Ground(name, self._source_of(name), False) for name in watched],
             ),
+            until=inf if hit.seconds is None else self._clock() + hit.seconds,
             freshness=hit.freshness,
             countdown=hit.countdown,
             status=reply.status,
@@ -142,7 +145,7 @@ class ExpressLane:
         if prepared is None:
             return None
         found = self._resolver.find_fresh(prepared.name)
-        followed = self._find_others(prepared.others) if prepared.others else ()
+        followed = self._find_others(prepared) if prepared.others else ()
         if found is None or followed is None or hash_resolution(found) != prepared.source:
             self._drop(request, prepared.target)
             return None
@@ -214,10 +217,12 @@ class ExpressLane:
                     return prepared, forwarded_for
         return None, None
 
-    def _find_others(self, others: tuple[Ground, ...]) -> tuple[Resolution, ...] | None:
-        """The rest of the chain of a reply. None if memory has something else than when the reply was prepared."""
+    def _find_others(self, prepared: Prepared) -> tuple[Resolution, ...] | None:
+        """The rest of the chain of a reply. None if it has ended, or memory has something else than before."""
         followed = []
-        for ground in others:
+        if self._clock() >= prepared.until:
+            return None
+        for ground in prepared.others:
             found = self._resolver.find_fresh(ground.name)
             if (None if found is None else hash_resolution(found)) != ground.source:
                 return None

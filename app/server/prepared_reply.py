@@ -39,6 +39,8 @@ class Prepared(msgspec.Struct, gc=False):
     #: The identity of the record. The record itself would stay in memory after its eviction.
     source: int
     others: tuple[Ground, ...]
+    #: When the reply ends, whatever the records are. It is read only if there are `others`.
+    until: float
     freshness: Callable[[Chain, int], tuple[Header, ...]]
     countdown: Countdown
     status: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final
 
 from msgspec import structs
 
@@ -26,6 +27,9 @@ from app.web.request_path import format_query
 from app.web.responses import XML, Hit, Reply, page
 from app.web.section import Section, read_sections
 from app.web.variants import Varies
+
+#: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.
+_SECTION_SECONDS: Final = 1
 
 
 class NamePages:
@@ -122,7 +126,8 @@ class NamePages:
         def find_watched() -> list[HandleName]:
             return [other for section in self.sections if watches for other in section.list_watched(name)]
 
-        return Hit(found.chain, self._freshness.of_page, self._countdown, varies, find_watched)
+        seconds = _SECTION_SECONDS if watches else None
+        return Hit(found.chain, self._freshness.of_page, self._countdown, varies, find_watched, seconds)
 
     def _now(self) -> int:
         return int(self._clock())

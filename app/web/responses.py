@@ -68,6 +68,8 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     varies: Varies = SAME_FOR_ALL
     #: Further names: the reply depends on what memory has about them.
     find_watched: Callable[[], Sequence[HandleName]] = _watch_nothing
+    #: Seconds for which the reply can be prepared. None: as long as its records are the same.
+    seconds: int | None = None
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):

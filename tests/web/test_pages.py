@@ -126,9 +126,9 @@ def record_with(data: str) -> tuple[HandleValue, ...]:
     )
 
 
-def suggested(name: HandleName, kind: str) -> dict[str, Any]:
+def suggested(name: HandleName) -> dict[str, Any]:
     """What the feature suggestions adds to a page."""
-    names = {"suggestions": show_names([name]), "suggestions_title": f"{kind}.suggestions"}
+    names = {"registered": show_names([name]), "suggestions": show_names([name]), "around": show_names([name])}
     return {"blocks": ["suggestions.html"], **names}
 
 
@@ -144,7 +144,7 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             link,
             language,
             name=name,
-            sections=suggested(name, "not_found"),
+            sections=suggested(name),
             contact=ReportContact("", text),
         ),
         "openurl": PAGES.openurl(link, language),
@@ -163,7 +163,7 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             ],
             malformed=[text],
         ),
-        "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, sections=suggested(name, "not_a_doi")),
+        "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, sections=suggested(name)),
         "found": PAGES.found(link, language, name=name, typed=text),
         "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
         "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),

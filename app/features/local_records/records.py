@@ -6,7 +6,8 @@ An exact name wins over a prefix, and a longer prefix over a shorter one. Names 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -89,6 +90,7 @@ class LocalRecords:
         self._prefixes: dict[str, LocalRecord] = {}
         for record in records:
             (self._prefixes if record.is_prefix else self._names)[record.key] = record
+        self._sorted = sorted(self._names)
         # A client's name can have thousands of elements before its slash.
         self._most_elements = max((prefix.count(".") + 1 for prefix in self._prefixes), default=0)
 
@@ -121,6 +123,12 @@ class LocalRecords:
         """File and line of the record that answers or denies a name in place of the cache. A route does not."""
         record = self._find(name.key, now)
         return None if record is None or isinstance(record.action, Route) else f"{record.file}:{record.line}"
+
+    def find_near(self, key: str, candidates: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+        """See LocalAnswers. Two keys before it, and two after it."""
+        at = bisect_left(self._sorted, key)
+        before = self._sorted[max(0, at - 2) : at]
+        return [one for one in candidates if one in self._names], before[::-1], self._sorted[at : at + 2]
 
     def _find(self, key: str, now: float) -> LocalRecord | None:
         found = self._names.get(key)

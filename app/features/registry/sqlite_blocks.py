@@ -5,11 +5,14 @@ A block has the records from its first key up to the first key of the next block
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
@@ -19,6 +22,7 @@ from app.errors import DamagedEntry, StoreError
 from app.features.registry.wire import (
     Compress,
     RegistryRow,
+    find_keys,
     find_line,
     find_row,
     pack_block,
@@ -45,6 +49,17 @@ _PUT: Final = (
     "INSERT INTO registry_blocks VALUES (?, ?, ?)"
     " ON CONFLICT (first) DO UPDATE SET records = excluded.records, data = excluded.data"
 )
+#: The blocks of the keys in a list of JSON, each with the places of its keys in the list, that of the first key first.
+_BLOCKS_OF: Final = (
+    "SELECT (SELECT first FROM registry_blocks WHERE first <= value ORDER BY first DESC LIMIT 1) AS block,"
+    " group_concat(key) FROM json_each(?) GROUP BY block HAVING block IS NOT NULL ORDER BY min(key) LIMIT ?"
+)
+#: Two blocks, because the first key of a block can be the only one before a key.
+_EARLIER: Final = "SELECT first, data FROM registry_blocks WHERE first < ? ORDER BY first DESC LIMIT 2"
+#: Blocks that are read for the candidates of one name.
+_MAX_NEAR_BLOCKS: Final = 64
+#: Keys before a key, and after it.
+_NEIGHBOURS: Final = 2
 _DELETE: Final = "DELETE FROM registry_blocks WHERE first = ?"
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
 #: The records of the blocks that begin after one key and up to another. With a limit, because there can be millions.
@@ -95,6 +110,26 @@ def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
     """The record of a key. Also raises DamagedEntry."""
     block = connection.execute(SELECT_BLOCK, (key,)).fetchone()
     return None if block is None else find_row(key, block[0], block[2])
+
+
+def find_near(
+    connection: sqlite3.Connection, key: str, candidates: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """The candidates with a record, and the keys next to `key`: before and after it, the nearest first.
+
+    The likeliest candidates come first in `candidates`: at most _MAX_NEAR_BLOCKS blocks are read.
+    """
+    found: list[str] = []
+    listed = json.dumps(candidates, ensure_ascii=False)
+    for first, places in connection.execute(_BLOCKS_OF, (listed, _MAX_NEAR_BLOCKS)).fetchall():
+        keys = [candidates[int(place)] for place in places.split(",")]
+        for (data,) in connection.execute("SELECT data FROM registry_blocks WHERE first = ?", (first,)):
+            with suppress(DamagedEntry):
+                found += find_keys(keys, first, data)
+    earlier = connection.execute(_EARLIER, (key,))
+    before = [one for first, data in earlier for one, *_ in reversed(_try_unpack(first, data)) if one < key]
+    after = [one for one, *_ in islice(read_rows(connection, key), _NEIGHBOURS)]
+    return found, before[:_NEIGHBOURS], after
 
 
 def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[RegistryRow]:

@@ -67,6 +67,5 @@ def count_registry(path: Path, prefix: str, now: float) -> int:
         return max(0, int(records) - both)
 
 
-REGISTRY_TABLE: Final = Table(
-    blocks.create_tables, _delete_answered, Records("registry_blocks", _find, _count_all, count_registry, _forget)
-)
+RECORDS: Final = Records("registry_blocks", _find, blocks.find_near, _count_all, count_registry, _forget)
+REGISTRY_TABLE: Final = Table(blocks.create_tables, _delete_answered, RECORDS)

@@ -130,6 +130,15 @@ def find_row(key: str, first: str, data: object) -> RegistryRow | None:
     return read_line(first, text[at + 1 : len(text) if end < 0 else end])
 
 
+def find_keys(keys: Sequence[str], first: str, data: object) -> list[str]:
+    """The keys that a block has. None of another format version. Raises DamagedEntry."""
+    text = _read_text(first, data)
+    if text is None:
+        return []
+    known = {line.partition(b"\t")[0] for line in text.split(b"\n")}
+    return [key for key in keys if key.encode() in known]
+
+
 def _read_text(first: str, data: object) -> bytes | None:
     # A damaged SQLite row can have any type.
     if not isinstance(data, bytes) or len(data) < _HEAD.size:

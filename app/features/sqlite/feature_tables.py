@@ -37,6 +37,8 @@ class Records:
     table: str
     #: The record of a key. Also raises DamagedEntry.
     find: Callable[[ReadRow, str], RegistryEntry | None]
+    #: Of keys, the likeliest first, those with a record, and the keys of records before and after a key.
+    near: Callable[[sqlite3.Connection, str, Sequence[str]], tuple[list[str], list[str], list[str]]]
     #: The number of records.
     total: Callable[[ReadRow], object]
     #: The number of names under a prefix with a record and no usable entry at a time. Blocks. Raises StoreError.

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, REGISTRY_CHANGED, Changes
 from app.cache.entry import Entry
-from app.cache.store import StoreStats
+from app.cache.store import NearKeys, StoreStats
 from app.errors import DamagedEntry, StoreError
 from app.features.sqlite.batch import write_batch
 from app.features.sqlite.coordination import CoordinationFile
@@ -29,6 +29,7 @@ from app.features.sqlite.file import (
     prepare,
     translate_open_errors,
 )
+from app.features.sqlite.near import NearSearch
 from app.features.sqlite.notes import read_note, write_note
 from app.features.sqlite.rows import Rows
 from app.features.sqlite.upgrade import rewrite_page
@@ -66,6 +67,7 @@ class SqliteStore:
         self._max_bytes = max_bytes
         self._tables = tables
         self._records = find_records(tables)
+        self._near = NearSearch(path, self._records)
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
         with translate_open_errors(path, "for writing"), exclusive_lock(path):
@@ -183,6 +185,10 @@ class SqliteStore:
         await self.flush()
         return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
 
+    async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """See SearchableStore."""
+        return await asyncio.to_thread(self._near.find, key, candidates)
+
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
         return read_note(self._rows, name)
@@ -216,6 +222,7 @@ class SqliteStore:
     async def close(self) -> None:
         """See Store."""
         await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._near.close)
         with translate_open_errors(self._path, "for writing"):
             self._rows.connection.close()
             self._writing.close()

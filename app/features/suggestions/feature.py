@@ -8,24 +8,31 @@ from urllib.parse import urlsplit
 from app.doi.name import HandleName
 from app.features.feature import Context, Feature, Opened
 from app.features.options import Settings
+from app.features.suggestions.nearest import NearestNames
 from app.features.suggestions.settings import SuggestionSettings
 from app.features.suggestions.suggested_names import QUERY_TIMEOUT, Existence, SuggestedNames
+from app.resolver.near import NameSearch
 from app.resolver.resolver import Resolver
 from app.web.shown_name import show_names
 
 
-def build_suggested_names(settings: Settings, resolver: Resolver, public_url: str | None) -> SuggestedNames:
+def build_suggested_names(
+    settings: Settings, resolver: Resolver, public_url: str | None, nearest: NearestNames | None = None
+) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
     group = settings.group(SuggestionSettings)
     existence = Existence(resolver, queries=group.suggestion_queries, timeout=QUERY_TIMEOUT)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
-    return SuggestedNames(existence, frozenset({own_host} if own_host else ()))
+    return SuggestedNames(existence, frozenset({own_host} if own_host else ()), nearest)
 
 
 def open_suggestions(context: Context) -> Opened:
     """The section with suggested names."""
-    names = build_suggested_names(context.settings, context.core.resolver, context.facts.public_url)
+    uses_cache = context.settings.group(SuggestionSettings).suggestion_cached
+    search = NameSearch(context.core.resolver, context.core.cache, context.clock)
+    nearest = NearestNames(search, context.clock, uses_cache=uses_cache)
+    names = build_suggested_names(context.settings, context.core.resolver, context.facts.public_url, nearest)
     context.provide(names)
     return Opened(sections=(names,))
 
@@ -33,7 +40,7 @@ def open_suggestions(context: Context) -> Opened:
 def sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the block, by its template."""
     names = show_names([HandleName("10.1000/182")])
-    return {"suggestions": {"suggestions": names, "suggestions_title": "not_found.suggestions"}}
+    return {"suggestions": {"registered": names, "suggestions": names, "around": names}}
 
 
 FEATURE: Final = Feature(

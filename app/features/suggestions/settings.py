@@ -19,6 +19,11 @@ class SuggestionSettings(SettingsGroup):
         description="Limit of upstream queries for one not-found page that find out which suggested names exist. All "
         "other queries go first. With 0, the rules alone decide the order.",
     )
+    suggestion_cached: bool = Field(
+        True,
+        description="Show on a not-found page up to three cached names that differ from it by one slip. Names of local "
+        "records and of registry files are always shown.",
+    )
 
 
 SETTINGS: Final = SuggestionSettings

@@ -10,6 +10,7 @@ from typing import Any, Final
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
 from app.features.suggestions.find_names import find_names
+from app.features.suggestions.nearest import NOTHING_NEAR, NearestNames
 from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, suggest, suggest_instead
 from app.resolver.demand import Demand
 from app.resolver.resolution import Resolution
@@ -19,8 +20,6 @@ from app.upstream.source import ClientNetwork, Priority
 from app.web.section import PageKind
 from app.web.shown_name import show_names
 
-#: The heading of the block, by the kind of the page.
-_TITLES: Final = {"not_found": "not_found.suggestions", "not_a_doi": "not_a_doi.suggestions"}
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
 CONCURRENCY: Final = 8
 #: Seconds that a page waits for these queries.
@@ -85,9 +84,10 @@ class SuggestedNames:
 
     template: str = "suggestions.html"
 
-    def __init__(self, existence: Existence, own_hosts: frozenset[str]) -> None:
+    def __init__(self, existence: Existence, own_hosts: frozenset[str], nearest: NearestNames | None = None) -> None:
         self._existence = existence
         self._own_hosts = own_hosts
+        self._nearest = nearest
 
     def for_name(self, name: HandleName) -> list[Suggestion]:
         """What is suggested for a name that does not exist, by what memory knows."""
@@ -110,6 +110,8 @@ class SuggestedNames:
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
         await self._existence.look_up(self.list_watched(name), client)
+        if self._nearest is not None:
+            await self._nearest.search(name, QUERY_TIMEOUT)
 
     async def find_only(self, text: str, client: str | None) -> HandleName | None:
         """The one name in a text, if it exists, at the cost of `client`, a network."""
@@ -127,13 +129,20 @@ class SuggestedNames:
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
         found = self.for_text(text) if name is None else self.for_name(name)
-        if kind != "problem":
-            # The not-found page itself offers a name without the slashes at its end.
-            offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
-            names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
-            return {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
-        rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
-        return {"suggestions": rows} if rows else {}
+        if kind == "problem":
+            rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
+            return {"suggestions": rows} if rows else {}
+        # The not-found page itself offers a name without the slashes at its end.
+        offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
+        names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
+        near = NOTHING_NEAR if self._nearest is None or name is None else self._nearest.find(name)
+        registered = list(dict.fromkeys([*(one for one in names if self._existence.find(one)), *near.one_edit]))
+        unchecked = [one for one in names if one not in registered]
+        return {
+            "registered": show_names(registered),
+            "suggestions": show_names(unchecked),
+            "around": show_names(near.around),
+        }
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """The names that `for_name` suggests if they exist, or may exist."""

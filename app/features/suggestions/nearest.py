@@ -1,0 +1,117 @@
+"""The registered names nearest to a name that does not exist: one edit away, and next to it in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cachetools import TTLCache
+
+from app.doi.name import HandleName
+from app.features.suggestions.one_edit import list_candidates
+from app.resolver.near import NameSearch, NearNames
+
+#: Names one edit away that a page shows: of all, and of those that only the cache has. With more, a reader could walk
+#: through what the readers of this resolver look up.
+MAX_NEAREST: Final = 5
+MAX_CACHED: Final = 3
+#: Candidates that are looked up to find out whether they are registered.
+_MAX_CHECKED: Final = 12
+#: Seconds for which what was found is kept, and the number of names for which it is.
+SECONDS: Final = 1
+_MAX_KEPT: Final = 1_000
+#: Searches that wait or are under way. At the limit, a page is sent without.
+_MAX_SEARCHES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Registered names near a name: one edit away, the likeliest first, and those around it in order."""
+
+    one_edit: tuple[HandleName, ...] = ()
+    around: tuple[HandleName, ...] = ()
+
+
+NOTHING_NEAR: Final = Nearest()
+
+
+class NearestNames:
+    """Finds the nearest names in the operator's records, the agencies' files and, with `uses_cache`, the cache.
+
+    No upstream is queried.
+    """
+
+    def __init__(self, names: NameSearch, clock: Callable[[], float], *, uses_cache: bool) -> None:
+        self._names = names
+        self._uses_cache = uses_cache
+        self._found: TTLCache[str, Nearest] = TTLCache(_MAX_KEPT, SECONDS, timer=clock)
+        self._searches = 0
+
+    def find(self, name: HandleName) -> Nearest:
+        """What the last search found, if that was within SECONDS."""
+        found: Nearest = self._found.get(name.key, NOTHING_NEAR)
+        return found
+
+    async def search(self, name: HandleName, timeout: float) -> None:
+        """Search for the names near a name, for at most `timeout` seconds. Raises nothing."""
+        if self._searches >= _MAX_SEARCHES or name.key in self._found:
+            return
+        self._searches += 1
+        try:
+            async with asyncio.timeout(timeout):
+                self._found[name.key] = await self._search(name)
+        except TimeoutError:
+            pass
+        finally:
+            self._searches -= 1
+
+    async def _search(self, name: HandleName) -> Nearest:
+        candidates = list_candidates(name)
+        if not candidates:
+            return NOTHING_NEAR
+        near = await self._names.find_near(name, candidates)
+        one_edit = await self._choose(candidates, near)
+        around = [
+            HandleName(one)
+            for one in select_neighbours(name.key, near.before, near.after)
+            if one not in {shown.key for shown in one_edit}
+        ]
+        return Nearest(
+            tuple(spell_like(name, one) for one in one_edit),
+            tuple([spell_like(name, one) for one in around if await self._names.is_registered(one)]),
+        )
+
+    async def _choose(self, candidates: Sequence[str], near: NearNames) -> tuple[HandleName, ...]:
+        """The registered names among the candidates, in their order."""
+        published, known = set(near.published), {*near.published, *(near.cached if self._uses_cache else ())}
+        chosen: list[HandleName] = []
+        cached = 0
+        for key in [one for one in candidates if one in known][:_MAX_CHECKED]:
+            is_cached = key not in published
+            if len(chosen) >= MAX_NEAREST or (is_cached and cached >= MAX_CACHED):
+                continue
+            if await self._names.is_registered(name := HandleName(key)):
+                chosen.append(name)
+                cached += is_cached
+        return tuple(chosen)
+
+
+def select_neighbours(key: str, before: Iterable[str], after: Iterable[str]) -> list[str]:
+    """The keys around a key, in order, that share its prefix and at least half of its suffix."""
+    start = key.index("/") + 1
+    least = start + (len(key) - start + 1) // 2
+    return [one for one in (*reversed(list(before)), *after) if one[:least] == key[:least]]
+
+
+def spell_like(name: HandleName, found: HandleName) -> HandleName:
+    """A name of which only the key is known, in the letter case of the name that it is near to."""
+    text, key = name.text, found.key
+    shortest = min(len(text), len(key))
+    start = next((at for at in range(shortest) if key[at] != name.key[at]), shortest)
+    end = next((at for at in range(shortest - start) if key[-1 - at] != name.key[-1 - at]), shortest - start)
+    middle = key[start : len(key) - end]
+    if text != name.key:
+        middle = middle.lower()
+    return HandleName(text[:start] + middle + text[len(text) - end :])
