@@ -38,7 +38,7 @@ from app.web.application import Application, OwnSite
 from app.web.operations import Operations
 from app.web.stage import fold_stages
 
-__all__ = ["SuppliedParts", "check", "create", "create_from_environment"]
+__all__ = ["NO_PARTS", "SuppliedParts", "check", "create", "create_from_environment"]
 
 
 def create(

@@ -76,11 +76,14 @@ class ParsedContext:
 
         return open_connections(self.settings)
 
-    def create_application(self, changes: Mapping[str, Any]) -> Application:
+    def create_application(self, changes: Mapping[str, Any], *, read_only: bool = False) -> Application:
         """See CommandContext."""
-        from app.main import create
+        from app.assembly.stores import open_cache
+        from app.main import NO_PARTS, SuppliedParts, create
 
-        return create(self.settings.model_copy(update=dict(changes)))
+        settings = self.settings.model_copy(update=dict(changes))
+        parts = SuppliedParts(cache=open_cache(settings, read_only=True)) if read_only else NO_PARTS
+        return create(settings, parts=parts)
 
     def _flags(self) -> dict[str, str | None]:
         from app.assembly.settings import Settings

@@ -73,8 +73,11 @@ class CommandContext(Protocol):
     def open_connections(self) -> Connections:
         """What a server keeps about its connections."""
 
-    def create_application(self, changes: Mapping[str, Any]) -> Any:
-        """The ASGI application of the settings, with changes. Nothing serves it. Raises ConfigurationError."""
+    def create_application(self, changes: Mapping[str, Any], *, read_only: bool = False) -> Any:
+        """The ASGI application of the settings, with changes. Nothing serves it. Raises ConfigurationError.
+
+        With `read_only`, its store is not changed.
+        """
 
     @property
     def values(self) -> Any:

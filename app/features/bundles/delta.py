@@ -36,7 +36,9 @@ VERSION: Final = 1
 #: The longest cursor, in characters. A name has at most 2,048 bytes.
 MAX_CURSOR: Final = 4_096
 
-_CURSOR: Final = re.compile(r"c1\.([0-9a-f]{16})\.([0-9]{1,18})\.([erl])\.([A-Za-z0-9_-]*)", re.ASCII)
+_CURSOR: Final = re.compile(
+    r"c1\.([0-9a-f]{16})\.([0-9]{1,18})\.([erl])\.([A-Za-z0-9_-]*)(?:\.([0-9a-f]{8}))?", re.ASCII
+)
 _FIRST_MEMBERS: Final = (b'{"delta"', b'{"registry"', b'{"purged"', b'{"forgotten"', b'{"next"')
 
 
@@ -57,10 +59,13 @@ class Cursor:
     number: int
     stage: DeltaStage = DeltaStage.LOG
     after: str = ""
+    #: A checksum of the row `number` of the log. A store that was restored from a backup has another row there. Empty
+    #: for a log without rows, and in a cursor of an earlier release.
+    mark: str = ""
 
     def __str__(self) -> str:
         after = urlsafe_b64encode(self.after.encode()).decode().rstrip("=")
-        return f"c1.{self.origin}.{self.number}.{self.stage}.{after}"
+        return f"c1.{self.origin}.{self.number}.{self.stage}.{after}" + (f".{self.mark}" if self.mark else "")
 
 
 def parse_cursor(text: str) -> Cursor:
@@ -69,11 +74,11 @@ def parse_cursor(text: str) -> Cursor:
     try:
         if match is None:
             raise ValueError
-        origin, number, stage, after = match.groups()
+        origin, number, stage, after, mark = match.groups()
         key = urlsafe_b64decode(after + "=" * (-len(after) % 4)).decode()
     except ValueError as error:
         raise InvalidParameter(f"{text[:60]!r} is not a cursor; send the one of the last delta, or none.") from error
-    return Cursor(origin, int(number), DeltaStage(stage), key)
+    return Cursor(origin, int(number), DeltaStage(stage), key, mark or "")
 
 
 class DeltaStart(msgspec.Struct, frozen=True):

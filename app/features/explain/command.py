@@ -76,7 +76,8 @@ async def _explain_alone(context: CommandContext, parameters: Mapping[str, str])
     context.stores.require()
     token = secrets.token_urlsafe()
     logging.disable(logging.WARNING)  # the line of the admin API about each action
-    app = context.create_application({**_ALONE, "admin_token": token})
+    # The answer to a query is stored, as that to any other.
+    app = context.create_application({**_ALONE, "admin_token": token}, read_only="fetch" not in parameters)
     scope = {
         "type": "http",
         "http_version": "1.1",

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Final
+from zlib import crc32
 
 from app.cache.entry import Entry
 from app.cache.wire import unpack
@@ -37,6 +38,7 @@ MAX_BYTES: Final = 2 * 1024 * 1024
 
 _ENTRIES: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key"
 _LOG: Final = "SELECT number, kind, key, at FROM change_log WHERE number > ? ORDER BY number LIMIT ?"
+_OTHER_STATE: Final = "The cursor is one of another store, or of another state of this one; begin again."
 #: Rows of the log that are read for one page. Many of them can concern one record.
 _MAX_ROWS: Final = 10_000
 
@@ -60,10 +62,14 @@ def read_changes(path: Path, cursor: Cursor | None, now: float) -> ChangePage:
         log = _read_log(connection)
         start = Cursor(log.origin, log.newest, DeltaStage.ENTRIES) if cursor is None else cursor
         log.check(start)
+        if start.mark and _mark(connection, start.number) not in (start.mark, ""):
+            raise ChangesGone(_OTHER_STATE)
         page = _Page(connection, start, now)
         page.fill()
         more = page.cursor.stage is not DeltaStage.LOG or page.cursor.number < log.newest
-        return ChangePage(tuple(page.lines), page.cursor, more)
+        # A page without rows of the log keeps its number, and so its mark, which may have left the log since.
+        mark = _mark(connection, page.cursor.number) or (start.mark if page.cursor.number == start.number else "")
+        return ChangePage(tuple(page.lines), replace(page.cursor, mark=mark), more)
 
 
 def write_delta(
@@ -108,9 +114,15 @@ class _Log:
 
     def check(self, cursor: Cursor) -> None:
         if cursor.origin != self.origin or cursor.number > self.newest:
-            raise ChangesGone("The cursor is one of another store, or of a later state of this one; begin again.")
+            raise ChangesGone(_OTHER_STATE)
         if cursor.number < self.oldest - 1:
             raise ChangesGone("The log of the store does not go back to the cursor; begin again.")
+
+
+def _mark(connection: sqlite3.Connection, number: int) -> str:
+    """The checksum of a row of the log. Empty for a row that is not there."""
+    row = connection.execute("SELECT kind, key, at FROM change_log WHERE number = ?", (number,)).fetchone()
+    return "" if row is None else f"{crc32(repr(row).encode(errors='replace')):08x}"
 
 
 def _read_log(connection: sqlite3.Connection) -> _Log:

@@ -74,6 +74,18 @@ def test_a_wrong_address_and_a_missing_store_are_errors(tmp_path: Path, capsys: 
     assert "this file does not exist" in capsys.readouterr().err
 
 
+def test_the_store_is_not_opened_for_writing(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    file = tmp_path / "store.sqlite3"
+    file.chmod(0o400)
+    for beside in tmp_path.glob("store.sqlite3?*"):
+        beside.unlink()
+    before = file.read_bytes()
+    assert main(["explain", "10.5555/known", *store]) == 0
+    assert {one.name for one in tmp_path.iterdir()} == {"store.sqlite3"}
+    assert file.read_bytes() == before
+
+
 def test_long_reasons_are_wrapped_below_their_decision() -> None:
     step = {"decision": "cache", "result": "hit", "reason": "word " * 30, "settings": {"store_url": None}}
     text = write_report({"doi": "10.1/a", "client": "::1", "status": 200, "location": None, "decisions": [step]}, 60)

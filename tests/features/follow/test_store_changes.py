@@ -169,6 +169,26 @@ async def test_a_cursor_of_another_store_or_of_a_later_state_is_refused(path: Pa
     await store.close()
 
 
+async def test_a_store_that_was_restored_and_has_as_many_changes_again_is_noticed(path: Path, clock: Clock) -> None:
+    store = open_store(path, clock)
+    await put(store, KEYS[0])
+    await store.close()
+    backup = path.read_bytes()
+    for keys in (("10.1000/LOST",), KEYS[1:]):
+        path.write_bytes(backup)
+        clock.advance(60)
+        store = open_store(path, clock)
+        await put(store, *keys)
+        await store.close()
+        if keys != KEYS[1:]:
+            _, cursor = all_pages(path)
+    with pytest.raises(ChangesGone, match="another state"):
+        read_changes(path, cursor, NOW)
+    earlier_release = parse_cursor(str(cursor).rpartition(".")[0])
+    assert earlier_release.mark == ""
+    assert summary(read_changes(path, earlier_release, NOW)) == [KEYS[2]]
+
+
 # --- ranges of registry records -----------------------------------------------------------------------------------
 
 
