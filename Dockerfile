@@ -2,7 +2,7 @@
 #
 #   docker build -t doi-proxy .
 #   podman build --format docker -t doi-proxy .     (an image in OCI format has no HEALTHCHECK)
-#   docker run --read-only --tmpfs /tmp -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
+#   docker run --read-only --tmpfs /tmp --stop-timeout 30 -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
 #
 # The base image has an exact version. docker-compose.yml says how to pin its digest.
 
@@ -36,9 +36,11 @@ RUN groupadd --gid 10001 doi-proxy \
  && rm -rf /usr/local/lib/python3.11/site-packages/pip /usr/local/lib/python3.11/site-packages/pip-* /usr/local/bin/pip*
 COPY --from=install /opt/doi-proxy /opt/doi-proxy
 COPY config /usr/share/doi-proxy
+COPY config/systemd/doi-proxy.toml config/systemd/allow.txt /etc/doi-proxy/
 ENV PATH="/opt/doi-proxy/bin:${PATH}" \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    DOI_PROXY_CONFIG="/etc/doi-proxy/doi-proxy.toml" \
     DOI_PROXY_STORE_URL="sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"
 WORKDIR /var/lib/doi-proxy
 USER 10001:10001

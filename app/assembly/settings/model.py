@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import sched_getaffinity
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import create_model, model_validator
@@ -14,12 +15,23 @@ from app.assembly.settings.upstream import UpstreamSettings
 from app.assembly.settings.web import WebSettings
 from app.features.options import Settings as Root
 
+#: Workers of a machine with many processors, if `workers` is 0. Each has a memory tier of its own.
+_MOST_WORKERS: Final = 4
+
 
 # pydantic lists the fields of the last class first.
 class CoreSettings(WebSettings, CacheSettings, UpstreamSettings, ClientSettings, ServerSettings, Root):
     """The settings of the core."""
 
     tables = ("server", "client", "upstream", "cache", "store", "web")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_processors(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if str(values.get("workers")).strip() != "0":
+            return values
+        is_alone = str(values.get("store_url") or cls.model_fields["store_url"].default).startswith("memory:")
+        return {**values, "workers": 1 if is_alone else min(len(sched_getaffinity(0)), _MOST_WORKERS)}
 
     @model_validator(mode="after")
     def _share_a_store(self) -> CoreSettings:

@@ -22,7 +22,11 @@ class ServerSettings(SettingsGroup):
     )
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     workers: int = Field(
-        1, ge=1, le=64, description="Number of worker processes; they share one SQLite store or one Valkey server."
+        1,
+        ge=0,
+        le=64,
+        description="Number of worker processes; they share one SQLite store or one Valkey server. `0` starts one for "
+        "each processor, at most 4, and one with `memory:`.",
     )
     drain_seconds: float = Field(
         0.0,

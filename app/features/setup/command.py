@@ -1,4 +1,4 @@
-"""`doi-proxy check`, `gen-config`, `doctor` and `healthcheck`."""
+"""`doi-proxy setup`, `check`, `gen-config`, `doctor` and `healthcheck`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from app.features.command import Command, CommandContext, add_nothing
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
+from app.features.setup.setup_command import add_setup_arguments, setup
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
@@ -28,6 +29,7 @@ def _healthcheck(context: CommandContext, _: argparse.Namespace) -> int:
 
 
 COMMANDS: Final = (
+    Command("setup", add_setup_arguments, setup),
     Command("check", _add_check, _check),
     Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),
     Command("doctor", add_doctor_arguments, doctor),

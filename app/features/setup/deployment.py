@@ -17,6 +17,8 @@ from app.features.redaction import redact
 CONTAINER_OWNS: Final = frozenset({"host", "port", "store_url", "tls_cert", "tls_key"})
 #: Seconds for writing the store at the end, and for a margin.
 _WRITE_SECONDS: Final = 12
+#: The drain of the settings file that package, image and `setup` write. The program's own default is none.
+_PUBLIC_DRAIN: Final = 10.0
 _MIB: Final = 1024**2
 #: A path that needs no quotes or escapes in any of the files.
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/@+-]*")
@@ -49,6 +51,11 @@ def check_path(name: str, path: Path) -> str:
     return absolute
 
 
+def read_drain(settings: Settings) -> float:
+    """The `drain_seconds` in force where the settings file of the package or of the image is."""
+    return settings.drain_seconds or _PUBLIC_DRAIN
+
+
 def stop_seconds(drain: float, grace: float) -> str:
     """The time from SIGTERM until the process may be killed."""
     return str(math.ceil(drain + grace) + _WRITE_SECONDS)
@@ -62,3 +69,9 @@ def mebibytes(size: float) -> int:
 def number(value: float) -> str:
     """A number; a whole one without `.0`."""
     return json.dumps(int(value) if value == int(value) else value)
+
+
+def toml_line(settings: Settings, name: str, value: Any) -> str:
+    """The line of a setting in its table of a TOML file."""
+    # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
+    return f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")

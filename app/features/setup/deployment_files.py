@@ -16,6 +16,7 @@ from app.features.setup.deployment import (
     mebibytes,
     named_files,
     number,
+    read_drain,
     stop_seconds,
 )
 from app.features.setup.template import fill_file
@@ -29,7 +30,7 @@ _BIND: Final = "CAP_NET_BIND_SERVICE"
 #: The variables that docker-compose.yml takes from its environment if they are not set here.
 _PASSED_ON: Final = ("public_url", "upstream_contact", "upstream_url", "upstream_rate", "resolve")
 #: Settings that docker-compose.yml writes itself.
-_WRITTEN: Final = frozenset({"cache_memory_bytes", "trusted_proxies"})
+_WRITTEN: Final = frozenset({"cache_memory_bytes", "trusted_proxies", "workers"})
 #: MiB of a proxy in a container, besides larger memory tiers.
 _LEAST_MEMORY: Final = 512
 
@@ -39,9 +40,9 @@ def write_unit(settings: Settings, config: Path) -> str:
     low_port = 0 < settings.port < _UNPRIVILEGED
     values = {
         "CONFIG": check_path("--config", config),
-        "DRAIN": number(settings.drain_seconds),
+        "DRAIN": number(read_drain(settings)),
         "GRACE": number(settings.grace_seconds),
-        "STOP": stop_seconds(settings.drain_seconds, settings.grace_seconds),
+        "STOP": stop_seconds(read_drain(settings), settings.grace_seconds),
         "WRITABLE": _writable(settings.store_url),
         "CAPABILITIES": f"AmbientCapabilities={_BIND}\nCapabilityBoundingSet={_BIND}"
         if low_port
@@ -72,7 +73,8 @@ def write_compose(settings: Settings) -> str:
         "SETTINGS": "\n".join(f"{variable(name)}:{_value(settings, name, value)}" for name, value in others.items()),
         "VOLUMES": "\n".join(["volumes:", *(f"  - {one}:{one}:ro" for one in files.values())]) if files else "",
         "MEMORY": str(max(_LEAST_MEMORY, memory)),
-        "STOP": stop_seconds(settings.drain_seconds, settings.grace_seconds),
+        "WORKERS": str(settings.workers),
+        "STOP": stop_seconds(read_drain(settings), settings.grace_seconds),
         "PORT": str(settings.port),
     }
     return fill_file("compose/docker-compose.yml", values)

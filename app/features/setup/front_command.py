@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from app.features.options import Settings
 
 #: The front proxies for which there is a configuration. app.features.setup.front_files writes them.
-_FRONTS: Final = ("nginx", "apache", "caddy")
-WRITTEN_KINDS: Final = (*_FRONTS, "systemd", "compose", "kubernetes")
+FRONTS: Final = ("nginx", "apache", "caddy")
+WRITTEN_KINDS: Final = (*FRONTS, "systemd", "compose", "kubernetes")
 
 
 def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
 
 def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print a configuration. Raises ConfigurationError."""
-    text = _write_front(namespace, settings) if namespace.kind in _FRONTS else _write_deployment(namespace, settings)
+    text = _write_front(namespace, settings) if namespace.kind in FRONTS else _write_deployment(namespace, settings)
     print(text, end="")
     return 0
 

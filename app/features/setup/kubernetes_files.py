@@ -18,6 +18,7 @@ from app.features.setup.deployment import (
     named_files,
     number,
     stop_seconds,
+    toml_line,
 )
 from app.features.setup.template import fill_file
 
@@ -140,7 +141,7 @@ def write_replica_settings(settings: Settings) -> str:
     lines: list[str] = []
     tables: set[str] = set()
     for line, name, _ in _settings_of(settings, text):
-        lines.append(_line(settings, name, changed[name]) if name in changed else line)
+        lines.append(toml_line(settings, name, changed[name]) if name in changed else line)
         if line.startswith("["):
             tables.add(line.strip("[]"))
             lines += _table_lines(settings, line.strip("[]"), others, files)
@@ -156,9 +157,4 @@ def _table_lines(settings: Settings, table: str, others: Mapping[str, Any], file
             if name in files:
                 # A pod does not have this file.
                 yield "# Replace: mount this file, then remove the # of the next line."
-            yield f"#{_line(settings, name, value)}" if name in files else _line(settings, name, value)
-
-
-def _line(settings: Settings, name: str, value: Any) -> str:
-    # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
-    return f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+            yield f"#{toml_line(settings, name, value)}" if name in files else toml_line(settings, name, value)

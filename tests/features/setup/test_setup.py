@@ -1,0 +1,190 @@
+"""`doi-proxy setup`: its questions in a terminal, its flags, and each file that it writes in its real program."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.assembly.settings import Settings, load
+from app.cli.main import main
+from app.errors import ConfigurationError
+from app.features.setup.installation import add_networks, change_settings
+from tests.cluster.front_proxy import program
+from tests.cluster.processes import ROOT
+from tests.features.setup.generated_front import GeneratedFront
+from tests.features.valkey.valkey_server import free_port
+
+FLAGS: Final = ("--branding-name=Example Library", "--upstream-contact=mailto:library@example.org")
+ADDRESS: Final = "--public-url=https://127.0.0.1"
+#: Seconds for an answer of the command in a terminal.
+DEADLINE: Final = 60
+SETTINGS: Final = "etc/doi-proxy/doi-proxy.toml"
+FRONTS: Final = {
+    "nginx": "etc/nginx/conf.d/doi-proxy.conf",
+    "apache": "etc/apache2/sites-available/doi-proxy.conf",
+    "caddy": "etc/caddy/Caddyfile",
+}
+
+
+def files_below(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["setup", f"--root={tmp_path}", "--front=nginx", "--shared-address=192.0.2.0/24", ADDRESS, *FLAGS]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "systemctl restart doi-proxy" in printed and "/etc/ssl/127.0.0.1/fullchain.pem" in printed
+    written = files_below(tmp_path)
+    settings = load({}, {}, tmp_path / SETTINGS)
+    assert (settings.public_url, settings.value("branding_name")) == ("https://127.0.0.1", "Example Library")
+    assert (settings.value("client_rate"), len(settings.value("probe_key"))) == (50, 32)
+    assert written["etc/doi-proxy/allow.txt"].splitlines()[-3:] == ["127.0.0.0/8", "::1", "192.0.2.0/24"]
+    assert (tmp_path / SETTINGS).stat().st_mode & 0o777 == 0o640
+    assert main(command) == 0
+    assert "Nothing is left." in capsys.readouterr().out
+    assert files_below(tmp_path) == written
+
+
+def test_a_file_that_exists_is_shown_and_kept_without_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / SETTINGS
+    path.parent.mkdir(parents=True)
+    before = '# ours\n[server]\nport = 8123 # behind nginx\nprobe_key = "an-old-probe-key-1"\n'
+    path.write_text(before)
+    command = ["setup", f"--root={tmp_path}", "--front=none", "--store-url=valkey://:hidden@cache.example.org/0"]
+    assert main(command) == 1
+    printed = capsys.readouterr().out
+    assert path.read_text() == before
+    assert '+url = "valkey://***@cache.example.org/0"' in printed
+    assert "hidden" not in printed and "an-old-probe-key" not in printed
+    assert main([*command, "--yes"]) == 0
+    assert path.read_text() == before + '\n[store]\nurl = "valkey://:hidden@cache.example.org/0"\n'
+    assert path.with_name("doi-proxy.toml.before").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("", '\n\n[upstream]\ncontact = "mailto:x@y"\n'),
+        ('[upstream]\n#contact = "a"\n[store]\n', '[upstream]\ncontact = "mailto:x@y"\n[store]\n'),
+        ("[upstream] # ours\nrate = 5\n", '[upstream] # ours\ncontact = "mailto:x@y"\nrate = 5\n'),
+        ('[upstream]\n# contact = 1\ncontact="b"\n', '[upstream]\n# contact = 1\ncontact = "mailto:x@y"\n'),
+        ('[client]\ncontact_of = 1\n[upstream]\n', '[client]\ncontact_of = 1\n[upstream]\ncontact = "mailto:x@y"\n'),
+    ],
+)  # fmt: skip
+def test_a_setting_is_changed_in_its_table(text: str, changed: str) -> None:
+    assert change_settings(Settings(), text, {"upstream_contact": "mailto:x@y"}) == changed
+
+
+@pytest.mark.parametrize("text", ['[upstream]\ncontact = """\nb"""\n', 'upstream.contact = "b"\n'])
+def test_a_form_that_is_not_known_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="upstream_contact"):
+        change_settings(Settings(), text, {"upstream_contact": "mailto:x@y"})
+
+
+def test_a_network_is_added_once() -> None:
+    assert add_networks("::1\n10.0.0.0/8 # NAT", ["10.0.0.0/8", "192.0.2.7", "192.0.2.7"]).splitlines()[2:] == [
+        "192.0.2.7"
+    ]
+
+
+@pytest.mark.process
+def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / "etc/doi-proxy").mkdir(parents=True)
+    shutil.copy(ROOT / "config/systemd/doi-proxy.toml", tmp_path / SETTINGS)
+    answers = [
+        ("Name of the service", "Example Library"),
+        ("Public address", "doi.example.org"),
+        ("Public address", "https://doi.example.org"),
+        ("Contact", ""),
+        ("Store", ""),
+        ("Number of machines", "none"),
+        ("Number of machines", "2"),
+        ("Front proxy", "varnish"),
+        ("Front proxy", "caddy"),
+        ("Addresses", "campus"),
+        ("Addresses", "192.0.2.7, 2001:db8::/64"),
+        ("Replace", "y"),
+    ]
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "app", "setup", "--root", str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = ""
+        for question, answer in answers:
+            shown = read_until(ours, f"{question}[^\n]*: $")
+            os.write(ours, f"{answer}\n".encode())
+        rest = read_until(ours, "What is left:(.|\n)*rule_files")
+        assert process.wait(DEADLINE) == 0
+    os.close(ours)
+    assert '+public_url = "https://doi.example.org"' in shown
+    assert "systemctl reload caddy" in rest
+    settings = load({}, {}, tmp_path / SETTINGS)
+    assert (settings.public_url, settings.upstream_contact) == ("https://doi.example.org", None)
+    assert settings.value("upstream_machines") == 2
+    assert "2001:db8::/64" in (tmp_path / "etc/doi-proxy/allow.txt").read_text()
+
+
+def read_until(terminal: int, pattern: str) -> str:
+    """What a program writes to its terminal until the pattern is there."""
+    text = ""
+    while not re.search(pattern, text):
+        assert select.select([terminal], [], [], DEADLINE)[0], text
+        text += os.read(terminal, 65_536).decode("utf-8", "replace").replace("\r", "")
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("kind", FRONTS)
+def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert main(["setup", f"--root={root}", f"--front={kind}", ADDRESS, *FLAGS]) == 0
+    subprocess.run([program("promtool"), "check", "rules", root / "etc/doi-proxy/doi-proxy-alerts.yml"], check=True)
+    unit = root / "etc/systemd/system/doi-proxy.service"
+    unit.write_text(unit.read_text().replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
+    subprocess.run([program("systemd-analyze"), "verify", unit], check=True)
+    port = free_port()
+    places = [f"--port={port}", f"--store-url=sqlite:///{tmp_path}/x.sqlite3", "--mode=sealed", "--drain-seconds=0"]
+    places += [f"--client-allow-file={root}/etc/doi-proxy/allow.txt", f"--config={root / SETTINGS}"]
+    text = (root / FRONTS[kind]).read_text().replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "app", "serve", *places], cwd=ROOT, stderr=subprocess.DEVNULL
+    ) as proxy:
+        front = GeneratedFront(tmp_path / "front", kind, [], write=lambda _: text)
+        try:
+            assert answer_through(front.url) == b'{"status":"ok"}'
+        finally:
+            front.process.kill()
+            proxy.terminate()
+
+
+def answer_through(url: str) -> bytes:
+    """The answer of /healthz. Until the service listens, the front proxy answers itself."""
+    trusting = ssl._create_unverified_context()
+    ends = time.monotonic() + DEADLINE
+    while time.monotonic() < ends:
+        try:
+            with urllib.request.urlopen(f"{url}/healthz", timeout=DEADLINE, context=trusting) as answer:
+                body: bytes = answer.read()
+                return body
+        except OSError:
+            continue
+    raise AssertionError("no answer")
