@@ -27,6 +27,7 @@ NAMES = (
     "status",
     "admin",
     "explain",
+    "drill",
     "openapi",
     "setup",
     "assistants",

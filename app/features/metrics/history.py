@@ -29,6 +29,7 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
     "answers": ("doi_proxy_cache_answers_total", "", frozenset()),
     "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local", "registry"})),
     "stale": ("doi_proxy_cache_answers_total", "kind", frozenset({"stale"})),
+    "needed": ("doi_proxy_cache_answers_total", "kind", frozenset({"asked", "joined", "bypassed"})),
     "questions": ("doi_proxy_upstream_question_duration_seconds_count", "", frozenset()),
     "question_seconds": ("doi_proxy_upstream_question_duration_seconds_sum", "", frozenset()),
     "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),

@@ -108,6 +108,9 @@ class Status(BaseModel):
     requests: dict[str, int] = Field(description="Requests by status.", examples=[{"302": 1200}])
     answers: dict[str, int] = Field(description="Names answered, by where the answer came from.")
     hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")
+    independent_share: float | None = Field(
+        description="Share of the names of the last 24 hours that needed no query: fresh, or kept past their TTL."
+    )
     unverified: dict[str, int] = Field(description="Names that could not be verified, by reason.")
     denied: int = Field(description="Names whose prefix a local record denies.")
     upstreams: list[UpstreamReadiness]

@@ -111,6 +111,7 @@ class StatusReader:
             requests=totals.by("doi_proxy_http_requests_total", "status"),
             answers=answers,
             hit_share=hits / number if number else None,
+            independent_share=_share_without_queries(points),
             unverified=unverified,
             denied=denied,
             upstreams=readiness.upstreams,
@@ -209,3 +210,12 @@ def _describe(point: Point) -> HistoryPoint:
 def _mean(points: Sequence[Point], sums: str, counts: str) -> float | None:
     count = sum(point.sums.get(counts, 0.0) for point in points)
     return sum(point.sums.get(sums, 0.0) for point in points) / count if count else None
+
+
+def _share_without_queries(points: Iterable[Point]) -> float | None:
+    """The share of names that would have been answered without the upstream, 0 to 1. None without names."""
+    # Points of an earlier release do not have it.
+    known = [point.sums for point in points if "needed" in point.sums]
+    names = sum(sums.get("answers", 0.0) + sums.get("unverified", 0.0) for sums in known)
+    lost = sum(sums["needed"] + sums.get("unverified", 0.0) for sums in known)
+    return 1.0 - lost / names if names else None

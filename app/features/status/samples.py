@@ -22,6 +22,7 @@ _STATUS: Final[Mapping[str, Any]] = {
     "requests": {"302": 3},
     "answers": {"fresh": 2, "asked": 1},
     "hit_share": 0.67,
+    "independent_share": 0.93,
     "unverified": {},
     "denied": 0,
     "upstreams": [],

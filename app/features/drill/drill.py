@@ -1,0 +1,60 @@
+"""A drill: for some seconds, queries to the upstream are refused. The workers of a machine share it in a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from app.upstream.budget import Budget
+from app.upstream.source import Priority
+
+log = logging.getLogger(__name__)
+
+
+class Drill:
+    """Refuses queries until a time in seconds since the epoch: those of people too, or only all others."""
+
+    def __init__(self, file: Path | None, clock: Callable[[], float], budget: Budget) -> None:
+        """`file` is shared by the workers, None for a process alone."""
+        self._file = file
+        self._clock = clock
+        self._budget = budget
+        self._until = 0.0
+        self._has_people = False
+        self._version = 0
+
+    def begin(self, seconds: float, *, people: bool) -> float:
+        """Begin a drill, or with 0 seconds end it. Returns its end. Raises OSError."""
+        until = self._clock() + seconds
+        if self._file is not None:
+            # Readers see the whole old file or the whole new one.
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps([until, people]), encoding="utf-8")
+            new.replace(self._file)
+        self._use(until, people)
+        return until
+
+    def refresh(self) -> None:
+        """Read the file if another worker has changed it. At the end of a drill, nothing is refused any more."""
+        if self._file is not None:
+            with suppress(FileNotFoundError):
+                version = self._file.stat().st_mtime_ns
+                if version != self._version:
+                    self._version = version
+                    until, people = json.loads(self._file.read_text(encoding="utf-8"))
+                    self._use(float(until), bool(people))
+        if self._budget.drill is not None and self._clock() >= self._until:
+            self._use(0.0, people=False)
+
+    def _use(self, until: float, people: bool) -> None:
+        self._until, self._has_people = until, people
+        is_on = until > self._clock()
+        if is_on != (self._budget.drill is not None):
+            log.warning("a drill refuses queries to the upstream" if is_on else "the drill has ended")
+        self._budget.drill = self._count_seconds if is_on else None
+
+    def _count_seconds(self, priority: Priority) -> float:
+        return 0.0 if priority is Priority.PERSON and not self._has_people else self._until - self._clock()
