@@ -53,7 +53,7 @@ def find_paths(app: FastAPI, own_api: Mapping[bytes, str], private: Collection[b
     No page of another site may read the answers of `private` paths.
     """
     paths = {str(getattr(route, "path", "")).encode() for route in app.routes} - own_api.keys()
-    below = tuple(path.partition(b"{")[0] for path in paths if b"{" in path)
+    below = tuple({path.partition(b"{")[0] for path in paths if b"{" in path} - own_api.keys())
     return Paths(
         operations=frozenset(path for path in paths if b"{" not in path),
         below=below,

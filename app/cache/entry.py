@@ -60,8 +60,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes of the entry in the memory tier: key, values and OVERHEAD."""
-        return getsizeof(self.key) + getsizeof(self.answer.values) + OVERHEAD
+        """Bytes of the entry in the memory tier: key, values, OVERHEAD, and the proof if it has one."""
+        return getsizeof(self.key) + getsizeof(self.answer.values) + len(getattr(self.answer, "proof", b"")) + OVERHEAD
 
 
 def loses_proof(known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entry]:

@@ -7,10 +7,13 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from app.cache.compression import compress, decompress
 from app.cache.entry import FOREVER, Entry
 from app.errors import DamagedEntry
 from app.handle.answer import Answer, ResponseCode
+from app.handle.proven_answer import ProvenAnswer
 
 #: The newest layout of an entry in a store. Every layout that was released is read for ever, so processes of two
 #: releases can share a store. An entry of a later layout is a miss. A change of a layout needs a new number here, a
@@ -22,6 +25,8 @@ _WITHOUT_KEY: Final = 1
 #: Is added to the version of an entry whose answer was verified. An earlier release takes that for a miss, because it
 #: would lose the proof.
 VERIFIED: Final = 0x80
+#: Is added to the version of a verified entry that ends with its proof, and the length of the proof.
+PROVEN: Final = 0x40
 
 #: CRC-32 of the key and of what follows: version, response code, fetched, then the two expiries and the values.
 _CHECK: Final = Struct("<I")
@@ -35,6 +40,7 @@ _SHORT_HEAD: Final = Struct("<IBBdII")
 _SHORT_BODY: Final = Struct("<BBdII")
 #: In version 3: a hard expiry that never comes.
 _NEVER: Final = 0xFFFF_FFFF
+_PROOF_LENGTH: Final = Struct("<I")
 _CODES: Final = {int(code): code for code in ResponseCode}
 
 
@@ -44,6 +50,8 @@ def pack(entry: Entry) -> bytes:
     if body is None:
         times = entry.fetched_at, entry.fresh_until, entry.stale_until
         body = _BODY.pack(_version(_PLAIN, entry), entry.answer.code, *times) + entry.answer.values
+    if isinstance(entry.answer, ProvenAnswer):
+        body += entry.answer.proof + _PROOF_LENGTH.pack(len(entry.answer.proof))
     return _CHECK.pack(_checksum(entry.key, body)) + body
 
 
@@ -66,7 +74,8 @@ def _pack_short(entry: Entry) -> bytes | None:
 
 
 def _version(layout: int, entry: Entry) -> int:
-    return layout | VERIFIED if entry.answer.is_verified else layout
+    proven = PROVEN if isinstance(entry.answer, ProvenAnswer) else 0
+    return layout | proven | VERIFIED if entry.answer.is_verified else layout | proven
 
 
 def unpack(key: str, data: object) -> Entry | None:
@@ -83,9 +92,24 @@ def unpack(key: str, data: object) -> Entry | None:
     if (crc32(body) if version == _WITHOUT_KEY else _checksum(key, body)) != check:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
     is_verified, layout = bool(version & VERIFIED), version & ~VERIFIED
+    if layout & PROVEN:
+        return _unpack_proven(key, data, layout & ~PROVEN)
     if layout == FORMAT_VERSION:
-        return _unpack_short(key, data, is_verified)
-    return _unpack_plain(key, data, is_verified) if layout == _PLAIN or version == _WITHOUT_KEY else None
+        return _unpack_short(key, data, is_verified=is_verified)
+    return _unpack_plain(key, data, is_verified=is_verified) if layout == _PLAIN or version == _WITHOUT_KEY else None
+
+
+def _unpack_proven(key: str, data: bytes, layout: int) -> Entry | None:
+    length = _PROOF_LENGTH.unpack_from(data, len(data) - _PROOF_LENGTH.size)[0]
+    end = len(data) - _PROOF_LENGTH.size
+    if layout not in (FORMAT_VERSION, _PLAIN):
+        return None
+    if end - length < _HEAD.size:
+        raise DamagedEntry(f"The store's entry for {key!r} is damaged: its proof is longer than it.")
+    read = _unpack_short if layout == FORMAT_VERSION else _unpack_plain
+    entry = read(key, data[: end - length], is_verified=True)
+    answer = ProvenAnswer(entry.answer.code, entry.answer.values, is_verified=True, proof=data[end - length : end])
+    return replace(entry, answer=answer)
 
 
 def has_old_layout(data: object) -> bool:
@@ -93,7 +117,7 @@ def has_old_layout(data: object) -> bool:
     return isinstance(data, bytes) and data[VERSION_OFFSET : VERSION_OFFSET + 1] == bytes((_WITHOUT_KEY,))
 
 
-def _unpack_short(key: str, data: bytes, is_verified: bool) -> Entry:
+def _unpack_short(key: str, data: bytes, *, is_verified: bool) -> Entry:
     _, _, code, fetched_at, fresh, stale = _SHORT_HEAD.unpack_from(data)
     try:
         values = decompress(data[_SHORT_HEAD.size :])
@@ -103,7 +127,7 @@ def _unpack_short(key: str, data: bytes, is_verified: bool) -> Entry:
     return _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified)
 
 
-def _unpack_plain(key: str, data: bytes, is_verified: bool) -> Entry:
+def _unpack_plain(key: str, data: bytes, *, is_verified: bool) -> Entry:
     _, _, code, *times = _HEAD.unpack_from(data)
     return _build(key, code, data[_HEAD.size :], times, is_verified)
 

@@ -34,6 +34,10 @@ _ALL: Final = {
         "write an archive for troubleshooting: versions, masked settings, checks, store, status",
         "app.features.support_bundle.command",
     ),
+    "verify": (
+        "check the proof of an answer offline; exit status 0 if it holds",
+        "app.features.proof.command",
+    ),
     "parse": (
         "say what texts are: DOI names, handles, prefixes or none of them",
         "app.features.parse.command",

@@ -14,6 +14,7 @@ NAMES = (
     "local_records",
     "suggestions",
     "native",
+    "proof",
     "sqlite",
     "valkey",
     "registry",

@@ -72,9 +72,9 @@ def read_answer(body: bytes, name: str) -> Answer:
         raise InvalidAnswer("The upstream's answer has response code 1 (success) and no `values`.")
     # This removes insignificant white space. Numbers and escapes keep their spelling.
     values = msgspec.json.format(bytes(wire.values), indent=-1)
-    if not parse_record(values).values:
-        return Answer(ResponseCode.VALUES_NOT_FOUND)
-    return Answer(ResponseCode.SUCCESS, values)
+    return (
+        Answer(ResponseCode.SUCCESS, values) if parse_record(values).values else Answer(ResponseCode.VALUES_NOT_FOUND)
+    )
 
 
 def _same_name(handle: str | None, name: str) -> bool:

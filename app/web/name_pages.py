@@ -112,6 +112,7 @@ class NamePages:
             values=found.record.values,
             stale=self._stale_note(language, resolution),
             note=note,
+            sections=read_sections(self.sections, "values", resolution.name),
         )
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts)
         hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE)

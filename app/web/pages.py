@@ -160,6 +160,7 @@ class Pages:
         values: Sequence[HandleValue],
         stale: StaleNote | None,
         note: str | None = None,
+        sections: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
         """A record. `note` is one of NOTES and says why it is shown instead of a redirect."""
         leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)
@@ -168,6 +169,7 @@ class Pages:
         shown = rows(values)
         facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
         facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None, "leads_to": _find_target(values)}
+        facts |= {"blocks": (), **sections}
         return self.render("values", link, language, "values.title_", name, **facts)
 
     def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:

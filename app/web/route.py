@@ -34,7 +34,7 @@ class Paths:
     `operations` are whole paths: health, metrics, documentation. `below` are the beginnings of others, in ASCII: static
     files. No page of another site may read the answers of `private` ones. `gated` and `gated_below` are the paths
     behind a gate, whatever the method. `own_api` are JSON endpoints by path, each with its route: FastAPI answers them,
-    and the limits of clients hold for them as for names.
+    and the limits of clients hold for them as for names. A path that ends with a slash stands for all below it.
     """
 
     operations: frozenset[bytes] = frozenset()
@@ -67,7 +67,7 @@ def find_route(method: str, path: bytes, paths: Paths = NO_PATHS) -> str:
         return "operation"
     lower = path[: len(b"/doira/")].lower()
     if lower.startswith(API_PATH) or lower == API_PATH[:-1]:
-        return paths.own_api.get(path, "api")
+        return paths.own_api.get(path[: path.find(b"/", len(API_PATH)) + 1] or path, "api")
     if lower.startswith(WHICH_RA_PATHS):
         return "which_ra"
     if path == OPENURL_PATH:

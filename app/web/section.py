@@ -7,9 +7,9 @@ from typing import Any, Literal, Protocol
 
 from app.doi.name import HandleName
 
-#: What a section is for: the page about a name that is not registered, that about a text that is not a name, and the
-#: problems about both (RFC 9457).
-PageKind = Literal["not_found", "not_a_doi", "problem"]
+#: What a section is for: the page about a name that is not registered, that about a text that is not a name, the
+#: problems about both (RFC 9457), and the page of a record.
+PageKind = Literal["not_found", "not_a_doi", "problem", "values"]
 
 
 class Section(Protocol):
@@ -25,7 +25,7 @@ class Section(Protocol):
         """The one name in a text of the form, if it exists, at the cost of `client`, a network. Raises nothing."""
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
-        """The data about a name or, if there is none, about a text."""
+        """The data about a name or, if there is none, about a text. Empty if there is no block on the page."""
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """The names of which `read` looks up in memory whether they exist."""
@@ -35,5 +35,6 @@ def read_sections(
     sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
 ) -> dict[str, Any]:
     """The data of all sections, and for a page the templates of their `blocks`."""
-    data = {key: value for section in sections for key, value in section.read(kind, name, text).items()}
-    return data if kind == "problem" else {**data, "blocks": [section.template for section in sections]}
+    read = [(section.template, section.read(kind, name, text)) for section in sections]
+    data = {key: value for _, facts in read for key, value in facts.items()}
+    return data if kind == "problem" else {**data, "blocks": [template for template, facts in read if facts]}

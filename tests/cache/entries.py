@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
+from app.handle.proven_answer import ProvenAnswer
 
 NOW = 1_700_000_000.0
 
@@ -34,6 +35,12 @@ def entry(
 def verified(one: Entry) -> Entry:
     """The entry with an answer whose signature was verified."""
     return replace(one, answer=replace(one.answer, is_verified=True))
+
+
+def proven(one: Entry, proof: bytes = b"a signed message") -> Entry:
+    """The entry with a verified answer and its proof."""
+    answer = ProvenAnswer(one.answer.code, one.answer.values, is_verified=True, proof=proof)
+    return replace(one, answer=answer)
 
 
 def missing(key: str = "10.1000/MISSING", *, fetched_at: float = NOW) -> Entry:

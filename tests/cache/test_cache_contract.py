@@ -17,7 +17,7 @@ from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore
 from app.features.sqlite.store import SqliteStore
 from app.features.valkey.store import ValkeyStore
-from tests.cache.entries import NOW, entry, missing, verified
+from tests.cache.entries import NOW, entry, missing, proven, verified
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,11 @@ async def test_an_entry_is_visible_immediately_after_put(store: SharedStore) -> 
     assert await store.get("10.1000/182") == entry()
 
 
-@pytest.mark.parametrize("one", [verified(entry()), verified(missing())], ids=["record", "not found"])
+@pytest.mark.parametrize(
+    "one",
+    [verified(entry()), verified(missing()), proven(entry()), proven(missing(), b"x" * 65_536), proven(entry(), b"")],
+    ids=["record", "not found", "proven record", "proven not found", "empty proof"],
+)
 async def test_an_answer_stays_verified_for_every_process(open_one: Opener, one: Entry) -> None:
     here, there = await open_one(), await open_one()
     await here.put(one)
@@ -122,7 +126,11 @@ async def test_the_later_of_two_puts_counts(store: SharedStore) -> None:
     assert await keys(store) == ["10.1000/182"]
 
 
-@pytest.mark.parametrize("proof", [verified(entry(ttl=60)), verified(missing("10.1000/182"))], ids=["record", "none"])
+@pytest.mark.parametrize(
+    "proof",
+    [verified(entry(ttl=60)), verified(missing("10.1000/182")), proven(entry(ttl=60)), proven(missing("10.1000/182"))],
+    ids=["record", "none", "proven record", "proven none"],
+)
 @pytest.mark.parametrize("written", [True, False], ids=["written", "waiting"])
 async def test_no_unverified_entry_replaces_a_fresh_verified_one(
     open_one: Opener, clock: Clock, proof: Entry, written: bool

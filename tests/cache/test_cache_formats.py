@@ -22,7 +22,7 @@ from app.features.valkey.layout import Layout, find_layout, partitions_of_cluste
 from app.features.valkey.store import ValkeyStore
 from app.features.valkey.url import StoreKind
 from app.handle.answer import Answer, ResponseCode
-from tests.cache.entries import entry, missing, verified
+from tests.cache.entries import entry, missing, proven, verified
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -136,6 +136,7 @@ KINDS: Final = ["record", "no", "large", "stale"]
 @pytest.mark.parametrize("one", ENTRIES, ids=KINDS)
 def test_the_release_before_misses_a_verified_entry(one: Entry) -> None:
     assert read_version_2(one.key, pack(verified(one))) is None
+    assert read_version_2(one.key, pack(proven(one))) is None
 
 
 @pytest.mark.parametrize("one", ENTRIES, ids=KINDS)

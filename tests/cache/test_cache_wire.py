@@ -14,7 +14,7 @@ from app.cache.entry import FOREVER, Entry
 from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
 from app.handle.answer import Answer, ResponseCode
-from tests.cache.entries import entry, missing, values, verified
+from tests.cache.entries import entry, missing, proven, values, verified
 from tests.table import table
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
@@ -24,6 +24,19 @@ answers = st.builds(
     Answer, st.just(ResponseCode.SUCCESS), st.builds(values, texts), is_verified=st.booleans()
 ) | st.builds(Answer, absent, is_verified=st.booleans())
 entries = st.builds(Entry, texts.map(lambda t: "10.1000/" + t).map(str.upper), answers, times, times, times)
+
+
+@pytest.mark.parametrize("one", [entry(), missing(), entry(ttl=-5.0)])
+def test_a_proof_takes_its_bytes_and_damage_is_noticed(one: Entry) -> None:
+    kept = proven(one, b"proof" * 100)
+    data = pack(kept)
+    assert unpack(kept.key, data) == kept
+    assert len(data) == len(pack(verified(one))) + 504
+    assert kept.size > verified(one).size + 500
+    for length in (0xFFFF_FFFF, len(data), len(data) - 20):
+        body = data[4:-4] + length.to_bytes(4, "little")
+        with pytest.raises(DamagedEntry):
+            unpack(kept.key, crc32(body, crc32(kept.key.encode())).to_bytes(4, "little") + body)
 
 
 @given(entries)

@@ -129,6 +129,9 @@ def text_exchanges() -> Iterator[Exchange]:
             for output in ("", "?output=json", "?output=csv") if path == "/api/resolve" else ("",):
                 yield Exchange(endpoint, largest, path + output, "POST", headers, body)
     yield from _extractions()
+    proof = "GET /api/proof/{name:path}"
+    for name in (f"{PREFIX}/many-values-1000~1", "10.1000/" + "%C3%A9" * 2_000, "%25" * 2_000, "/" * 8_000):
+        yield Exchange(proof, "a name of 8 kB, and a record of 256 KiB without a proof", f"/api/proof/{name}")
 
 
 def _extractions() -> Iterator[Exchange]:

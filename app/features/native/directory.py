@@ -16,6 +16,7 @@ from typing import Final
 
 from app.errors import CouldNotVerify, SignatureInvalid, UpstreamUnreachable
 from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
+from app.features.native.evidence import join_proofs
 from app.features.native.lookups import Lookups, within
 from app.features.native.referral import (
     HandleService,
@@ -30,7 +31,7 @@ from app.features.native.root_file import RootFile
 from app.features.native.service_cache import ServiceCache, ServiceEntry
 from app.features.native.service_records import ServiceRecords
 from app.features.native.wire.message import ResponseStatus
-from app.features.native.wire.response import Response, Values
+from app.features.native.wire.response import Response, SignedAnswer, Values, decode_response
 from app.resolver.single_flight import SingleFlight
 
 _LATE: Final = "The service of a prefix could not be looked up in time."
@@ -109,7 +110,16 @@ class Directory:
 
         Raises CouldNotVerify.
         """
-        return await self._resolve(question, self._new_trail(paid=1))
+        response = await self._resolve(question, self._new_trail(paid=1))
+        return self._prove_absence(question) if response is None and question.certified else response
+
+    def _prove_absence(self, question: Question) -> Response | None:
+        """The signed answer of the root that the prefix does not exist. None if it is not known."""
+        record = prefix_record(question.handle) or b""
+        entry = self._services.find(record, self._clock(), certified=True)
+        if entry is None or entry.lead is not None or not entry.proof:
+            return None
+        return replace(decode_response(entry.proof[-1].answer, digest_requested=True), proof=entry.proof)
 
     async def probe(self, question: Question) -> Response | None:
         """The answer of the root, or if it fails, of the service that was used last. Raises CouldNotVerify.
@@ -166,7 +176,7 @@ class Directory:
             lead = read_referral(response.body.values, self._clock())
             if lead is None:
                 raise ServiceNotFound(detail="a referral names no service")
-            service = await self._follow(lead, question.certified, trail)
+            service = await self._follow(lead, question.certified, trail, response.proof)
 
     async def _ask_service(self, service: HandleService, question: Question) -> Response:
         if question.certified and not service.is_verified:
@@ -197,7 +207,7 @@ class Directory:
         if entry is None or entry.due_at <= self._clock():
             entry = await self._look_up_or_keep(record, entry, certified, trail)
             self._services.put(record, entry)
-        return None if entry.lead is None else await self._follow(entry.lead, certified, trail)
+        return None if entry.lead is None else await self._follow(entry.lead, certified, trail, entry.proof)
 
     async def _recall(self, record: bytes, certified: bool) -> ServiceEntry | None:
         """The lookup that this process remembers. If there is none, or it is due, the cache may have a later one."""
@@ -242,23 +252,26 @@ class Directory:
         now = self._clock()
         if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
             ends_at = now + self._limits.bound(0.0)
-            return ServiceEntry(None, certified, now, ends_at, ends_at)
+            proof = None if response is None else response.proof
+            return ServiceEntry(None, certified, now, ends_at, ends_at, proof)
         lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
         if lead is None:
             raise ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
         due_at = now + self._limits.bound(lead.lifetime)
-        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace)
+        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace, response.proof)
         if self._records is not None:
             await self._records.save(record, response, entry, sent_at=sent_at)
         return entry
 
-    async def _follow(self, lead: Lead, certified: bool, trail: Trail) -> HandleService:
-        """The service at the end of a lead. With `certified`, every record on the way was signed.
+    async def _follow(
+        self, lead: Lead, certified: bool, trail: Trail, proof: tuple[SignedAnswer, ...] | None
+    ) -> HandleService:
+        """The service at the end of a lead. With `certified`, every record on the way was signed; `proof` has them.
 
         Of several service handles, the first that leads to sites counts. If none does, the first failure is raised.
         """
         if not lead.service_handles:
-            return HandleService(lead.sites, is_verified=certified)
+            return HandleService(lead.sites, certified, proof)
         failures: list[CouldNotVerify] = []
         for handle in lead.service_handles:
             try:
@@ -267,6 +280,7 @@ class Directory:
                 failures.append(error)
                 continue
             if service is not None:
-                return service
+                known = proof is not None and service.proof is not None
+                return replace(service, proof=join_proofs(proof or (), service.proof or ()) if known else None)
             failures.append(ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
         raise failures[0]

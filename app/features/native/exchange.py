@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from app.errors import AnswerTooLarge, CouldNotVerify, UpstreamRefused, UpstreamTimeout
@@ -18,7 +18,7 @@ from app.features.native.transport.base import Transport
 from app.features.native.verify import check_answer, oldest_version, verify_signature
 from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import Response, decode_response
+from app.features.native.wire.response import Response, SignedAnswer, decode_response
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
@@ -98,7 +98,10 @@ class ServiceClient:
 
     async def __call__(self, service: HandleService, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
-        return await self._race(self._list(service, question), question)
+        response = await self._race(self._list(service, question), question)
+        if not question.certified or service.proof is None:
+            return response
+        return replace(response, proof=(*service.proof, SignedAnswer(response.request, response.data)))
 
     async def read_site(self, service: HandleService) -> ServiceSite:
         """What a server of a service says about its site, by one message. It is not signed. Raises CouldNotVerify.
@@ -233,8 +236,10 @@ class ServiceClient:
         if question.certified:
             flags |= OpFlag.CERTIFIED
         filters = Filters(question.handle, types=question.types)
-        response = await self._send(candidate, self._write_query(candidate, filters, flags=flags))
+        query = self._write_query(candidate, filters, flags=flags)
+        response = await self._send(candidate, query)
         if question.certified:
+            response = replace(response, request=encode_query(query))
             oldest = oldest_version(candidate.version)
             verify_signature(response, candidate.public_key, oldest_version=oldest)
         if response.code not in _ANSWERS:

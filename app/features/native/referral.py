@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 from app.doi.name import MAX_NAME_BYTES
 from app.features.native.errors import MalformedMessage
+from app.features.native.wire.response import SignedAnswer
 from app.features.native.wire.site_value import ServiceSite, decode_site
 from app.features.native.wire.value import Permission, TtlType, Value
 
@@ -34,10 +35,14 @@ _USUAL_INTERFACES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HandleService:
-    """The sites of a service. `is_verified`: a chain of signatures from the root leads to their keys."""
+    """The sites of a service. `is_verified`: a chain of signatures from the root leads to their keys.
+
+    `proof` are the answers of that chain. None if they are not known.
+    """
 
     sites: tuple[ServiceSite, ...]
     is_verified: bool
+    proof: tuple[SignedAnswer, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

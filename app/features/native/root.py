@@ -90,8 +90,7 @@ class Root:
             self._log.record_refresh(error)
             return
         is_new = lead.sites != self._service.sites
-        self._service = HandleService(lead.sites, is_verified=True)
+        proof = await self._file.keep(response) if is_new else self._service.proof
+        self._service = HandleService(lead.sites, is_verified=True, proof=proof)
         self._due_at = now + self._limits.bound(lead.lifetime)
         self._log.record_refresh(None)
-        if is_new:
-            await self._file.keep(response)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64decode, b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ import msgspec
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.native.referral import HandleService
 from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
-from app.features.native.wire.response import Response
+from app.features.native.wire.response import Response, SignedAnswer
 from app.features.private_file import replace_private
 from app.regular_file import read_regular
 
@@ -51,18 +52,28 @@ class RootFile:
         self._root = root
         self._answers: tuple[bytes, ...] = ()
         self.service = root
-        if path is not None and root.is_verified:
-            self._read(path)
+        if root.is_verified:
+            if path is not None:
+                self._read(path)
+            self.service = replace(self.service, proof=self._proof())
 
-    async def keep(self, response: Response) -> None:
-        """Write the answer that replaced the root. A file that cannot be written costs a log line."""
-        if self._path is None:
-            return
+    async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
+        """Write the answer that replaced the root. A file that cannot be written costs a log line.
+
+        Returns the answers that prove the new root. None if the operator's root does not lead to it.
+        """
+        proof = None
         try:
             self._answers = extend_chain(self._root, self._answers, response)
-            await asyncio.to_thread(replace_private, self._path, self._encode())
+            proof = self._proof()
+            if self._path is not None:
+                await asyncio.to_thread(replace_private, self._path, self._encode())
         except (OSError, CouldNotVerify) as error:
-            log.warning("the refreshed root could not be kept in %s: %s", self._path, _explain(error))
+            log.warning("the refreshed root could not be kept in %s: %s", self._path or "memory", _explain(error))
+        return proof
+
+    def _proof(self) -> tuple[SignedAnswer, ...]:
+        return tuple(SignedAnswer(b"", answer) for answer in self._answers)
 
     def _read(self, path: Path) -> None:
         try:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from typing import Final
 
 from app.features.native.referral import Lead
+from app.features.native.wire.response import SignedAnswer
+
+#: Bytes of a proof that does not count as further services: two signed answers with a site and a key each.
+_USUAL_PROOF_BYTES: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +25,14 @@ class ServiceEntry:
     fetched_at: float
     due_at: float
     ends_at: float
+    #: The signed answers that prove it. None if they are not known.
+    proof: tuple[SignedAnswer, ...] | None = None
 
     @property
     def weight(self) -> int:
         """The memory that this takes, in usual services."""
-        return self.lead.weight if self.lead else 1
+        proof = sum(len(one.request) + len(one.answer) for one in self.proof or ()) // _USUAL_PROOF_BYTES
+        return proof + (self.lead.weight if self.lead else 1)
 
 
 class ServiceCache:

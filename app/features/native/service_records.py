@@ -14,6 +14,7 @@ from app.cache.entry import RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidAnswer, InvalidName
+from app.features.native.evidence import read_proof
 from app.features.native.json_sites import read_service_values
 from app.features.native.lookups import DirectoryLimits
 from app.features.native.referral import read_lead
@@ -56,7 +57,8 @@ class ServiceRecords:
             return None
         # An operator can expire a record before its TTL ends.
         due_at = min(entry.fetched_at + self.limits.bound(lead.lifetime), entry.fresh_until)
-        return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace)
+        proof = read_proof(entry.answer)
+        return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace, proof)
 
     async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
         """Put the record that an answer has into the cache, with the time of its lookup.

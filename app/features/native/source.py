@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from app.errors import UpstreamRefused
+from app.features.native.evidence import encode_proof
 from app.features.native.exchange import ServiceClient
 from app.features.native.json_values import write_json_values
 from app.features.native.lookups import within
@@ -12,6 +13,7 @@ from app.features.native.referral import Question
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 from app.handle.answer import Answer, ResponseCode
+from app.handle.proven_answer import ProvenAnswer
 from app.handle.record import parse_record
 from app.resolver.proof import needs_proof
 from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
@@ -73,10 +75,17 @@ class NativeSource:
 
 def read_response(response: Response | None, *, is_verified: bool) -> Answer:
     """The answer of a server as an HTTP API has it. Raises CouldNotVerify."""
+    proof = encode_proof(response.proof) if is_verified and response is not None and response.proof else None
+
+    def answer(code: ResponseCode, values: bytes = b"[]") -> Answer:
+        if proof is None:
+            return Answer(code, values, is_verified=is_verified)
+        return ProvenAnswer(code, values, is_verified=True, proof=proof)
+
     if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
-        return Answer(ResponseCode.HANDLE_NOT_FOUND, is_verified=is_verified)
+        return answer(ResponseCode.HANDLE_NOT_FOUND)
     if response.code == ResponseStatus.VALUES_NOT_FOUND:
-        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
+        return answer(ResponseCode.VALUES_NOT_FOUND)
     if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
         raise UpstreamRefused(
             f"The handle server did not answer about this name, response code {response.code}.",
@@ -84,5 +93,5 @@ def read_response(response: Response | None, *, is_verified: bool) -> Answer:
         )
     values = write_json_values(response.body.values)
     if not parse_record(values).values:
-        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
-    return Answer(ResponseCode.SUCCESS, values, is_verified=is_verified)
+        return answer(ResponseCode.VALUES_NOT_FOUND)
+    return answer(ResponseCode.SUCCESS, values)

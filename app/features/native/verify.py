@@ -87,12 +87,13 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
         signature = decode_signature(credential.section)
         if version >= _SHA256_SINCE and signature.digest_name != b"SHA-256":
             raise SignatureInvalid(detail=f"the digest is {signature.digest_name[:40]!r}")
-        verify_bytes(_signed_bytes(response, credential), signature, public_key)
+        verify_bytes(signed_bytes(response, credential), signature, public_key)
     except MalformedMessage as error:
         raise SignatureInvalid(detail=error.detail) from error
 
 
-def _signed_bytes(response: Response, credential: Credential) -> bytes:
+def signed_bytes(response: Response, credential: Credential) -> bytes:
+    """The bytes that the signature of an answer covers. Raises SignatureInvalid if that is not known."""
     content, envelope = signed_part(response.data), response.envelope
     if envelope.version <= _CONTENT_SIGNED_UNTIL:
         return content

@@ -128,6 +128,8 @@ class SuggestedNames:
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
+        if kind == "values":
+            return {}
         found = self.for_text(text) if name is None else self.for_name(name)
         if kind == "problem":
             rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]

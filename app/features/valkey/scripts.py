@@ -4,7 +4,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
-from app.cache.wire import FORMAT_VERSION, VERIFIED, VERSION_OFFSET
+from app.cache.wire import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
 from app.token_bucket import MAX_BACK_OFF, ROUNDING
 
 #: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
@@ -166,6 +166,7 @@ PUT: Final = (
     + f"""
 local function proves(data, fetched_at, at)
     local version, fresh_until = string.byte(data, {VERSION_OFFSET + 1}) - {VERIFIED}, 0
+    if version >= {PROVEN} then version = version - {PROVEN} end
     if version == {FORMAT_VERSION} then fresh_until = fetched_at + struct.unpack('<I4', data, 15) end
     if version > 0 and version < {FORMAT_VERSION} then fresh_until = struct.unpack('<d', data, 15) end
     return at < fresh_until

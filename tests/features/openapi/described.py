@@ -84,6 +84,7 @@ _PREFIXES: Final = {
     STATIC_PATH: STATIC_PATH.decode() + "{file}",
     PROBE_PATH: PROBE_PATH.decode() + "{rest}",
     b"/admin/entries/": "/admin/entries/{doi}",
+    b"/api/proof/": "/api/proof/{name}",
 }
 _described: list[Description] = []
 

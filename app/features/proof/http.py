@@ -1,0 +1,69 @@
+"""`GET /api/proof/<name>`: what a handle server signed about a name, and the keys up to the root."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from fastapi import FastAPI, Request, Response
+
+from app.cache.entry import Entry
+from app.cache.tiered import TieredStore
+from app.doi.presentation import read_path
+from app.errors import CouldNotVerify
+from app.features.lists.body import problem_responses
+from app.features.own_pages import text_headers
+from app.features.proof.errors import NotVerified
+from app.features.proof.models import ProofModel
+from app.handle.proven_answer import ProvenAnswer
+from app.web.freshness import NO_STORE
+from app.web.media_types import JSON
+
+if TYPE_CHECKING:
+    from app.features.native.referral import HandleService
+
+PROOF_PATH: Final = "/api/proof/"
+
+
+def add_proof(app: FastAPI, cache: TieredStore, root: HandleService | None) -> None:
+    """Add the route. `root` is the operator's; None if no answer can be verified from it."""
+    # Verifying takes milliseconds of a thread. One proof at a time leaves the other threads to other requests.
+    turn = asyncio.Lock()
+
+    async def get_proof(request: Request, name: str) -> Response:
+        """The signed messages that prove what the cache says about a name.
+
+        They are kept for answers that were verified from the root: after a request with `cert`, or with
+        `upstream_verify = "always"`.
+        """
+        # The framework decodes the path with loss.
+        asked = read_path(b"/" + request.scope["raw_path"].partition(PROOF_PATH.encode())[2])
+        entry = None if root is None else await cache.get(asked.key)
+        if root is None or entry is None or not isinstance(entry.answer, ProvenAnswer):
+            raise NotVerified
+        async with turn:
+            body = await asyncio.to_thread(_write, root, asked.text, entry)
+        return Response(body, media_type=JSON, headers=text_headers(NO_STORE))
+
+    app.add_api_route(
+        PROOF_PATH + "{name:path}",
+        get_proof,
+        methods=["GET"],
+        tags=["resolution"],
+        summary="Prove an answer",
+        response_model=ProofModel,
+        response_description="The messages, their signatures and keys.",
+        responses=problem_responses({404: "The cache has no proof of the name.", 429: "The client is over its limit."}),
+        openapi_extra={"x-example": f"{PROOF_PATH}10.1000/182"},
+    )
+    app.add_api_route(PROOF_PATH + "{name:path}", get_proof, methods=["HEAD"], include_in_schema=False)
+
+
+def _write(root: HandleService, text: str, entry: Entry) -> bytes:
+    # The import loads the library of signatures.
+    from app.features.proof.document import write_entry  # noqa: PLC0415
+
+    try:
+        return write_entry(root, text, entry)
+    except CouldNotVerify as error:
+        raise NotVerified(f"The proof of this name does not hold any more: {error.message}") from error

@@ -1,0 +1,39 @@
+"""The link from the page of a record, or of a name that does not exist, to the proof of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.handle.proven_answer import ProvenAnswer
+from app.web.section import PageKind
+
+
+class ProofLink:
+    """See Section."""
+
+    template = "proof.html"
+
+    def __init__(self, cache: TieredStore) -> None:
+        self._cache = cache
+
+    async def prepare(self, name: HandleName, client: str | None) -> None:
+        """The entry of the name is in memory."""
+
+    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+        """Find nothing."""
+        return None
+
+    def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
+        """The path of the proof, if the answer in memory has one."""
+        if kind not in ("values", "not_found") or name is None:
+            return {}
+        entry = self._cache.peek(name.key)
+        is_proven = entry is not None and isinstance(entry.answer, ProvenAnswer)
+        return {"is_proven": True} if is_proven else {}
+
+    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
+        """No other names."""
+        return ()
