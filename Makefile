@@ -7,6 +7,7 @@
 #   make lint    set up, then lint and check the format: the fast part of make check
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
+#   make audit   install its tools, then compare the locked versions with advisories, and list the licences of all packages
 #   make removable  remove each feature from a copy, with those that need it, and see the rest start, answer and pass
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
@@ -61,7 +62,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick clients pythons check lint bench fuzz removable mutate cov docs dist deb lock clean
+.PHONY: help setup run test quick clients pythons check lint bench fuzz audit removable mutate cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -95,6 +96,12 @@ build/clients/.locked: requirements/clients.lock .tools/.locked
 build/openapi/.locked: requirements/openapi.lock .tools/.locked
 	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/openapi
 	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/openapi/bin/python --require-hashes requirements/openapi.lock
+	@touch $@
+
+# What `make audit` runs.
+build/audit/.locked: requirements/audit.lock .tools/.locked
+	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/audit
+	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/audit/bin/python --require-hashes requirements/audit.lock
 	@touch $@
 
 # npm writes the stamp at the end of an installation, with the time of that end.
@@ -166,6 +173,9 @@ bench: setup
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
+audit: setup build/audit/.locked
+	@$(BIN)/python -m tests.audit
+
 removable: setup
 	@$(BIN)/python -m tests.removable $(ARGS)
 
@@ -180,6 +190,7 @@ lock: .tools/.locked
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
 	$(COMPILE) --output-file requirements/openapi.lock tests/features/openapi/clients/requirements.in; \
+	$(COMPILE) --output-file requirements/audit.lock tests/audit/requirements.in; \
 	$(COMPILE) --group dev --all-extras --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from app.cache.entry import MAX_SKEW
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
@@ -157,7 +158,7 @@ async def _pull(bodies: list[bytes]) -> None:
         states.append(([entry async for entry in store.scan()], list(registry.pages())))
     assert states[0] == states[1]
     for entry in states[0][0]:
-        assert entry.fetched_at <= clock() and entry.fresh_until <= clock() + _CEILING, entry
+        assert entry.fetched_at <= clock() + MAX_SKEW and entry.fresh_until <= clock() + _CEILING, entry
         assert entry.stale_until <= clock() + 2 * _CEILING, entry
 
 
