@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import httptools
@@ -252,6 +253,7 @@ class ExpressProtocol(HttpToolsProtocol):
         """Start the task of a request."""
         # uvicorn's middleware replaces the peer by the client. The application needs both.
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
+        cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
             transport = AnswerTransport(self.transport, self._end_after_answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,6 +42,7 @@ class Served:
         self._memory = memory
         self.connections: Connections = application.connections
         self.port = 0
+        self.listening: Any = None
 
     def put(self, name: str, size: int = 0) -> None:
         """Put a record of a name into memory, with a description of `size` bytes."""
@@ -55,6 +57,16 @@ class Served:
         """The bytes of answers that clients have not read."""
         connections: Any = self.connections._client
         return sum(connection.transport.get_write_buffer_size() for connection in connections)
+
+    def shrink_send_buffers(self) -> None:
+        """Notice sooner that a client does not read: the system would buffer megabytes for a new connection."""
+        self.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+
+    @property
+    def blocked(self) -> int:
+        """The connections whose answer waits for a client that does not read."""
+        connections: Any = self.connections._client
+        return sum(connection.flow.write_paused for connection in connections)
 
     def stop_sweeps(self) -> float:
         """End the sweeps of the open connections by time: the test sweeps. Returns the time of the last one."""
@@ -110,6 +122,7 @@ async def served(**settings: Any) -> AsyncIterator[Served]:
     listening = await loop.create_server(
         lambda: ExpressProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
+    server.listening = listening.sockets[0]
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

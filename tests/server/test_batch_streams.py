@@ -98,6 +98,35 @@ async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
         writer.close()
 
 
+@pytest.mark.slow
+async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_read() -> None:
+    async with serving(client_write_timeout=3_600, batch_max_open=2) as served:
+        served.put("10.5555/a")
+        served.shrink_send_buffers()
+
+        async def send(writer: asyncio.StreamWriter) -> None:
+            while True:
+                writer.write(chunk(b"10.5555/a\n" * 1_000))
+                await writer.drain()
+
+        writers = [(await served.connect())[1] for _ in range(2)]
+        for writer in writers:
+            writer.write(CHUNKED)
+        sending = [asyncio.create_task(send(writer)) for writer in writers]
+        async with asyncio.timeout(PATIENCE):
+            while served.blocked < len(writers):  # noqa: ASYNC110 - a connection that waits has no event
+                await asyncio.sleep(0.01)
+        reader, newcomer = await asyncio.open_connection("127.0.0.1", served.port, local_addr=("127.1.0.1", 0))
+        newcomer.write(HEAD + b"Connection: close\r\nContent-Length: 10\r\n\r\n10.5555/a\n")
+        assert ROW in await finish(reader, newcomer)
+        assert served.connections.closed[Reason.WRITE_TIMEOUT] == 1
+        for task, writer in zip(sending, writers, strict=True):
+            task.cancel()
+            writer.transport.abort()
+        await asyncio.gather(*sending, return_exceptions=True)
+        await ended(served)
+
+
 async def test_a_client_that_stops_in_the_middle_of_its_list_is_closed() -> None:
     async with serving(client_body_timeout=0.4) as served:
         served.put("10.5555/a")

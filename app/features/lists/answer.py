@@ -32,6 +32,8 @@ from app.web.responses import Receive, Reply, Scope, Send
 HEAD_AFTER: Final = 1.0
 #: A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
 IS_GONE: Final = "doi_proxy.is_gone"
+#: Another: a function that ends the connection. What was not sent is lost.
+ABORT: Final = "doi_proxy.abort"
 #: The name of the limit, in RateLimit headers and in metrics.
 BATCHES: Final = "batches"
 #: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
@@ -57,11 +59,12 @@ class BatchRequest:
 
 
 class OpenList:
-    """The place of a list that is being answered."""
+    """The place of a list that is being answered. `abort` ends its connection."""
 
-    def __init__(self, body: BodyBuffer) -> None:
+    def __init__(self, body: BodyBuffer, abort: Callable[[], None] = lambda: None) -> None:
         self._body = body
-        self._gave_way = False
+        self._abort = abort
+        self._gave_way = self._is_sending = False
         self._timeout: asyncio.Timeout | None = None
 
     @property
@@ -74,24 +77,29 @@ class OpenList:
         return self._body.speed
 
     def give_way(self) -> None:
-        """See Holder."""
+        """See Holder. A client that does not read would keep the list, without a place, for client_write_timeout."""
         self._gave_way = True
+        if self._is_sending:
+            self._abort()
         if self._timeout is not None:
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def limit(self, groups: AsyncGenerator[list[ListRow]]) -> AsyncGenerator[list[ListRow]]:
         """The groups, until the list gives way. Raises TooManyBatches then."""
-        while True:
+        while not self._gave_way:
             try:
-                async with asyncio.timeout(0 if self._gave_way else None) as self._timeout:
+                async with asyncio.timeout(None) as self._timeout:
                     group = await anext(groups, None)
             except TimeoutError:
-                raise _refuse(_GAVE_WAY, 1) from None
+                break
             finally:
                 self._timeout = None
             if group is None:
                 return
+            self._is_sending = True
             yield group
+            self._is_sending = False
+        raise _refuse(_GAVE_WAY, 1)
 
 
 class OpenBatches:
@@ -144,9 +152,9 @@ class StreamedAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         body = BodyBuffer(self._read_ahead_bytes)
-        is_gone: Callable[[], bool] = scope.get(IS_GONE, lambda: False)
+        output = Output(send, scope.get(IS_GONE, lambda: False), scope.get(ABORT, lambda: None))
         filling = asyncio.create_task(body.fill(receive))
-        answering = asyncio.create_task(self._answer_error(body, Output(send, is_gone)))
+        answering = asyncio.create_task(self._answer_error(body, output))
         try:
             await asyncio.wait((filling, answering), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -178,7 +186,7 @@ class RowsAnswer(StreamedAnswer):
         self._extraction = Extraction(service.text_turn) if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        place = OpenList(body)
+        place = OpenList(body, output.abort)
         with self._service.open.enter(self._request.client, place):
             inputs = self._read_inputs(body)
             async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:
@@ -206,10 +214,11 @@ class RowsAnswer(StreamedAnswer):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where an answer goes. `is_gone` is whether the client has left. `head_after` is in seconds."""
+    """Where an answer goes. `is_gone` is whether the client has left; `abort` ends it. `head_after` is in seconds."""
 
     send: Send
     is_gone: Callable[[], bool]
+    abort: Callable[[], None] = lambda: None
     head_after: float = HEAD_AFTER
 
     async def write_rows(self, groups: AsyncIterable[Sequence[Members]], writer: RowWriter) -> None:

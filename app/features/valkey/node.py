@@ -16,6 +16,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
+    BusyLoadingError,
     ClusterCrossSlotError,
     MovedError,
     NoScriptError,
@@ -38,6 +40,8 @@ Words = Sequence[str | bytes | float]
 #: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
 #: Until the server answers again, one command at a time finds out whether it does.
 PAUSE: Final = 1.0
+#: The reply to a new connection beyond the server's `maxclients`.
+_TOO_MANY_CLIENTS: Final = "max number of clients reached"
 #: What redis calls the files of a connection with TLS.
 _TLS_FILES: Final = ("ca_certs", "ca_path", "certfile", "keyfile")
 #: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
@@ -190,7 +194,7 @@ class Node:
 
     def _note_failure(self, access: Access, error: Exception) -> None:
         is_slow = isinstance(error, RedisTimeoutError)
-        if isinstance(error, ResponseError):
+        if _is_reply(error):
             self._pauses[access].end()
         elif access is Access.READ or not is_slow:
             self._reads.begin()
@@ -286,6 +290,15 @@ def _check(connection: AbstractConnection) -> None:
         except OSError as error:
             files = ", ".join(str(file) for name in _TLS_FILES if (file := getattr(connection.ssl_context, name)))
             raise ValueError(f"a file of its TLS options ({files}) cannot be used: {error}") from error
+
+
+def _is_reply(error: Exception) -> bool:
+    """Whether the server has answered with an error. redis takes some of these replies for lost connections.
+
+    A server that has too many clients still answers on the connections that are open.
+    """
+    replies = (ResponseError, AuthenticationError, BusyLoadingError)
+    return isinstance(error, replies) or _TOO_MANY_CLIENTS in str(error)
 
 
 def is_of_wrong_type(error: Exception) -> bool:

@@ -310,6 +310,19 @@ async def test_a_list_that_gives_way_ends_with_the_reason_after_its_rows() -> No
     assert rows_seen == ["first"]
 
 
+async def test_a_list_that_gives_way_while_a_row_is_sent_ends_its_connection() -> None:
+    async def groups() -> AsyncGenerator[list[ListRow]]:
+        yield [not_a_doi("first", "")]
+        yield [not_a_doi("second", "")]
+
+    aborted: list[str] = []
+    place = OpenList(Body(), lambda: aborted.append("ended"))
+    with pytest.raises(TooManyBatches):
+        async for _ in place.limit(groups()):
+            place.give_way()
+    assert aborted == ["ended"]
+
+
 async def test_lists_of_many_networks_are_bounded_together() -> None:
     async with running(batch_max_open=3) as proxy:
         proxy.upstream.put("10.5555/a", url=URL)

@@ -30,7 +30,7 @@ PATIENCE: Final = 5.0
 NAMES: Final = [f"10.1000/{number}" for number in range(2)]
 #: The commands of a process that looks names up.
 COMMANDS: Final = [b"GET", b"EVALSHA", b"EVAL", b"SET", b"DBSIZE", b"INFO"]
-#: Errors of a command. Those of a connection (NOAUTH, LOADING, too many clients) concern its look-ups too.
+#: Errors of a command. redis takes the last three for lost connections.
 ERRORS: Final = [
     "OOM command not allowed when used memory > 'maxmemory'.",
     "NOREPLICAS Not enough good replicas to write.",
@@ -47,6 +47,9 @@ ERRORS: Final = [
     "CROSSSLOT Keys in request don't hash to the same slot",
     "TRYAGAIN Multiple keys request during rehashing of slot",
     "ERR unknown command",
+    "NOAUTH Authentication required.",
+    "LOADING Valkey is loading the dataset in memory",
+    "ERR max number of clients reached",
 ]
 SHAPES: Final = {
     "empty array": b"*0\r\n",
