@@ -24,7 +24,7 @@ _ALL: Final = {
         "app.features.setup.command",
     ),
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
-    "status": ("print what a running proxy is doing", "app.features.admin.command"),
+    "status": ("print what a running proxy is doing", "app.features.status.command"),
     "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
     "drill": (
         "count the answers that would fail without the upstream, or refuse its queries",

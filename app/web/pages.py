@@ -16,7 +16,7 @@ from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile, our_branding
 from app.web.date import write_date
-from app.web.languages import CORE, TextFolder
+from app.web.languages import CORE, Catalogue, TextFolder
 from app.web.locations_page import show_locations
 from app.web.look import open_look
 from app.web.outline import Outline, ValueRow, rows
@@ -125,6 +125,10 @@ class Pages:
         """Compile the templates in a thread. Otherwise, the first page of each kind takes the event loop 40 ms."""
         for compile_template in self._look.preparations:
             await asyncio.to_thread(compile_template)
+
+    def texts(self, language: str) -> Catalogue:
+        """The texts of a language, with those of the institution."""
+        return self._look.texts(language)
 
     @property
     def languages(self) -> tuple[str, ...]:

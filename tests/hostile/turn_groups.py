@@ -110,7 +110,7 @@ async def _fill_history(store_url: str) -> None:
         Point(now - now % STEP - number * STEP, {name: 1e6 + number**2 + len(name) for name in names})
         for number in reversed(range(LENGTH))
     ]
-    events = [Event("outage", now - 90 * number, now - 90 * number + 60, "x" * 100) for number in range(MAX_EVENTS)]
+    events = [Event("outage", now - 90 * number, now - 90 * number + 60, "127.0.0.1") for number in range(MAX_EVENTS)]
     kept = msgspec.json.encode({"": Kept(points, events, now)})
     await cache.change_note(NOTE, lambda _: kept)
     await cache.close()

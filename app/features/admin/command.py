@@ -1,4 +1,4 @@
-"""Runs `doi-proxy status`, and `doi-proxy cache show|refresh` on a running proxy or on the store."""
+"""Runs `doi-proxy cache show|refresh` on a running proxy or on the store."""
 
 from __future__ import annotations
 
@@ -66,31 +66,6 @@ def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, s
     count = sum(client.act("purge", {**one, "soft": soft, "dry_run": dry_run})["entries"] for one in selections)
     print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
     return 0
-
-
-def show_status(client: AdminClient, *, as_json: bool) -> int:
-    """Print the state of a proxy."""
-    status = client.status()
-    if as_json:
-        print(json.dumps(status))
-        return 0
-    summary = status.pop("summary", None) or {}
-    for line in (summary.get("sentence"), *(f"  see /status/runbook#{one}" for one in summary.get("problems", ()))):
-        print(line)
-    for name, value in status.items():
-        if name != "history":
-            print(f"{name.replace('_', ' ') + ':':18}{_describe(value)}")
-    return 0
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_describe(one)}" for name, one in value.items()) or "none"
-    if isinstance(value, list):
-        return "; ".join(_describe(one) for one in value) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 # --- On the store -------------------------------------------------------------------------------------------------
@@ -164,15 +139,6 @@ def _print_each(names: Sequence[HandleName], find: Any) -> int:
 # --- The command line ---------------------------------------------------------------------------------------------
 
 
-def _add_status(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
-
-
-def _status(context: CommandContext, namespace: argparse.Namespace) -> int:
-    return show_status(open_client(context.settings, namespace.server), as_json=namespace.as_json)
-
-
 def _add_show(command: argparse.ArgumentParser) -> None:
     set_usage(command, "[--server URL] NAME [NAME ...]")
     command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
@@ -241,7 +207,6 @@ def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, pref
 
 
 COMMANDS: Final = (
-    Command("status", _add_status, _status),
     Command("cache show", _add_show, _show),
     Command("cache refresh", _add_refresh, _refresh),
 )

@@ -19,6 +19,7 @@ from app.features.status.reader import StatusReader
 from app.features.status.runbook import RUNBOOK_PATH
 from app.features.status.samples import sample_facts
 from app.features.status.settings import StatusSettings
+from app.features.status.state import add_state
 from app.web.operations import Face
 
 
@@ -42,6 +43,7 @@ class HistoryService(Service):
 def open_status(context: Context) -> Opened:
     """The route, for those who may see it: behind the gate of the admin API if only operators may."""
     settings = context.settings.group(StatusSettings)
+    url = context.facts.public_url or context.core.link.base
     history, events = SharedHistory(context.shared_file("history.json")), EventLog(context.shared_file("events.json"))
     reader = StatusReader(context, history, events)
     is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
@@ -49,6 +51,10 @@ def open_status(context: Context) -> Opened:
     service = HistoryService(reader, keeper)
     context.record_event = reader.record_event
     context.reloads.on_reload(lambda _: reader.record_event("reload"))
+
+    def add_public(app: FastAPI, face: Face) -> None:
+        add_state(app, reader.read_state, face.pages, face.link, url)
+
     if settings.status_access == "admin":
         if not context.settings.value("has_admin_api"):
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
@@ -60,7 +66,7 @@ def open_status(context: Context) -> Opened:
             add_runbook(app, lambda address: True, face.pages, face.link)
 
         routes = {STATUS_PATH.encode(): add_for_operators, RUNBOOK_PATH.encode(): add_runbook_for_operators}
-        return Opened(services=(service,), operator_routes=routes, private=tuple(routes))
+        return Opened(services=(service,), routes=(add_public,), operator_routes=routes, private=tuple(routes))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -71,13 +77,13 @@ def open_status(context: Context) -> Opened:
         add_runbook(app, may_see, face.pages, face.link)
 
     private = STATUS_PATH.encode(), RUNBOOK_PATH.encode()
-    return Opened(services=(service,), routes=(add,), private=private)
+    return Opened(services=(service,), routes=(add, add_public), private=private)
 
 
 FEATURE: Final = Feature(
     "status",
     "/status: what the service is doing, as a page and as JSON",
-    needs=("health", "metrics"),
+    needs=("health", "metrics", "admin"),
     open=open_status,
     samples=sample_facts,
 )

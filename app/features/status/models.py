@@ -80,10 +80,14 @@ class UpstreamName(BaseModel):
     down_since: int | None = Field(description="The first failure of an outage, in seconds since the epoch.")
 
 
+#: The state of the service as a word.
+State = Literal["draining", "sealed", "working", "unknown", "paused", "down"]
+
+
 class StatusSummary(BaseModel):
     """The state of the service now: the last five to ten minutes."""
 
-    state: Literal["draining", "sealed", "working", "unknown", "paused", "down"]
+    state: State
     sentence: str = Field("", description="The state in words.")
     upstreams: list[UpstreamName]
     down_since: int | None = Field(description="The beginning of the longest outage, in seconds since the epoch.")

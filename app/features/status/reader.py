@@ -28,7 +28,8 @@ from app.features.status.models import (
     StoreStatus,
     UpstreamName,
 )
-from app.features.status.summary import summarize
+from app.features.status.state import ReaderState, find_interruptions
+from app.features.status.summary import find_state, summarize
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -128,6 +129,15 @@ class StatusReader:
         )
         now = self._context.clock()
         return status.model_copy(update={"summary": summarize(status, list(self._name_upstreams(now)), now)})
+
+    def read_state(self) -> ReaderState:
+        """What readers see."""
+        guards = self._core.upstream.guards
+        states = {guard.state for guard in guards.values()}
+        state = find_state(self._context.facts.mode, states, is_draining=self._context.reloads.draining)
+        return ReaderState(
+            state, find_interruptions(self._events.read(), [_host(url) for url in guards]), int(self._started)
+        )
 
     def _name_upstreams(self, now: float) -> Iterator[UpstreamName]:
         for url, guard in self._core.upstream.guards.items():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
-from app.features.status.models import EventStatus, HistoryPoint, Status, StatusSummary, UpstreamName
+from app.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
 from app.features.status.numbers import write_count, write_number, write_share
 from app.web.languages import Catalogue
 
@@ -28,7 +28,7 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
     names = answers + failed
     seconds = max(now - max(recent[0].start, status.started), 1.0) if recent else 1.0
     summary = StatusSummary(
-        state=_find_state(status, upstreams),
+        state=find_state(status.mode, {one.state for one in upstreams}, is_draining=status.draining),
         upstreams=list(upstreams),
         down_since=min((one.down_since for one in upstreams if one.down_since is not None), default=None),
         requests_per_second=requests / seconds,
@@ -39,16 +39,14 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
     return summary.model_copy(update={"problems": problems})
 
 
-def _find_state(status: Status, upstreams: Sequence[UpstreamName]) -> Any:
-    if status.draining:
+def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> State:
+    """The state of the service, given the states of its upstreams."""
+    if is_draining:
         return "draining"
-    if status.mode == "sealed":
+    if mode == "sealed":
         return "sealed"
-    states = {one.state for one in upstreams}
-    for state, word in (("ok", "working"), ("unknown", "unknown"), ("backing-off", "paused")):
-        if state in states:
-            return word
-    return "down"
+    words: tuple[tuple[str, State], ...] = (("ok", "working"), ("unknown", "unknown"), ("backing-off", "paused"))
+    return next((word for state, word in words if state in upstreams), "down")
 
 
 def _find_problems(
