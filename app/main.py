@@ -85,7 +85,7 @@ def create(
     operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
     site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
     application = Application(face, operations, site, stages, prepared, connections)
-    application.second = next((listen(stages, connections) for listen in opened.listeners), None)
+    application.listeners = {name: listen(stages, connections) for name, listen in opened.listeners.items()}
     return application
 
 

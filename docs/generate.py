@@ -46,6 +46,7 @@ HEADINGS: Final = {
     "status": "The status page",
     "mcp": "Tools for assistants",
     "otel": "Traces",
+    "native": "The native Handle protocol for other programs",
 }
 #: The beginning of the tree in docs/errors.md.
 TREE: Final = "## The tree\n\n```text\n"

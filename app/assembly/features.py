@@ -144,5 +144,5 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
         private=[path for part in parts for path in part.private],
         gates=[gate for part in parts for gate in part.gates],
         operator_routes={path: add for part in parts for path, add in part.operator_routes.items()},
-        listeners=[listener for part in parts for listener in part.listeners],
+        listeners={name: listener for part in parts for name, listener in part.listeners.items()},
     )

@@ -8,9 +8,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Final
 
 from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
@@ -21,7 +22,7 @@ from app.errors import ConfigurationError, DoiProxyError
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.main import check, create
 from app.server.certificate import Certificate
-from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
+from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 from app.server.listening import UNIX, listen, listen_at
 from app.server.signals import SignalServer, ignore_hangup
 from app.server.supervisor import Supervisor
@@ -29,6 +30,10 @@ from app.server.worker import WorkerServer
 from app.web.application import Application
 
 log = logging.getLogger(__name__)
+
+#: The key of the socket of the service.
+MAIN: Final = "port"
+Sockets = Mapping[str, socket.socket]
 
 
 def serve(load: Callable[[], Settings]) -> int:
@@ -47,37 +52,44 @@ def serve(load: Callable[[], Settings]) -> int:
         run = _serve_alone if settings.workers == 1 else _supervise
         return 0 if run(settings, load, sockets, notifier, certificate) else 1
     finally:
-        for listening in sockets:
+        for listening in sockets.values():
             listening.close()
 
 
-def _open_sockets(settings: Settings) -> Sequence[socket.socket]:
-    """The socket of the service, then that of the admin API if it has one. Raises DoiProxyError."""
-    main = listen(settings.host, settings.port)
-    if settings.value("admin_listen") is None or not settings.value("has_admin_api"):
-        return (main,)
+def _further_addresses(settings: Settings) -> dict[str, str]:
+    """The addresses of further listeners, by their setting."""
+    names = ("admin_listen",) if settings.value("has_admin_api") else ()
+    return {name: address for name in (*names, "native_listen") if (address := settings.value(name)) is not None}
+
+
+def _open_sockets(settings: Settings) -> Sockets:
+    """The socket of the service, and those of further listeners by their setting. Raises DoiProxyError."""
+    sockets = {MAIN: listen(settings.host, settings.port)}
     try:
-        return main, listen_at(settings.value("admin_listen"))
+        for name, address in _further_addresses(settings).items():
+            sockets[name] = listen_at(address)
     except DoiProxyError:
-        main.close()
+        for listening in sockets.values():
+            listening.close()
         raise
+    return sockets
 
 
-def _second_listener(application: Application, sockets: Sequence[socket.socket]) -> SecondListener | None:
-    """The listener of the admin API, if it has a socket of its own."""
-    return SecondListener(application.second, sockets[1]) if len(sockets) > 1 else None
+def _further_listeners(application: Application, sockets: Sockets) -> list[FurtherListener]:
+    """The listeners besides that of the service."""
+    return [FurtherListener(served, sockets[name]) for name, served in application.listeners.items()]
 
 
 def _serve_alone(
     settings: Settings,
     load: Callable[[], Settings],
-    sockets: Sequence[socket.socket],
+    sockets: Sockets,
     notifier: Notifier,
     certificate: Certificate,
 ) -> bool:
     lifecycle = Lifecycle(settings)
     application = create(settings, lifecycle=lifecycle)
-    status = _announce(settings, sockets[0])
+    status = _announce(settings, sockets[MAIN])
 
     def reload() -> None:
         notifier.reloading()
@@ -90,17 +102,17 @@ def _serve_alone(
 
     events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
     lifecycle.request_reload = reload
-    second = _second_listener(application, sockets)
-    server = SignalServer(application, server_options(settings, certificate), events, reload, second)
+    further = _further_listeners(application, sockets)
+    server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
-    server.run(sockets=[sockets[0]])
+    server.run(sockets=[sockets[MAIN]])
     return server.started
 
 
 def _supervise(
     settings: Settings,
     load: Callable[[], Settings],
-    sockets: Sequence[socket.socket],
+    sockets: Sockets,
     notifier: Notifier,
     certificate: Certificate,
 ) -> bool:
@@ -119,18 +131,18 @@ def _supervise(
     with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
         check(settings)
-        status = f"{_announce(settings, sockets[0])}, {settings.workers} workers"
+        status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
         return Supervisor(
             lambda pipe: work(in_force, sockets, pipe, certificate),
             settings.workers,
-            sockets,
+            [*sockets.values()],
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
             reload=reload,
             seconds_to_end=lambda: in_force.drain_seconds + in_force.grace_seconds,
         ).run()
 
 
-def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection, certificate: Certificate) -> None:
+def work(settings: Settings, sockets: Sockets, pipe: Connection, certificate: Certificate) -> None:
     """Serve as one of several workers, until the supervisor sends END through the pipe."""
     ignore_hangup()
     begin_logging(settings)
@@ -141,10 +153,10 @@ def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection,
     except DoiProxyError as error:
         log.error("the worker cannot start: %s", error.message)
         sys.exit(1)
-    options, second = server_options(settings, certificate), _second_listener(application, sockets)
-    server = WorkerServer(application, options, lifecycle.start_draining, pipe, lifecycle.reload, second)
+    options, further = server_options(settings, certificate), _further_listeners(application, sockets)
+    server = WorkerServer(application, options, lifecycle.start_draining, pipe, lifecycle.reload, further)
     register(server, lifecycle)
-    server.run(sockets=[sockets[0]])
+    server.run(sockets=[sockets[MAIN]])
 
 
 def _hang_up_supervisor() -> None:
@@ -187,8 +199,8 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     is_file = settings.host.startswith(UNIX)
     address = settings.host if is_file else f"{scheme}://{host}:{listening.getsockname()[1]}"
     log.info("starting on %s", address)
-    if settings.value("admin_listen") is not None and settings.value("has_admin_api"):
-        log.info("the admin API is on %s", settings.value("admin_listen"))
+    for name, further in _further_addresses(settings).items():
+        log.info("%s: listening on %s", name, further)
     if (bytes_used := fitting_bytes(settings)) < settings.store_max_bytes and settings.store_url.startswith("sqlite:"):
         log.warning("the store may grow to %.1f GB, to keep half of the free disk space free", bytes_used / 1e9)
     if settings.upstream_contact is None and settings.mode == "online":

@@ -15,6 +15,7 @@ NAMES = (
     "suggestions",
     "native",
     "proof",
+    "native_listener",
     "sqlite",
     "valkey",
     "registry",

@@ -263,8 +263,9 @@ class Opened:
     gates: Sequence[OperatorGate] = ()
     #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers.
     operator_routes: Mapping[bytes, Callable[[FastAPI, Face], None]] = field(default_factory=dict)
-    #: Builds the application of a second listener, given the stages and the server's data about its connections.
-    listeners: Sequence[Callable[[Stages, object], object]] = ()
+    #: Builds the application of a further listener, given the stages and the server's data about its connections. The
+    #: key is the setting with its address.
+    listeners: Mapping[str, Callable[[Stages, object], object]] = field(default_factory=dict)
 
 
 NOTHING: Final = Opened()

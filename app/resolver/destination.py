@@ -99,7 +99,7 @@ class Destinations:
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
-        found = self.resolver.find_stored(name) if self._resolves_here(name) else None
+        found = self.resolver.find_stored(name) if self.resolves_here(name) else None
         if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
             return None
         target = _cached_unconditional_target(found.entry.answer.values)
@@ -110,7 +110,7 @@ class Destinations:
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
-        if query.options.bypasses_cache or not self._resolves_here(query.name):
+        if query.options.bypasses_cache or not self.resolves_here(query.name):
             return None
         first = self.resolver.find_stored(query.name)
         if first is None:
@@ -138,7 +138,7 @@ class Destinations:
 
     def _decide_alone(self, chain: Chain, record: Record, query: DestinationQuery) -> Destination | None:
         """Decide from the records of the chain. None if other handles count, or a location is malformed."""
-        early = decide_without_locations(chain, record, query, self._resolves_here)
+        early = decide_without_locations(chain, record, query, self.resolves_here)
         if early is not None:
             return early
         locations = read_own_locations(record)
@@ -153,7 +153,7 @@ class Destinations:
 
         Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
         """
-        if self._resolves_here(query.name):
+        if self.resolves_here(query.name):
             return await self.complete(await self.resolver.resolve(query.name, demand), query, demand)
         short = query.name.expand_short_doi()
         if short is not None:
@@ -190,7 +190,8 @@ class Destinations:
         """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
         return name.is_doi or name.is_short_doi or (self.resolves == "any" and bool(name.suffix))
 
-    def _resolves_here(self, name: HandleName) -> bool:
+    def resolves_here(self, name: HandleName) -> bool:
+        """Whether a name is resolved: every handle, or DOI names, short DOIs and prefixes."""
         return self.resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
 
 

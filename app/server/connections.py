@@ -176,7 +176,7 @@ class Connections:
 
     def remove(self, connection: Connection, reason: Reason) -> None:
         """Remove a connection that has ended, and count it."""
-        self._forget(connection)
+        self.forget(connection)
         self._evicted.discard(connection)
         self.closed[reason] += 1
 
@@ -204,7 +204,8 @@ class Connections:
         if self._client or self._evicted or self.malformed.is_pending or self._is_exhausted:
             self._start(loop)
 
-    def _forget(self, connection: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
+        """Remove a connection without counting its end: another protocol takes it over, or it is evicted."""
         client = self._client.pop(connection, None)
         if client is not None:
             peers = self._of_client[client]
@@ -213,7 +214,7 @@ class Connections:
                 del self._of_client[client]
 
     def _evict(self, connection: Connection) -> None:
-        self._forget(connection)
+        self.forget(connection)
         self._evicted.add(connection)
         connection.expire(Reason.CAP)
 

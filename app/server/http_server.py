@@ -45,8 +45,12 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondListener:
-    """A bound socket of its own, and the application that it serves without TLS. No proxy is trusted there."""
+class FurtherListener:
+    """A bound socket of its own, and the application that it serves without TLS. No proxy is trusted there.
+
+    An application with a method `serve` serves the socket itself: it gets the socket, the state of the server and the
+    maker of a protocol of HTTP, and returns an asyncio.Server.
+    """
 
     application: Any
     socket: socket.socket
@@ -64,7 +68,7 @@ class HttpServer(uvicorn.Server):
     """Serves one application. A subclass overrides `capture_signals` to decide when it drains."""
 
     def __init__(
-        self, application: Any, options: ServerOptions, events: Events, second: SecondListener | None = None
+        self, application: Any, options: ServerOptions, events: Events, further: Sequence[FurtherListener] = ()
     ) -> None:
         self._certificate = options.certificate
         config = _configure(application, options)
@@ -72,7 +76,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self.set_trusted_proxies(options.trusted_proxies)
         self._events = events
-        self._second = second
+        self._further = further
         self._drain_seconds = options.drain_seconds
         self._draining = False
 
@@ -107,27 +111,35 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen."""
         await super().startup(sockets)
-        if self._second is not None:
-            self.servers.append(await self._serve_second(self._second))
+        for listener in self._further:
+            self.servers.append(await self._serve_further(listener))
         self._events.ready()
 
-    async def _serve_second(self, second: SecondListener) -> asyncio.Server:
-        """Serve the second listener with the connections, the limits and the shutdown of this server."""
+    async def _serve_further(self, listener: FurtherListener) -> asyncio.Server:
+        """Serve a further listener with the connections, the limits and the shutdown of this server."""
         config = uvicorn.Config(
-            second.application, http=ExpressProtocol, log_config=None, access_log=False, proxy_headers=False, ws="none"
+            listener.application,
+            http=ExpressProtocol,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            ws="none",
         )
         config.load()
 
         def create_protocol() -> ExpressProtocol:
             return ExpressProtocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
 
+        serve = getattr(listener.application, "serve", None)
+        if serve is not None:
+            served: asyncio.Server = await serve(listener.socket, self.server_state, create_protocol)
+            return served
         loop = asyncio.get_running_loop()
-        return await loop.create_server(create_protocol, sock=second.socket, backlog=BACKLOG)
+        return await loop.create_server(create_protocol, sock=listener.socket, backlog=BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, answer the requests that have arrived, and end the application."""
-        second = [] if self._second is None else [self._second.socket]
-        await self._close_port([*(sockets or []), *second])
+        await self._close_port([*(sockets or []), *(listener.socket for listener in self._further)])
         await self._linger()
         await super().shutdown(sockets)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
+from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -22,9 +22,9 @@ class SignalServer(HttpServer):
         options: ServerOptions,
         events: Events,
         reload: Callable[[], None],
-        second: SecondListener | None = None,
+        further: Sequence[FurtherListener] = (),
     ) -> None:
-        super().__init__(application, options, events, second)
+        super().__init__(application, options, events, further)
         self._reload = reload
 
     @contextmanager

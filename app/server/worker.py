@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
+from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ class WorkerServer(HttpServer):
         draining: Callable[[], None],
         pipe: Connection,
         reload: Callable[[Any], None],
-        second: SecondListener | None = None,
+        further: Sequence[FurtherListener] = (),
     ) -> None:
         """`reload` is called with the settings that the supervisor sends."""
         events = Events(ready=lambda: self._send(PipeMessage.READY), draining=draining)
-        super().__init__(application, options, events, second)
+        super().__init__(application, options, events, further)
         self._pipe = pipe
         self._reload = reload
 

@@ -6,7 +6,7 @@ The order is the same for every request: admit, the prepared answer, an answer f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -95,8 +95,8 @@ class Application:
         self._wrapped: Answer = self._respond
         for wrap in reversed(stages.wrap):
             self._wrapped = wrap(self._wrapped)
-        #: The application of a second listener. None if there is none.
-        self.second: object = None
+        #: The applications of further listeners, by the setting with their address.
+        self.listeners: Mapping[str, object] = {}
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
         #: The prepared answers, which a server tries before this application. None if they are switched off.

@@ -33,6 +33,7 @@ TARGET_NAMES: Final = (
     "retry_after",
     "lists",
     "native",
+    "native_request",
     "bibtex",
     "ris",
     "registry",

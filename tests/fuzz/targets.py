@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from ipaddress import ip_address
 from typing import Any, Final
 from zlib import crc32
 
+from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
 from app.cache.compression import compress
+from app.cache.entry import Entry
 from app.cache.wire import pack, unpack
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
@@ -26,11 +30,14 @@ from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
 from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.message import ENVELOPE_BYTES
+from app.features.native.wire.encoding import decode_filters
+from app.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.public_key import decode_public_key, encode_public_key
 from app.features.native.wire.query import encode_filters
-from app.features.native.wire.response import Values, decode_response
+from app.features.native.wire.response import Explanation, Values, decode_response
 from app.features.native.wire.site_value import decode_site, encode_site
+from app.features.native_listener.messages import read_request
+from app.features.native_listener.responder import Peer, Responder
 from app.features.parse.parsing import parse, write_line
 from app.features.registry import csv_file
 from app.features.registry.crossref import CrossrefReader
@@ -41,17 +48,18 @@ from app.features.registry.record import RecordDates
 from app.features.registry.tar import InvalidArchive, TarReader
 from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
 from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
-from app.handle.answer import read_answer
+from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.location import MalformedLocations, read_locations
 from app.handle.namespace import read_namespace
 from app.handle.record import read_values, write_values
+from app.main import SuppliedParts, create
 from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
 from app.upstream.retry_after import read_retry_after
 from app.web.languages import choose_language
 from app.web.negotiation import negotiate
 from app.web.request_path import read_api_options, read_form_body, read_options, read_query
-from tests.features.native.encoder import decode_filters, encode_response
+from tests.features.native.encoder import encode_response
 
 _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.
@@ -269,6 +277,37 @@ def native(data: bytes) -> None:
         read_values(write_json_values(response.body.values))
 
 
+def native_request(data: bytes) -> None:
+    """Any request to the native listener is malformed, has one answer that can be decoded, or needs a query."""
+    length = max(0, len(data) - ENVELOPE_BYTES).to_bytes(4, "big")
+    message = data[: ENVELOPE_BYTES - len(length)] + length + data[ENVELOPE_BYTES:]
+    try:
+        request = read_request(message)
+    except MalformedMessage:
+        return
+    reply = _responder().answer_now(request, Peer("192.0.2.7", "127.0.0.1", 2641))
+    if reply is None:
+        assert request.op_code == OpCode.RESOLUTION
+        return
+    response = decode_response(reply, digest_requested=request.has(OpFlag.REQUEST_DIGEST))
+    assert response.envelope.request_id == request.message.envelope.request_id
+    assert response.credential is None and response.header.op_code == request.op_code
+    assert (response.code == ResponseStatus.SUCCESS) is not isinstance(response.body, Explanation)
+
+
+@cache
+def _responder() -> Responder:
+    """The responder of a sealed proxy that has the record of 10.1000/182."""
+    settings = Settings(store_url="memory:", mode="sealed", native_listen="127.0.0.1:0", resolve="any")
+    memory = open_cache(settings)
+    values = b'[{"index":1,"type":"URL","data":"https://example.org/"},{"index":2,"type":"EMAIL","data":"a@b.c"}]'
+    entry = Entry("10.1000/182", Answer(ResponseCode.SUCCESS, values), _NOW, _NOW + 86_400, _NOW + 10**6)
+    memory.memory.keep(entry)
+    listener: Any = create(settings, parts=SuppliedParts(cache=memory), clock=lambda: _NOW).listeners["native_listen"]
+    found: Responder = listener._responder
+    return found
+
+
 def registry(data: bytes) -> None:
     """Every record of an agency's file is read or refused, alone and in blocks. An archive is read or refused."""
     dates = RecordDates(default=1, latest=2)
@@ -314,6 +353,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         retry_after,
         lists,
         native,
+        native_request,
         bibtex,
         ris,
         registry,

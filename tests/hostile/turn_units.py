@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from app.cache.entry import Entry
+from app.doi.name import HandleName
 from app.doi.presentation import MAX_TYPED_CHARACTERS
 from app.errors import DoiProxyError
 from app.features.bundles.bundle import MAX_LINE
@@ -15,10 +19,15 @@ from app.features.lists.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
 from app.features.lists.list_stream import READERS
 from app.features.native.source import read_response
 from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
+from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, Values, decode_response
 from app.features.native.wire.value import Value, ValueReference
+from app.features.native_listener.messages import read_request, write_record
+from app.features.native_listener.responder import convert
 from app.features.parse.parsing import parse, write_line
+from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.record import MAX_VALUES
+from app.resolver.resolution import Origin, Resolution
 from tests.features.native.encoder import as_received, encode_response
 from tests.hostile.records import PREFIX
 from tests.hostile.turn_rows import AT_THE_LIMIT, long_texts
@@ -95,6 +104,41 @@ def native_messages() -> Iterator[Unit]:
         header = Header(OpCode.RESOLUTION, ResponseStatus.SUCCESS)
         message = encode_response(as_received(Response(Envelope(7), header, Values(b"10.1000/1", values))))
         yield Unit("native message", largest, _once(partial(_answer, message)))
+
+    for largest, record in _records():
+        yield Unit("answer of the native listener", largest, partial(_listen, record))
+
+
+def _records() -> Iterator[tuple[str, bytes]]:
+    """The values of records that the listener has to convert."""
+    for name in AT_THE_LIMIT:
+        with suppress(DoiProxyError):
+            yield "a record of 256 KiB", read_answer(body_of(f"{PREFIX}/{name}") or b"", f"{PREFIX}/{name}").values
+    value = {"index": 1, "type": "X", "timestamp": "2026-01-01T00:00:00Z", "ttl": "2030-01-01T00:00:00Z"}
+    reference, data = [{"handle": "a", "index": 1}], {"format": "base64", "value": "AAAA"}
+    yield "1,000 values", json.dumps([value | {"data": data, "references": reference}] * MAX_VALUES).encode()
+    yield "9,000 references", json.dumps([value | {"data": "a", "references": reference * 9_000}]).encode()
+    yield "9,000 references", json.dumps([value | {"data": {"format": "vlist", "value": reference * 9_000}}]).encode()
+
+
+def _listen(values: bytes) -> Iterator[Callable[[], object]]:
+    """The turns of an answer, after those of the resolver."""
+    entry = Entry("10.1000/1", Answer(ResponseCode.SUCCESS, values), 0.0, 9.0, 9.0)
+    found = Resolution(HandleName("10.1000/1"), entry, Origin.ASKED)
+    found.record.select()
+    request = read_request(encode_query(Query(Filters(b"10.1000/1", indexes=tuple(range(1_000))), 7, 1)))
+    turns = convert(request, found)
+    results: list[Sequence[Value]] = []
+
+    def run() -> None:
+        try:
+            turns.send(None)
+        except StopIteration as end:
+            results.append(end.value)
+
+    while not results:
+        yield run
+    yield partial(write_record, request, found, results[0], 1.0)
 
 
 def _answer(message: bytes) -> object:

@@ -41,7 +41,7 @@ def open_admin(context: Context) -> Opened:
     def listen(stages: Any, connections: object) -> AdminApplication:
         return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
 
-    return Opened(gates=(gate,), listeners=(listen,))
+    return Opened(gates=(gate,), listeners={"admin_listen": listen})
 
 
 def _read_tokens(settings: Settings) -> AdminTokens:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from app.features.options import RELOADED_SECRET, SettingsGroup
-from app.server.listening import UNIX_ADDRESS
+from app.server.listening import UNIX_ADDRESS, is_host_and_port
 
 #: Characters of the shortest admin token.
 MIN_TOKEN: Final = 16
-#: A host and a port.
-_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-_MAX_PORT: Final = 65_535
 
 
 class AdminSettings(SettingsGroup):
@@ -59,9 +55,7 @@ class AdminSettings(SettingsGroup):
     @field_validator("admin_listen")
     @classmethod
     def _check_listen(cls, value: str | None) -> str | None:
-        found = _HOST_AND_PORT.fullmatch(value or "")
-        is_port = found is not None and int(found["port"]) <= _MAX_PORT
-        if value is not None and not is_port and not UNIX_ADDRESS.fullmatch(value):
+        if value is not None and not is_host_and_port(value) and not UNIX_ADDRESS.fullmatch(value):
             raise ValueError(
                 f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
                 "unix:/run/doi-proxy/admin.sock"

@@ -91,7 +91,7 @@ _decoder: Final = msgspec.json.Decoder(_JsonValue)
 def read_sites(record: Record, types: tuple[str, ...]) -> tuple[ServiceSite, ...]:
     """The site values of these types, in the order of the types. Raises InvalidAnswer if one cannot be read."""
     values = [value for name in types for value in record.of_type(name)]
-    return tuple(_read_site(value.raw) for value in values[:_MAX_SITES])
+    return tuple(read_site(value.raw) for value in values[:_MAX_SITES])
 
 
 def read_service_values(record: Record) -> tuple[Value, ...]:
@@ -118,14 +118,15 @@ def read_bootstrap(content: bytes) -> HandleService:
 
 def _to_wire(value: HandleValue) -> Value | None:
     try:
-        data = encode_site(_read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
+        data = encode_site(read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
     except (InvalidAnswer, struct.error):
         return None
     kind = TtlType.ABSOLUTE if value.ttl.absolute else TtlType.RELATIVE
     return Value(value.index, value.folded_type.encode(), data, ttl=int(value.ttl.seconds), ttl_type=kind)
 
 
-def _read_site(raw: bytes) -> ServiceSite:
+def read_site(raw: bytes) -> ServiceSite:
+    """The site of a value, given the JSON of the value. Raises InvalidAnswer."""
     try:
         site = _decoder.decode(raw).data.value
         major, _, minor = site.protocol_version.partition(".")
@@ -169,13 +170,16 @@ def _to_key(key: _JsonKey | None) -> bytes:
         return b""
     if isinstance(key.value, str):
         return b64decode(key.value, validate=True)
-    members = key.value
-    match members.get("kty"):
-        case "RSA":
-            return encode_public_key(KeyNumbers(RSA, _read_numbers(members, "e", "n"), is_padded=True))
-        case "DSA":
-            return encode_public_key(KeyNumbers(DSA, _read_numbers(members, "q", "p", "g", "y")))
-    return b""
+    try:
+        return read_key(key.value)
+    except KeyError:
+        return b""  # the server does not sign with a key that this program knows
+
+
+def read_key(members: dict[str, str]) -> bytes:
+    """The data of an HS_PUBKEY value, given the members of a JSON Web Key. Raises KeyError for another type of key."""
+    key_type, names = {"RSA": (RSA, ("e", "n")), "DSA": (DSA, ("q", "p", "g", "y"))}[members["kty"]]
+    return encode_public_key(KeyNumbers(key_type, _read_numbers(members, *names), is_padded=key_type == RSA))
 
 
 def _read_numbers(members: dict[str, str], *names: str) -> tuple[bytes, ...]:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import COUNT_BYTES, I32, U8, U32, FieldReader, encode_count, encode_string
+from app.features.native.wire.encoding import decode_filters, encode_message, encode_values
+from app.features.native.wire.fields import U8, U32, encode_string
 from app.features.native.wire.message import (
     NO_CREDENTIAL,
     Credential,
@@ -17,18 +18,13 @@ from app.features.native.wire.message import (
     OpCode,
     Signature,
     decode_message,
-    encode_envelope,
     encode_header,
 )
 from app.features.native.wire.query import Filters, Query
 from app.features.native.wire.response import Explanation, Response, Values
 from app.features.native.wire.site_value import ServiceSite, encode_site
-from app.features.native.wire.value import Value, ValueReference
 
-#: Filters of one request.
-_MAX_FILTERS: Final = 1_000
 _CREDENTIAL: Final = Struct(">BBH")
-_VALUE: Final = Struct(">iIBiB")
 
 
 def decode_query(data: bytes) -> Query:
@@ -44,16 +40,6 @@ def decode_query(data: bytes) -> Query:
         header.op_code,
         header.site_serial,
     )
-
-
-def decode_filters(body: bytes) -> Filters:
-    """The body of a request. Raises MalformedMessage."""
-    reader = FieldReader(body, "request")
-    handle = reader.string()
-    indexes = tuple(reader.number(I32) for _ in range(reader.count(I32.size, _MAX_FILTERS)))
-    types = tuple(reader.string() for _ in range(reader.count(COUNT_BYTES, _MAX_FILTERS)))
-    reader.finish()
-    return Filters(handle, indexes, types)
 
 
 def encode_response(response: Response) -> bytes:
@@ -83,28 +69,6 @@ def _encode_body(response: Response) -> bytes:
             return start + encode_site(site)
         case Explanation(text):
             return start + (b"" if text is None else encode_string(text))
-
-
-def encode_message(message: Message) -> bytes:
-    """The bytes of a message. Its length is written into the envelope."""
-    payload = encode_header(message.header, message.body) + message.body + message.tail
-    return encode_envelope(message.envelope, len(payload)) + payload
-
-
-def encode_values(values: tuple[Value, ...]) -> bytes:
-    """A list of values."""
-    return encode_count(values) + b"".join(map(_encode_value, values))
-
-
-def _encode_value(value: Value) -> bytes:
-    fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
-    return fixed + encode_string(value.type) + encode_string(value.data) + encode_references(value.references)
-
-
-def encode_references(references: tuple[ValueReference, ...]) -> bytes:
-    """A list of references."""
-    items = (encode_string(reference.handle) + I32.pack(reference.index) for reference in references)
-    return encode_count(references) + b"".join(items)
 
 
 def encode_credential(credential: Credential | None) -> bytes:

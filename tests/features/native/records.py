@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from app.features.native.json_sites import read_sites
+from app.features.native.wire.encoding import encode_references
 from app.features.native.wire.fields import encode_string
 from app.features.native.wire.site_value import encode_site
 from app.features.native.wire.value import TtlType, Value, ValueReference
 from app.handle.record import read_values
-from tests.features.native.encoder import encode_references
 
 
 def to_values(objects: list[dict[str, Any]]) -> tuple[Value, ...]:

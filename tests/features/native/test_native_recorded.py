@@ -12,6 +12,7 @@ import pytest
 from app.errors import AnswerTooLarge
 from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
+from app.features.native.wire.encoding import decode_filters, encode_message
 from app.features.native.wire.fields import U32
 from app.features.native.wire.message import (
     Envelope,
@@ -36,7 +37,7 @@ from app.features.native.wire.site_value import (
     encode_site,
 )
 from app.features.native.wire.value import Value, decode_references
-from tests.features.native.encoder import decode_filters, encode_message, encode_response, encode_signature
+from tests.features.native.encoder import encode_response, encode_signature
 from tests.features.native.recorded import Row, messages, needs_recordings, rows
 from tests.table import table
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.errors import AnswerTooLarge, InvalidAnswer
 from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
+from app.features.native.wire.encoding import decode_filters, encode_message
 from app.features.native.wire.fields import FieldReader
 from app.features.native.wire.message import (
     Credential,
@@ -35,14 +36,7 @@ from app.features.native.wire.response import Body, Digest, Explanation, Respons
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
 from app.features.native.wire.value import Permission, Value, ValueReference
 from app.handle.record import MAX_VALUES, read_values
-from tests.features.native.encoder import (
-    decode_filters,
-    decode_query,
-    encode_credential,
-    encode_message,
-    encode_response,
-    encode_signature,
-)
+from tests.features.native.encoder import decode_query, encode_credential, encode_response, encode_signature
 from tests.table import table
 
 _U8: Final = st.integers(0, 0xFF)

@@ -19,6 +19,7 @@ _ENVELOPE: Final = Struct(">BBBBIIII")
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 # RFC 3652 has two bytes of flags. Servers use one, with the suggested major version in its low bits.
 _TRUNCATED: Final = 0x20
+_ENCRYPTED: Final = 0x40
 _SUGGESTED_MAJOR: Final = 0x03
 #: A site serial number that the client does not know.
 UNKNOWN_SERIAL: Final = 0xFFFF
@@ -39,12 +40,19 @@ class ResponseStatus(IntEnum):
     """The response codes that this program handles by name (RFC 3652, section 2.2.2.3)."""
 
     SUCCESS = 1
+    ERROR = 2
+    SERVER_BUSY = 3
+    PROTOCOL_ERROR = 4
+    OPERATION_DENIED = 5
     HANDLE_NOT_FOUND = 100
+    INVALID_HANDLE = 102
     VALUES_NOT_FOUND = 200
     NOT_RESPONSIBLE = 301
     SERVICE_REFERRAL = 302
     PREFIX_REFERRAL = 303
+    ACCESS_DENIED = 401
     AUTHENTICATION_NEEDED = 402
+    SESSION_TIMEOUT = 500
 
 
 class OpFlag(IntFlag):
@@ -83,6 +91,16 @@ class Envelope:
     def version(self) -> tuple[int, int]:
         """The version of the message."""
         return self.major, self.minor
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is the envelope of one of several packets."""
+        return bool(self.flags & _TRUNCATED)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether only the partner of a session can read the message."""
+        return bool(self.flags & _ENCRYPTED)
 
     @property
     def suggested_major(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from app.features.native.wire.fields import I32, encode_count, encode_string
 from app.features.native.wire.message import (
@@ -16,9 +15,6 @@ from app.features.native.wire.message import (
     encode_envelope,
     encode_header,
 )
-
-#: Filters of one request. Only servers decode requests, and this program's own server is a test.
-_MAX_FILTERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""The native Handle protocol for other programs: their requests are answered from the cache and the upstream."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.features.feature import Context, Feature, Opened
+from app.features.native_listener.listener import NativeListener, NativeServer
+from app.features.native_listener.metrics import MESSAGES
+from app.features.native_listener.responder import Responder
+from app.features.native_listener.settings import NativeListenerSettings
+from app.features.options import Settings
+
+
+def open_listener(context: Context) -> Opened:
+    """The listener, which the server of each worker serves."""
+    settings, core = context.settings.group(NativeListenerSettings), context.core
+    listener = NativeListener(context.shared_file("native-udp.lock"), allows_udp=settings.native_listen_udp)
+
+    def listen(stages: Any, connections: Any) -> NativeServer:
+        responder = Responder(
+            core.destinations,
+            core.networks,
+            stages,
+            clock=context.clock,
+            seconds=context.settings.value("upstream_request_timeout"),
+            count=context.meter.counter(MESSAGES),
+        )
+        return listener.open(responder, connections)
+
+    return Opened(services=(listener,), listeners={"native_listen": listen})
+
+
+def is_on(settings: Settings) -> bool:
+    """Whether there is an address to listen on."""
+    return settings.group(NativeListenerSettings).native_listen is not None
+
+
+FEATURE: Final = Feature(
+    "native_listener",
+    "the native Handle protocol for other programs: UDP, TCP and the HTTP tunnel",
+    needs=("native",),
+    is_on=is_on,
+    open=open_listener,
+)

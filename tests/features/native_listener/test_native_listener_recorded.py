@@ -1,0 +1,131 @@
+"""Requests that were recorded at the reference handle server are answered as it answered them, or as is listed here.
+
+The listener has the records of that server, from its own answers. Its answers have no signature, no site of that server
+and no text of its errors, and they repeat fewer flags, so those are not compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from app.doi.name import fold
+from app.features.native.json_values import write_json_values
+from app.features.native.wire.message import OpFlag
+from app.features.native.wire.packets import PacketBuffer
+from app.features.native.wire.response import Response, Values, decode_response
+from app.features.native.wire.value import Permission, TtlType, Value
+from tests.features.native.recorded import Row, messages, needs_recordings
+from tests.features.native_listener.listening import Listening, listening, post
+
+pytestmark = [pytest.mark.anyio, needs_recordings]
+
+_MAX_BYTES: Final = 1 << 20
+#: What is answered otherwise, by the response codes that were recorded and that are sent now; None is no answer.
+_LISTED: Final = {
+    (301, 1): "names of each server are resolved here",
+    (301, 100): "names of each server are resolved here",
+    (303, 100): "referrals are followed here",
+    (2, 100): "referrals are followed here",
+    (6, 100): "requests are not passed on with their recursion count",
+    (402, 1): "only public values are here, so no client needs authentication",
+    (2, 5): "an operation that is not there is denied",
+    (4, 5): "an operation that is not there is denied",
+    (2, 4): "what is not a request is a protocol error",
+    (100, 4): "what is not a request is a protocol error",
+    (1, 4): "what is not a request is a protocol error",
+    (2, None): "what is not a request is dropped by UDP",
+    (4, None): "what is not a request is dropped by UDP",
+    (100, None): "what is not a request is dropped by UDP",
+    (100, 102): "a handle that is empty, not UTF-8 or has control characters is invalid",
+    (501, 500): "there are no sessions",
+}
+
+
+def _recorded_answer(item: Row) -> Response | None:
+    decoded = item["decoded"]
+    if not decoded.get("response") or decoded.get("response_cut") or "header" not in decoded["response"]:
+        return None
+    data = bytes.fromhex(item.get("response_hex") or "")
+    if not data:
+        buffer = PacketBuffer(_MAX_BYTES)
+        joined = [buffer.add(bytes.fromhex(packet)) for packet in item["packets_hex"]]
+        data = next(message for message in joined if message is not None)
+    return _decode(item, data)
+
+
+def _decode(item: Row, data: bytes) -> Response:
+    flags = int.from_bytes(bytes.fromhex(item["request_hex"])[28:32])
+    return decode_response(data, digest_requested=bool(flags & OpFlag.REQUEST_DIGEST))
+
+
+def _public(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(value for value in values if value.permissions & Permission.PUBLIC_READ)
+
+
+def _records() -> dict[str, tuple[Value, ...]]:
+    """The records of the reference server: the most values that an answer had about a name."""
+    records: dict[str, tuple[Value, ...]] = {}
+    for item in messages():
+        answer = _recorded_answer(item)
+        if answer is not None and answer.code == 1 and isinstance(answer.body, Values):
+            name = fold(answer.body.handle.decode()).replace("0.NA/10", "10")
+            records[name] = max(records.get(name, ()), _public(answer.body.values), key=len)
+    return records
+
+
+async def _ask(proxy: Listening, item: Row, by: str) -> Response | None:
+    request = bytes.fromhex(item["request_hex"])
+    if by == "udp":
+        answer = await proxy.exchange(request, by="udp")
+    elif by == "tcp":
+        answer = await proxy.send(request, end=True)
+    else:
+        answer = (await proxy.send(post(request))).partition(b"\r\n\r\n")[2]
+    return _decode(item, answer) if answer else None
+
+
+def _compare(recorded: Response, answer: Response) -> bool:
+    """Whether an answer says the same. The JSON of the handle API has no TTL of a third type."""
+    if recorded.header.op_code and (answer.envelope.version, answer.digest) != (
+        recorded.envelope.version,
+        recorded.digest,
+    ):
+        return False
+    if not isinstance(recorded.body, Values):
+        return True
+    assert isinstance(answer.body, Values) and answer.body.handle == recorded.body.handle
+    types = (TtlType.RELATIVE, TtlType.ABSOLUTE)
+    wanted = (one if one.ttl_type in types else replace(one, ttl_type=1) for one in _public(recorded.body.values))
+    return answer.body.values == tuple(wanted)
+
+
+async def test_every_recorded_request_is_answered_as_it_was_or_as_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One client sends them all.
+    monkeypatch.setattr("app.features.native_listener.datagrams.MAX_ANSWERS", 10**6)
+    counts: Counter[str] = Counter()
+    unlike: list[str] = []
+    async with listening(resolve="any") as proxy:
+        for name, values in _records().items():
+            proxy.upstream.put(name, json.loads(write_json_values(values)))
+        for item in messages():
+            recorded = _recorded_answer(item)
+            if recorded is None:
+                continue
+            answer = await _ask(proxy, item, item["transport"])
+            if answer is None and recorded.code == 1:
+                answer = await _ask(proxy, item, "tcp")
+                counts["by TCP"] += 1
+            codes = (recorded.code, None if answer is None else answer.code)
+            if codes in _LISTED:
+                counts["listed"] += 1
+            elif answer is not None and codes[0] == codes[1] and _compare(recorded, answer):
+                counts["as recorded"] += 1
+            else:
+                unlike.append(f"{item['id']} {item['what']}: {codes}")
+    assert unlike == []
+    assert counts == {"as recorded": 229, "by TCP": 11, "listed": 94}
