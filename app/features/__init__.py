@@ -20,6 +20,7 @@ NAMES = (
     "valkey",
     "registry",
     "follow",
+    "handle_dump",
     "bundles",
     "cache_commands",
     "parse",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final
 
+from app.errors import ConfigurationError
 from app.features.command import Command, CommandContext, set_usage
+from app.features.handle_dump.feature import HANDLE_DUMP
 
 
 def _add_import(command: argparse.ArgumentParser) -> None:
@@ -20,10 +23,11 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--format",
-        choices=("auto", "bundle", "crossref", "datacite", "csv"),
+        choices=("auto", "bundle", "crossref", "datacite", "csv", HANDLE_DUMP),
         default="auto",
         metavar="FORMAT",
-        help="auto (default), bundle, crossref, datacite or csv",
+        help="auto (default), bundle, crossref, datacite, csv, or handle-dump: the dump of a handle server, which "
+        "becomes a file in the folder of local_records",
     )
     command.add_argument("--since", metavar="DATE", help="leave out the records of an agency from before this date")
     command.add_argument(
@@ -38,6 +42,12 @@ def _add_import(command: argparse.ArgumentParser) -> None:
 
 
 def _import(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if namespace.format == HANDLE_DUMP:
+        from app.features.handle_dump.import_dump import import_dump
+
+        if namespace.since or namespace.missing or namespace.no_checksum:
+            raise ConfigurationError("--since, --missing and --no-checksum are not for the dump of a handle server")
+        return import_dump(context.settings, Path(namespace.path))
     from app.features.bundles.import_command import run_import
 
     return run_import(namespace, context)

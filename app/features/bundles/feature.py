@@ -43,7 +43,7 @@ def _require_file(path: Path) -> None:
 FEATURE: Final = Feature(
     "bundles",
     "records as lines of JSON: export, import and the seed",
-    needs=("registry",),
+    needs=("registry", "handle_dump"),
     open=open_seed,
     check=check_seed,
 )

@@ -1,0 +1,1 @@
+"""The dump of a handle server, as local records."""

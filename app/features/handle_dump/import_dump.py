@@ -1,0 +1,199 @@
+"""Writes the dump of a handle server as a file of local records: the whole file, or none of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Final
+
+from app.doi.name import HandleName
+from app.errors import ConfigurationError, DoiProxyError, SignatureInvalid
+from app.features.feature import require_libraries
+from app.features.handle_dump.reading import DumpRecord, InvalidDump, read_dump
+from app.features.local_records.files import FileBounds, read_files
+from app.features.local_records.settings import LocalRecordSettings
+from app.features.native.errors import MalformedMessage
+from app.features.native.feature import FEATURE as NATIVE
+from app.features.options import Settings
+from app.features.progress import Bar, progress
+from app.features.toml_files.watching import list_toml_files
+from app.regular_file import explain_failure, open_regular
+
+#: Keys of the dump that are remembered to verify its signatures, and signatures of one record.
+_MAX_KEYS: Final = 10_000
+_MAX_SIGNATURES: Final = 10
+_USUAL: Final = "1110"
+_STEP: Final = 200
+Values = Mapping[int, Mapping[str, Any]]
+
+
+def import_dump(settings: Settings, path: Path) -> int:
+    """Import a dump into the folder of `local_records`. Returns the exit status. Raises ConfigurationError."""
+    group = settings.group(LocalRecordSettings)
+    folder = group.local_records
+    if folder is None or not folder.is_dir():
+        raise ConfigurationError("handle-dump needs a folder in local_records, where it writes a file")
+    require_libraries(NATIVE)
+    target = folder / f"{path.name.split('.')[0]}.toml"
+    part = target.with_suffix(".part")
+    try:
+        counts = _write(path, part)
+        _require_usable(part, target, FileBounds.of_records(group.local_records_max))
+        part.replace(target)
+    except OSError as error:
+        print(f"doi-proxy: {error.filename or path}: {explain_failure(error)}", file=sys.stderr)
+        return 1
+    except InvalidDump as error:
+        print(f"doi-proxy: {path}: {error}; nothing was imported", file=sys.stderr)
+        return 1
+    finally:
+        part.unlink(missing_ok=True)
+    _report(counts, target)
+    return 0
+
+
+def _report(counts: Counter[str], target: Path) -> None:
+    print(f"{counts['records']} records of the dump are in {target}")
+    print(f"{counts['private']} values that the public may not read, and {counts['empty']} records of them, left out")
+    print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
+
+
+def _write(path: Path, part: Path) -> Counter[str]:
+    """Write the records to a new file. Raises OSError and InvalidDump."""
+    size = path.stat().st_size
+    with open_regular(path) as file, progress("importing", 2 * size, in_bytes=True) as bar:
+        keys = _read_keys(file, bar)
+        file.seek(0)
+        records = _Records(keys)
+        with part.open("w", encoding="utf-8") as output:
+            position = 0
+            for number, record in enumerate(read_dump(file)):
+                output.write(records.write(record))
+                if number % _STEP == 0:
+                    bar.advance(file.tell() - position)
+                    position = file.tell()
+            output.flush()
+            os.fsync(output.fileno())
+    if not records.counts["records"]:
+        raise InvalidDump("the dump has no records")
+    return records.counts
+
+
+def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
+    """The public keys of the dump by "index:HANDLE". The whole dump is read, so one that is not complete ends here."""
+    from app.features.handle_dump.signature import read_data  # noqa: PLC0415 - it loads the library of signatures
+
+    keys: dict[str, bytes] = {}
+    position = 0
+    for number, record in enumerate(read_dump(file)):
+        for index, value in _index(record).items():
+            if value["type"].upper() == "HS_PUBKEY" and len(keys) < _MAX_KEYS:
+                try:
+                    keys[f"{index}:{record.handle.upper()}"] = read_data(value)
+                except (ValueError, KeyError, TypeError):
+                    continue
+        if number % _STEP == 0:
+            bar.advance(file.tell() - position)
+            position = file.tell()
+    return keys
+
+
+def _index(record: DumpRecord) -> Values:
+    """The values of a record by their index. Raises InvalidDump."""
+    values: dict[int, Mapping[str, Any]] = {}
+    for value in record.values if isinstance(record.values, list) else ():
+        if not isinstance(value, dict) or not isinstance(value.get("index"), int):
+            raise InvalidDump(f"{record.handle[:200]}: a value has no index")
+        if not isinstance(value.get("data"), dict):
+            raise InvalidDump(f"{record.handle[:200]}: the value {value['index']} has no data")
+        if not isinstance(value.get("type"), str) or value["index"] in values:
+            raise InvalidDump(f"{record.handle[:200]}: the value {value['index']} has no type, or is there twice")
+        values[value["index"]] = value
+    if not values:
+        raise InvalidDump(f"{record.handle[:200]} has no values")
+    return values
+
+
+class _Records:
+    """Writes records, and counts what was done."""
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        self._keys = keys
+        self.counts: Counter[str] = Counter()
+
+    def write(self, record: DumpRecord) -> str:
+        """A record as text; empty if the public may read none of its values. Raises InvalidDump."""
+        values = _index(record)
+        try:
+            HandleName(record.handle)
+        except DoiProxyError as error:
+            raise InvalidDump(f"{record.handle[:200]!r}: {error.message}") from error
+        self._check_signatures(record.handle, values)
+        public = [value for value in values.values() if _is_public(value)]
+        self.counts["private"] += len(values) - len(public)
+        if not public:
+            self.counts["empty"] += 1
+            return ""
+        self.counts["records"] += 1
+        return (
+            f"[[record]]\ndoi = {_quote(record.handle)}\nvalues = {_quote(json.dumps(public, ensure_ascii=False))}\n\n"
+        )
+
+    def _check_signatures(self, handle: str, values: Values) -> None:
+        """Compare the values with the digests of each HS_SIGNATURE, and verify it if the dump has its key."""
+        from app.features.handle_dump.signature import read_data, read_signature  # noqa: PLC0415 - see _read_keys
+
+        signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
+        if len(signatures) > _MAX_SIGNATURES:
+            raise InvalidDump(f"{handle[:200]} has over {_MAX_SIGNATURES} signatures")
+        self.counts["signed"] += bool(signatures)
+        verified = 0
+        for value in signatures:
+            place = f"{handle[:200]}: the signature at index {value['index']}"
+            try:
+                signature = read_signature(read_data(value).decode())
+                changed = signature.find_changed(values)
+                key = self._keys.get(signature.issuer.upper())
+                if key is not None:
+                    signature.verify(key)
+                    verified += 1
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise InvalidDump(f"{place} cannot be read: {str(error)[:200]}") from error
+            except (SignatureInvalid, MalformedMessage) as error:
+                raise InvalidDump(f"{place} was not made by {signature.issuer[:200]}") from error
+            if signature.subject.upper() != handle.upper():
+                raise InvalidDump(f"{place} is about {signature.subject[:200]}")
+            if changed is not None:
+                raise InvalidDump(f"{handle[:200]}: the value at index {changed} is not the one that was signed")
+        self.counts["verified"] += bool(verified) and verified == len(signatures)
+
+
+def _is_public(value: Mapping[str, Any]) -> bool:
+    permissions = value.get("permissions", _USUAL)
+    return isinstance(permissions, str) and permissions[2:3] == "1" and value["type"].upper() != "HS_SECKEY"
+
+
+def _quote(text: str) -> str:
+    """A basic string of TOML, whose escapes are those of JSON but for U+007F."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidDump("a text of the dump has half a character (a surrogate)") from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _require_usable(part: Path, target: Path, bounds: FileBounds) -> None:
+    """Read the new file beside the others of its folder as a proxy would. Raises InvalidDump."""
+    with TemporaryDirectory() as folder:
+        for number, file in enumerate([*list_toml_files(target.parent), part]):
+            if file != target:
+                (Path(folder) / f"{number}.toml").symlink_to(file.absolute())
+        reading = read_files(Path(folder), bounds, time.time())
+    if reading.errors:
+        raise InvalidDump(f"a proxy could not use it: {reading.errors[0].message}")

@@ -1,0 +1,131 @@
+"""HS_SIGNATURE: a JSON Web Signature (RFC 7515) over the digests of the values of a record."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from base64 import b64decode, urlsafe_b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+
+from app.errors import InvalidAnswer
+from app.features.native.json_sites import read_key, read_sites
+from app.features.native.server_keys import verify_bytes
+from app.features.native.wire.fields import I32, U16, encode_string
+from app.features.native.wire.message import Signature
+from app.features.native.wire.site_value import encode_site
+from app.handle.record import read_values
+
+#: The TTL of a value and its permissions. The digest leaves out its index and its time stamp.
+_FIXED: Final = Struct(">BiB")
+_HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
+#: RSA and DSA with SHA-256, as the reference software signs.
+_ALGORITHMS: Final = ("RS256", "DS256")
+
+
+class _Header(msgspec.Struct):
+    alg: str
+
+
+class _Digest(msgspec.Struct):
+    index: int
+    digest: str
+
+
+class _Digests(msgspec.Struct):
+    alg: str
+    digests: list[_Digest]
+
+
+class _Claims(msgspec.Struct):
+    sub: str
+    digests: _Digests
+    iss: str = ""
+    exp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSignature:
+    """What a signature claims: the digests of values by index, and who signed them ("300:10.1000/key")."""
+
+    subject: str
+    issuer: str
+    algorithm: str
+    digests: Mapping[int, str]
+    signed: bytes
+    signature: bytes
+
+    def find_changed(self, values: Mapping[int, Mapping[str, Any]]) -> int | None:
+        """The index of the first value that is missing or is not the one that was signed. Raises ValueError."""
+        for index, digest in self.digests.items():
+            value = values.get(index)
+            if value is None or hashlib.new(self.algorithm, encode_signed(value)).digest() != b64decode(digest):
+                return index
+        return None
+
+    def verify(self, public_key: bytes) -> None:
+        """Check that a key (the data of an HS_PUBKEY value) signed it. Raises SignatureInvalid, MalformedMessage."""
+        verify_bytes(self.signed, Signature(b"SHA-256", self.signature), public_key)
+
+
+def read_signature(text: str) -> ValueSignature:
+    """The signature in the data of an HS_SIGNATURE value, in the compact form. Raises ValueError."""
+    header, payload, signature = text.strip().split(".")
+    if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
+        raise ValueError("its algorithm is not RS256 or DS256")
+    claims = msgspec.json.decode(_decode(payload), type=_Claims)
+    if claims.digests.alg not in _HASHES:
+        raise ValueError(f"its digest {claims.digests.alg[:40]!r} is not known")
+    digests = {one.index: one.digest for one in claims.digests.digests}
+    signed = f"{header}.{payload}".encode()
+    return ValueSignature(claims.sub, claims.iss, _HASHES[claims.digests.alg], digests, signed, _decode(signature))
+
+
+def _decode(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def encode_signed(value: Mapping[str, Any]) -> bytes:
+    """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
+    try:
+        ttl = value.get("ttl", 86_400)
+        if not isinstance(ttl, int):
+            raise ValueError("a signed value has an absolute TTL, which JSON does not keep exactly")
+        head = _FIXED.pack(0, ttl, int(value.get("permissions", "1110"), 2))
+        references = value.get("references", [])
+        listed = I32.pack(len(references)) + b"".join(map(_encode_reference, references))
+        return head + encode_string(value["type"].encode()) + encode_string(read_data(value)) + listed
+    except (KeyError, TypeError, AttributeError, IndexError, struct.error, InvalidAnswer) as error:
+        raise ValueError(f"a signed value cannot be read: {error}") from error
+
+
+def _encode_reference(reference: Mapping[str, Any]) -> bytes:
+    return encode_string(reference["handle"].encode()) + I32.pack(reference["index"])
+
+
+def read_data(value: Mapping[str, Any]) -> bytes:
+    """The bytes of the data of a value. Raises ValueError, and others for JSON of another form."""
+    data = value["data"]
+    content = data["value"]
+    match data["format"]:
+        case "string":
+            return str(content).encode()
+        case "base64":
+            return b64decode(content, validate=True)
+        case "hex":
+            return bytes.fromhex(content)
+        case "admin":
+            permissions = U16.pack(int(content["permissions"], 2))
+            return permissions + encode_string(content["handle"].encode()) + I32.pack(content["index"])
+        case "vlist":
+            return I32.pack(len(content)) + b"".join(map(_encode_reference, content))
+        case "key":
+            return read_key(content)
+        case "site":
+            record = read_values(msgspec.json.encode([{**value, "type": "HS_SITE"}]))
+            return encode_site(read_sites(record, ("HS_SITE",))[0])
+    raise ValueError("the format of a signed value is not known")

@@ -1,0 +1,229 @@
+"""`cache import --format handle-dump`: a server's names outlive it, and a changed value is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from app.cli.main import main
+from app.features.handle_dump.reading import MAX_RECORD_BYTES, InvalidDump, read_dump
+from app.features.native.json_values import write_json_values
+from app.features.native.wire.encoding import encode_values
+from app.features.native.wire.value import Value, ValueReference
+from tests.features.native.keys import dsa_key, public_bytes, rsa_key
+from tests.web.proxy import running
+
+pytestmark = pytest.mark.anyio
+
+_KEY_NAME: Final = "10.7777/key"
+_COUNT_BYTES: Final = 4
+#: The digest of a value leaves out its index and its time stamp.
+_SKIPPED: Final = 8
+Records = dict[str, list[Any]]
+
+
+def _base64url(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def sign(handle: str, values: list[Value], key: RSAPrivateKey | DSAPrivateKey, **changes: Any) -> Value:
+    """An HS_SIGNATURE value, as the reference software makes it."""
+    digests = [
+        {
+            "index": value.index,
+            "digest": b64encode(hashlib.sha256(encode_values((value,))[_COUNT_BYTES + _SKIPPED :]).digest()).decode(),
+        }
+        for value in values
+    ]
+    claims = {"digests": {"alg": "SHA-256", "digests": digests}, "iss": f"300:{_KEY_NAME}", "sub": handle, **changes}
+    algorithm = "RS256" if isinstance(key, RSAPrivateKey) else "DS256"
+    signed = f"{_base64url(json.dumps({'alg': algorithm}).encode())}.{_base64url(json.dumps(claims).encode())}"
+    hashed = SHA256()
+    made = (
+        key.sign(signed.encode(), PKCS1v15(), hashed)
+        if isinstance(key, RSAPrivateKey)
+        else key.sign(signed.encode(), hashed)
+    )
+    return Value(400, b"HS_SIGNATURE", f"{signed}.{_base64url(made)}".encode())
+
+
+def to_json(*values: Value) -> list[Any]:
+    """Values as a dump has them."""
+    objects: list[Any] = json.loads(write_json_values(values))
+    return objects
+
+
+def make_records(count: int, key: RSAPrivateKey | DSAPrivateKey) -> Records:
+    """Signed records, and that of their key."""
+    records: Records = {_KEY_NAME: to_json(Value(300, b"HS_PUBKEY", public_bytes(key)))}
+    for number in range(count):
+        handle = f"10.7777/n-{number}"
+        admin = b"\x0f\xf2" + (4).to_bytes(4, "big") + b"10.7" + (300).to_bytes(4, "big")
+        values = [
+            Value(1, b"URL", f"https://target.example/{number}?ü".encode()),
+            Value(2, b"DESC", b"\x00\x01binary", ttl=5, permissions=2, references=(ValueReference(b"10.1/x", 7),)),
+            Value(100, b"HS_ADMIN", admin),
+        ]
+        records[handle] = to_json(*values, sign(handle, values, key))
+    return records
+
+
+def as_json(records: Records) -> str:
+    """The export of the reference software."""
+    named = {handle: {"handle": handle, "values": values} for handle, values in records.items()}
+    return json.dumps({"homedPrefixes": ["0.NA/10.7777"], "handleRecords": named}, indent=2)
+
+
+def as_list(records: Records) -> str:
+    """The list of the reference software."""
+    return "".join(f"{handle}\n{json.dumps(values, indent=2)}\n\n" for handle, values in records.items())
+
+
+def run(folder: Path, text: str | bytes) -> int:
+    """Import a dump into the folder `records`."""
+    (folder / "records").mkdir(exist_ok=True)
+    (folder / "dump.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    return import_file(folder, folder / "dump.json")
+
+
+def import_file(folder: Path, file: Path) -> int:
+    flags = ["--local-records", str(folder / "records"), "--store-url", f"sqlite:///{folder}/store.sqlite3"]
+    return main(["cache", "import", "--format", "handle-dump", str(file), *flags])
+
+
+@pytest.mark.parametrize("write", [as_json, as_list])
+async def test_a_thousand_names_are_served_after_their_server_is_gone(
+    tmp_path: Path, write: Callable[[Records], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = make_records(1_000, rsa_key())
+    records["10.7777/n-1"].append({"index": 500, "type": "HS_SECKEY", "data": {"format": "string", "value": "secret"}})
+    assert run(tmp_path, write(records)) == 0
+    said = capsys.readouterr().out
+    assert "1001 records" in said
+    assert "\n1 values that the public may not read" in said
+    assert "1000 records have a signature of their values, 1000 by a key of the dump" in said
+    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+        for number in range(0, 1_000, 111):
+            got = await proxy.get(f"/10.7777/n-{number}")
+            assert (got.status, got["location"]) == (302, f"https://target.example/{number}?%C3%BC")
+            served = (await proxy.get(f"/api/handles/10.7777/n-{number}")).json["values"]
+            assert served == [value for value in records[f"10.7777/n-{number}"] if value["type"] != "HS_SECKEY"]
+            assert served[-1]["type"] == "HS_SIGNATURE"
+        assert "secret" not in (tmp_path / "records/dump.toml").read_text()
+        # It may be newer than the dump: nobody can say that it does not exist.
+        assert (await proxy.get("/10.7777/not-in-the-dump")).status == 502
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda v: v[0]["data"].update(value="https://evil.example/"), "value at index 1 is not the one"),
+        (lambda v: v[1].update(ttl=6), "value at index 2 is not the one"),
+        (lambda v: v[1].update(permissions="1111"), "value at index 2 is not the one"),
+        (lambda v: v[1]["references"].pop(), "value at index 2 is not the one"),
+        (lambda v: v[2]["data"]["value"].update(permissions="111111111111"), "value at index 100 is not the one"),
+        (lambda v: v.pop(0), "value at index 1 is not the one"),
+        (lambda v: v[1].update(ttl="2030-01-01T00:00:00Z"), "cannot be read"),
+        (lambda v: v[1]["data"].update(format="unknown"), "cannot be read"),
+        (lambda v: v[3]["data"].update(value="a.b.c"), "cannot be read"),
+        (
+            lambda v: v[3]["data"].update(value=v[3]["data"]["value"][:-8] + "AAAAAAAA"),
+            "was not made by 300:10.7777/key",
+        ),
+        (lambda v: v.append(v[0]), "is there twice"),
+    ],
+)
+def test_a_changed_value_under_a_signature_is_refused_with_its_name(
+    tmp_path: Path, change: Callable[[list[Any]], object], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = make_records(3, dsa_key())
+    assert run(tmp_path, as_json(records)) == 0
+    before = (tmp_path / "records/dump.toml").read_bytes()
+    change(records["10.7777/n-1"])
+    assert run(tmp_path, as_json(records)) == 1
+    said = capsys.readouterr().err
+    assert "10.7777/n-1" in said
+    assert expected in said
+    # The import before stays in force, and no file is left behind.
+    assert [file.read_bytes() for file in (tmp_path / "records").iterdir()] == [before]
+
+
+def test_the_signature_of_another_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = make_records(2, rsa_key())
+    records["10.7777/n-1"] = records["10.7777/n-0"]
+    assert run(tmp_path, as_json(records)) == 1
+    assert "10.7777/n-1: the signature at index 400 is about 10.7777/n-0" in capsys.readouterr().err
+
+
+def test_a_signature_without_its_key_is_not_called_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = make_records(2, rsa_key())
+    del records[_KEY_NAME]
+    assert run(tmp_path, as_json(records)) == 0
+    assert "2 records have a signature of their values, 0 by a key of the dump" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        as_json(make_records(1, rsa_key()))[:-40],
+        as_json(make_records(1, rsa_key())) + "x",
+        as_list(make_records(1, rsa_key()))[:-40],
+        "",
+        "{}",
+        '{"handleRecords": {}}',
+        '{"handleRecords": {"10.1/x": []}}',
+        '{"handleRecords": {"10.1/x": {"values": [1]}}}',
+        '{"handleRecords": {"10.1/\\u0001": {"values": [{"index": 1, "type": "URL"}]}}}',
+        '{"handleRecords": {"10.1/x": {"values": [{"index": 1, "type": "URL", "data": 1}]}}}',
+        '{"handleRecords": {"10.1/\\ud800": {"values": [{"index": 1, "type": "URL"}]}}}',
+        '{"handleRecords": ' + "[" * 100_000,
+        b"\xff\xfe",
+        b"10.1/x\n",
+        b"10.1/x\n\xff",
+    ],
+)
+def test_a_dump_that_is_cut_or_wrong_imports_nothing(
+    tmp_path: Path, text: str | bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, text) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list((tmp_path / "records").iterdir()) == []
+
+
+@pytest.mark.parametrize("start", [b'{"handleRecords": {"10.1/x": "', b"10.1/x", b"10.1/x\n[", b'{"a": ' + b"1" * 99])
+def test_a_record_without_an_end_is_bounded(start: bytes) -> None:
+    file = BytesIO(start + b"9" * (4 * MAX_RECORD_BYTES))
+    with pytest.raises(InvalidDump):
+        list(read_dump(file))
+    assert file.tell() <= 3 * MAX_RECORD_BYTES
+
+
+def test_a_pipe_and_a_missing_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "records").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    assert import_file(tmp_path, tmp_path / "pipe.json") == 1
+    assert "not a regular file" in capsys.readouterr().err
+    (tmp_path / "records").rmdir()
+    assert import_file(tmp_path, tmp_path / "pipe.json") == 2
+    assert "needs a folder in local_records" in capsys.readouterr().err
+
+
+def test_a_name_that_another_file_has_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "records").mkdir()
+    other = '[[record]]\ndoi = "10.7777/n-0"\ntarget = "https://other.example/"\n'
+    (tmp_path / "records/other.toml").write_text(other)
+    assert run(tmp_path, as_json(make_records(1, rsa_key()))) == 1
+    assert "has a record already" in capsys.readouterr().err
+    assert [file.name for file in (tmp_path / "records").iterdir()] == ["other.toml"]
