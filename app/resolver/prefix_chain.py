@@ -205,6 +205,19 @@ class PrefixChain:
                 await asyncio.sleep(0)
         return found
 
+    def recall_agency(self, name: HandleName) -> str:
+        """The agency of a DOI name by the records of its prefix in memory, "" if memory does not have them."""
+        found = self._resolver.find_fresh(HandleName(name.prefix)) if name.is_doi else None
+        if found is None:
+            return ""
+        try:
+            namespace = read_namespace(found.record)
+            handles = [HandleName(_strip_na(one)) for one in (namespace.locs or namespace.services)[:1]]
+        except (CouldNotVerify, InvalidName):
+            return ""
+        services = [one for handle in handles if (one := self._resolver.find_fresh(handle)) is not None]
+        return agency_name([(one.name, one.record) for one in services]) or ""
+
     async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
         contact = None

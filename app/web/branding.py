@@ -52,9 +52,10 @@ class Brand:
     home_text: str = ""
     help_links: tuple[NamedLink, ...] = ()
     search_links: tuple[NamedLink, ...] = (
-        NamedLink("Crossref", "https://search.crossref.org/"),
-        NamedLink("DataCite", "https://commons.datacite.org/"),
+        NamedLink("Crossref", "https://search.crossref.org/search/works?q={doi}&from_ui=yes"),
+        NamedLink("DataCite", "https://commons.datacite.org/doi.org?query={doi}"),
     )
+    free_links: tuple[NamedLink, ...] = ()
     imprint: str = ""
     privacy: str = ""
     footer: str = ""
@@ -73,6 +74,8 @@ class Branding:
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Returns what renders the pages instead of our templates.
     replace_templates: Callable[[OwnTemplates], Renderer] | None = None
+    #: The brand in each language in which it differs.
+    brands: Mapping[str, Brand] = field(default_factory=dict)
 
 
 def our_branding() -> Branding:

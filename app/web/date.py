@@ -1,10 +1,16 @@
-"""Dates as a reader of a language writes them."""
+"""Dates and times as a reader of a language writes them."""
 
 from __future__ import annotations
 
-from datetime import date
+import re
+from datetime import UTC, date, datetime
+from typing import Final
 
 from app.web.languages import Catalogue
+from app.web.shown_values import visible
+
+_TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}):[0-9]{2}(?:\.[0-9]+)?Z")
+_SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
 
 
 def write_date(texts: Catalogue, iso: str) -> str:
@@ -12,3 +18,26 @@ def write_date(texts: Catalogue, iso: str) -> str:
     day = date.fromisoformat(iso)
     month = texts("date.months").split(",")[day.month - 1].strip()
     return str(texts("date.first" if day.day == 1 else "date.day", day=day.day, month=month, year=day.year))
+
+
+def write_moment(texts: Catalogue, at: float) -> str:
+    """A time in seconds since the epoch, such as "1 March 2026, 17:05 UTC"; "" if it is 0."""
+    if at <= 0:
+        return ""
+    day, _, time = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M").partition(" ")
+    return str(texts("date.moment", day=write_date(texts, day), time=time))
+
+
+def write_timestamp(texts: Catalogue, timestamp: str | None) -> str | None:
+    """The timestamp of a value, in ISO 8601 or seconds since the epoch. Other text stays."""
+    if timestamp is None or timestamp == "0":
+        return None
+    if _SECONDS.fullmatch(timestamp):
+        return write_moment(texts, int(timestamp))
+    match = _TIME.fullmatch(timestamp)
+    if match is None:
+        return visible(timestamp)
+    try:
+        return str(texts("date.moment", day=write_date(texts, match[1]), time=match[2]))
+    except ValueError:
+        return visible(timestamp)

@@ -21,12 +21,12 @@ from jinja2.bccache import Bucket
 from markupsafe import escape
 
 from app.web.branding import Brand, Branding, StaticFile
+from app.web.date import write_timestamp
 from app.web.languages import CORE, Catalogue, TextFolder, load_catalogues
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
     data_href,
-    format_time,
     hexadecimal,
     list_permissions,
     name_href,
@@ -70,7 +70,7 @@ class OwnTemplates:
 class Look:
     """Templates, texts and static files. The first catalogue is that of the default language."""
 
-    brand: Brand
+    brands: Mapping[str, Brand]
     files: Mapping[str, StaticFile]
     catalogues: Mapping[str, Catalogue]
     render_template: Renderer
@@ -83,7 +83,7 @@ class Look:
 
     def render(self, template: str, context: Mapping[str, Any]) -> str:
         """Render a page."""
-        return self.render_template(template, {"brand": self.brand, **context})
+        return self.render_template(template, {"brand": self.brands[context["t"].language], **context})
 
 
 def open_look(branding: Branding, of_features: Sequence[TextFolder], *, contact: str | None, version: str) -> Look:
@@ -98,7 +98,8 @@ def open_look(branding: Branding, of_features: Sequence[TextFolder], *, contact:
         first = next(iter(catalogues.values()))
         own = OwnTemplates(ours, files, partial(_open_environment, names), render, of_features, first)
         render = branding.replace_templates(own)
-    return Look(branding.brand, branding.files, catalogues, render, preparations)
+    brands = {tag: branding.brands.get(tag, branding.brand) for tag in catalogues}
+    return Look(brands, branding.files, catalogues, render, preparations)
 
 
 class _OwnCode(BytecodeCache):
@@ -165,9 +166,10 @@ def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None
     environment.globals |= {
         **names,
         "link": render_link,
+        "moment": write_timestamp,
         "granted": list_permissions,
         "most_characters": MAX_CHARACTERS_SHOWN,
     }
     environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
-    environment.filters |= {"visible": visible, "time": format_time, "hexadecimal": hexadecimal}
+    environment.filters |= {"visible": visible, "hexadecimal": hexadecimal}
     return environment

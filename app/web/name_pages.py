@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import structs
@@ -20,7 +19,7 @@ from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, 
 from app.web.link_header import cite_as
 from app.web.locations_xml import write_locations
 from app.web.negotiation import wants_page, wants_problem
-from app.web.pages import Link, Pages, StaleNote
+from app.web.pages import Link, Pages, RecordFacts, StaleNote
 from app.web.problem import not_found_problem
 from app.web.request import Request
 from app.web.request_path import format_query
@@ -30,6 +29,10 @@ from app.web.variants import Varies
 
 #: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.
 _SECTION_SECONDS: Final = 1
+
+
+#: Seconds for which the page of a record is prepared. It says when the record was checked.
+_RECORD_SECONDS: Final = 60
 
 
 class NamePages:
@@ -100,8 +103,8 @@ class NamePages:
         freshness = self._freshness.of_page(Chain(resolution), self._now())
         return page(200, body, cite_as(resolution), freshness=freshness, hit=self._hit(options, found, Varies.LANGUAGE))
 
-    def values(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
-        """The values of a name."""
+    def values(self, request: Request, options: ResolveOptions, found: Destination, agency: str) -> Reply:
+        """The values of a name. `agency` is "" if memory does not know it."""
         resolution = found.chain.last
         note = "not_a_web_target" if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)
@@ -113,12 +116,21 @@ class NamePages:
             stale=self._stale_note(language, resolution),
             note=note,
             sections=read_sections(self.sections, "values", resolution.name),
+            about=RecordFacts(resolution.agency or agency, resolution.entry.fetched_at),
         )
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts)
-        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE)
+        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)
         return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), hit=hit)
 
-    def _hit(self, options: ResolveOptions, found: Destination, varies: Varies, *, watches: bool = False) -> Hit | None:
+    def _hit(
+        self,
+        options: ResolveOptions,
+        found: Destination,
+        varies: Varies,
+        *,
+        watches: bool = False,
+        seconds: int | None = None,
+    ) -> Hit | None:
         """What a page depends on, if that is one fresh record and, if it `watches`, what its sections look up."""
         if not found.is_hit or found.chain.is_alias or options.bypasses_cache:
             return None
@@ -127,7 +139,7 @@ class NamePages:
         def find_watched() -> list[HandleName]:
             return [other for section in self.sections if watches for other in section.list_watched(name)]
 
-        seconds = _SECTION_SECONDS if watches else None
+        seconds = _SECTION_SECONDS if watches else seconds
         return Hit(found.chain, self._freshness.of_page, self._countdown, varies, find_watched, seconds)
 
     def _now(self) -> int:
@@ -138,13 +150,7 @@ class NamePages:
         if resolution.origin not in UNCONFIRMED:
             return None
         entry = resolution.entry
-        fetched, expired = _write_minute(entry.fetched_at), _write_minute(entry.fresh_until)
         reason = self._pages.failure_reason(language, failure_token(resolution.failure))
         if resolution.agency is not None:
-            return StaleNote(fetched=fetched, reason=reason, from_registry=True)
-        return StaleNote(fetched=fetched, reason=reason, expired="" if expired == fetched else expired)
-
-
-def _write_minute(at: float) -> str:
-    """A time for people, "" if it is not known."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if at > 0 else ""
+            return StaleNote(entry.fetched_at, reason, from_registry=True)
+        return StaleNote(entry.fetched_at, reason, entry.fresh_until)

@@ -15,7 +15,7 @@ from app.handle.value import HandleValue
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile, our_branding
-from app.web.date import write_date
+from app.web.date import write_date, write_moment
 from app.web.languages import CORE, Catalogue, TextFolder
 from app.web.locations_page import show_locations
 from app.web.look import open_look
@@ -28,6 +28,7 @@ from app.web.shown_values import (
     public_handle_url,
     web_address,
 )
+from app.web.ways import Helpers, Trouble, Way, list_ways
 
 #: The values of `title_key` that `Pages.error` accepts.
 ERROR_TITLES: Final = (
@@ -71,10 +72,12 @@ class Link:
 class PageLink:
     """A link of every page to one of a feature, while `is_shown` says so. `key` is that of its text.
 
+    In the place "record", it is on pages about a record, and `path` goes before the path of its name.
+
     `cookie_key` is the text about the cookie that the page sets, "" if it sets none.
     """
 
-    place: Literal["header", "footer"]
+    place: Literal["header", "footer", "record"]
     path: str
     key: str
     is_shown: Callable[[], bool] = lambda: True
@@ -82,15 +85,26 @@ class PageLink:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """What is known about a record besides its values: its agency or "", and when an upstream confirmed it or 0."""
+
+    agency: str = ""
+    checked: float = 0.0
+
+
+NO_RECORD_FACTS: Final = RecordFacts()
+
+
+@dataclass(frozen=True, slots=True)
 class StaleNote:
-    """Why a record that could not be confirmed is shown. `fetched` and `expired` are times in UTC, "" if unknown.
+    """Why a record that could not be confirmed is shown. Times are in seconds since the epoch, 0 if they are unknown.
 
     `from_registry`: the record is from a file of its registration agency, and `fetched` is the date of the file.
     """
 
-    fetched: str
+    fetched: float
     reason: str
-    expired: str = ""
+    expired: float = 0.0
     from_registry: bool = False
 
 
@@ -165,6 +179,7 @@ class Pages:
         stale: StaleNote | None,
         note: str | None = None,
         sections: Mapping[str, Any] = MappingProxyType({}),
+        about: RecordFacts = NO_RECORD_FACTS,
     ) -> bytes:
         """A record. `note` is one of NOTES and says why it is shown instead of a redirect."""
         leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)
@@ -172,7 +187,10 @@ class Pages:
             note = "no_target"
         shown = rows(values)
         facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
-        facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None, "leads_to": _find_target(values)}
+        texts = self._look.texts(language)
+        facts |= {"stale": stale and show_stale(texts, stale), "note": note, "leads_to": find_target(values)}
+        facts |= {"leads_on": leads_on and note is None, "count": len(values)}
+        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked)}
         facts |= {"blocks": (), **sections}
         return self.render("values", link, language, "values.title_", name, **facts)
 
@@ -193,10 +211,10 @@ class Pages:
         shorter = name.text.rstrip("/")
         slashed = shorter != name.text and "/" in shorter
         without_slash = show_name(HandleName(shorter)) if slashed else None
-        searches = [(one.words, one.fill(name.text)) for one in self._look.brand.search_links]
         facts: dict[str, Any] = {"without_slash": without_slash, "stale": None, "blocks": (), **sections}
-        facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "searches": searches}
-        facts |= {"agency": contact.agency, "report": contact_link(contact.contact)}
+        facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "agency": contact.agency}
+        helpers = Helpers(self._contact, contact.agency, contact.contact)
+        facts["ways"] = self.list_ways(language, name, "missing", helpers)
         return self.render("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(
@@ -212,6 +230,15 @@ class Pages:
         """The one name in what was `typed`."""
         return self.render("found", link, language, "found.title", name, typed=readable(typed[:MAX_CHARACTERS_SHOWN]))
 
+    def list_ways(
+        self, language: str, name: HandleName, trouble: Trouble, helpers: Helpers | None = None, *targets: str
+    ) -> list[Way]:
+        """What a reader can do about a name; see app.web.ways. `targets` are the addresses that it led to."""
+        look = self._look
+        helpers = helpers or Helpers(self._contact)
+        texts = look.texts(language)
+        return list_ways(texts, look.brands[texts.language], helpers, name, trouble, targets)
+
     def openurl(self, link: Link, language: str) -> bytes:
         """The OpenURL does not name a DOI."""
         return self.render("openurl", link, language, "openurl.title")
@@ -220,7 +247,8 @@ class Pages:
         self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
     ) -> bytes:
         """It is not known whether the name exists. `retry_after` is in seconds."""
-        facts = {"reason": reason, "wait": None if retry_after is None else _wait(retry_after)}
+        facts: dict[str, Any] = {"reason": reason, "wait": None if retry_after is None else _wait(retry_after)}
+        facts["ways"] = self.list_ways(language, name, "unverified")
         return self.render("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
 
     def alias_chain_too_long(self, link: Link, language: str, *, name: HandleName, reached: HandleName) -> bytes:
@@ -231,17 +259,19 @@ class Pages:
         self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
     ) -> bytes:
         """The registry marks the name's prefix as inactive. `message` is the registry's own."""
-        facts = {"message": message, "contact": contact_link(contact)}
+        facts = {"message": message, "contact": contact_link(contact), "ways": self.list_ways(language, name, "gone")}
         return self.render("prefix_inactive", link, language, "prefix.title", name, **facts)
 
     def prefix_denied(self, link: Link, language: str, *, name: HandleName, reason: str) -> bytes:
         """A local record refuses the name's prefix. `reason` is the operator's."""
-        return self.render("prefix_denied", link, language, "denied.title", name, reason=reason)
+        ways = self.list_ways(language, name, "unverified")
+        return self.render("prefix_denied", link, language, "denied.title", name, reason=reason, ways=ways)
 
     def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
         """A local record says that the name is gone. `date` is in ISO 8601."""
         day = write_date(self._look.texts(language), date)
-        return self.render("gone", link, language, "gone.title_", name, reason=reason, date=day)
+        ways = self.list_ways(language, name, "gone")
+        return self.render("gone", link, language, "gone.title_", name, reason=reason, date=day, ways=ways)
 
     def locations(
         self,
@@ -305,6 +335,13 @@ class Pages:
         return look.render(template, context).encode("utf-8", "replace")
 
 
+def show_stale(texts: Catalogue, note: StaleNote) -> dict[str, Any]:
+    """What a page shows of a note. The day is enough for a file of an agency."""
+    fetched, expired = write_moment(texts, note.fetched), write_moment(texts, note.expired)
+    shown = {"fetched": fetched, "expired": "" if expired == fetched else expired, "reason": note.reason}
+    return {**shown, "from_registry": note.from_registry}
+
+
 def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
     """The values for readers and, folded, those for administrators; those alone are not folded."""
     groups: dict[str, list[ValueRow]] = {"ordinary": [], "administrative": []}
@@ -315,7 +352,7 @@ def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
     return [(group, found) for group, found in groups.items() if found]
 
 
-def _find_target(values: Sequence[HandleValue]) -> str | None:
+def find_target(values: Sequence[HandleValue]) -> str | None:
     """The address that the record's one URL leads to, None if it has several locations or none."""
     if any(value.has_type("10320/loc.") for value in values):
         return None

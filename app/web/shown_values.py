@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import UTC, datetime
 from typing import Final
 
 from markupsafe import Markup
@@ -30,8 +29,6 @@ _WEB_ADDRESS: Final = re.compile(r"(?:https?|ftp)://[^\s<>\"\\]+", re.IGNORECASE
 _EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s.@<>,;:\"]+(?:\.[^\s.@<>,;:\"]+)+")
 #: The longest mailbox: 64 and 255 octets, and the @ (RFC 5321, section 4.5.3.1).
 _MAX_EMAIL_CHARACTERS: Final = 320
-_TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?Z")
-_SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
 _BITS: Final = re.compile(f"[01]{{{len(PERMISSIONS)}}}")
 #: Pictures of the control characters, which HTML does not show. A tab and a line feed stay.
 _PICTURES: Final = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
@@ -133,13 +130,3 @@ def list_permissions(bits: str) -> list[str]:
 def hexadecimal(data: Data) -> str:
     """Bytes as groups of four hexadecimal digits."""
     return (_bytes(data) or b"").hex(" ", -2)
-
-
-def format_time(timestamp: str | None) -> str | None:
-    """A timestamp as 2004-09-10 19:49:59Z, from ISO 8601 or seconds since the epoch. Other text stays."""
-    if timestamp is None or timestamp == "0":
-        return None
-    if _SECONDS.fullmatch(timestamp):
-        return datetime.fromtimestamp(int(timestamp), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    match = _TIME.fullmatch(timestamp)
-    return f"{match[1]} {match[2]}Z" if match else visible(timestamp)

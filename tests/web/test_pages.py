@@ -134,7 +134,7 @@ def suggested(name: HandleName) -> dict[str, Any]:
 
 def every_page(language: str, text: str) -> dict[str, bytes]:
     name, link, values = HandleName(text), HERE, record_with(text)
-    stale = StaleNote("2026-11-20 09:00 UTC", text)
+    stale = StaleNote(1_795_165_200.0, text)
     return {
         "home": PAGES.home(link, language),
         "values": PAGES.values(link, language, name=name, values=values, stale=stale),
@@ -243,7 +243,6 @@ def test_a_page_about_a_doi_shows_it_with_its_uri_and_its_link(rendered: tuple[s
         assert isolated[0] == NAMES[kind], key
         if key == "not_found":
             # doi.org has just said that it does not exist.
-            assert not any("//doi.org/" in href for href in pages[key].links)
             continue
         assert isolated[1].startswith("doi:10."), key
         assert any(href.startswith("https://doi.org/10.") for href in pages[key].links), key
@@ -305,8 +304,8 @@ def test_the_form_of_the_not_found_page_holds_the_name() -> None:
 @pytest.mark.parametrize(
     ("contact", "href"),
     [
-        ("support@example.org", "mailto:support@example.org"),
-        ("mailto:support@example.org", "mailto:support@example.org"),
+        ("support@example.org", "mailto:support@example.org?subject=DOI%20not%20found%3A%2010.1000%2Fx&body=…"),
+        ("mailto:support@example.org", "mailto:support@example.org?subject=DOI%20not%20found%3A%2010.1000%2Fx&body=…"),
         ("https://example.org/help?a=b&c", "https://example.org/help?a=b&c"),
         ("javascript:alert(1)//@example.org", None),
         ("the library", None),
@@ -314,16 +313,25 @@ def test_the_form_of_the_not_found_page_holds_the_name() -> None:
 )
 def test_a_contact_is_linked_if_it_is_an_address(contact: str, href: str | None) -> None:
     page = not_found("10.1000/x", contact=contact)
-    assert contact in page.words
-    assert {link for link in page.links if "example.org" in link} == ({href} if href else set())
+    assert contact in page.words or contact.removeprefix("mailto:") in page.words
+    found = {re.sub("(?<=body=).*", "…", link) for link in page.links if "example.org" in link}
+    # An address that is not known leaves the form of doi.org.
+    assert found == ({href} if href else set())
 
 
 def test_the_not_found_page_offers_what_helps() -> None:
     page = not_found("10.1000/x#y", contact="https://agency.example/report")
     assert "Ask the people who run this resolver" in page.words
-    assert page.links["mailto:library@example.edu"] == "library@example.edu"
-    assert page.links["https://search.crossref.org/"] == "Crossref"
+    mail = next(href for href in page.links if "?subject=" in href)
+    assert mail.startswith("mailto:library@example.edu?subject=DOI%20not%20found%3A%2010.1000%2Fx%23y&body=")
+    assert page.links["https://search.crossref.org/search/works?q=10.1000%2Fx%23y&from_ui=yes"] == "Crossref"
+    assert page.links["https://web.archive.org/web/*/https://doi.org/10.1000/x%23y"] == "copies under the DOI"
     assert "Report the missing DOI to the registration agency: https://agency.example/report" in page.words
+    assert page.words.index("What you can do") < page.words.index("Why this happens")
+
+
+def test_without_a_form_of_the_agency_the_report_goes_to_the_form_of_doi_org() -> None:
+    assert not_found("10.1000/x#y").links["https://doi.org/10.1000/x%23y"] == "the form of doi.org"
 
 
 @pytest.mark.parametrize(
@@ -444,7 +452,7 @@ def cells(page: Page) -> list[str]:
 def test_a_value_is_shown_with_index_type_timestamp_and_data() -> None:
     page = values_page(value(1, "URL", string("http://www.doi.org/hb.html"), timestamp="2004-09-10T19:49:59Z"))
     assert [element.text for element in page.all("th")] == ["Index", "Type", "Timestamp", "Data"]
-    assert cells(page) == ["1", "URL", "2004-09-10 19:49:59Z", "http://www.doi.org/hb.html"]
+    assert cells(page) == ["1", "URL", "10 September 2004, 19:49 UTC", "http://www.doi.org/hb.html"]
 
 
 def test_values_keep_the_order_of_the_record() -> None:
@@ -455,10 +463,10 @@ def test_values_keep_the_order_of_the_record() -> None:
 @pytest.mark.parametrize(
     ("timestamp", "shown"),
     [
-        ("2004-09-10T19:49:59Z", "2004-09-10 19:49:59Z"),
-        ("2004-09-10T19:49:59.250Z", "2004-09-10 19:49:59Z"),
-        (1094845799, "2004-09-10 19:49:59Z"),
-        (99999999999, "5138-11-16 09:46:39Z"),
+        ("2004-09-10T19:49:59Z", "10 September 2004, 19:49 UTC"),
+        ("2004-09-10T19:49:59.250Z", "10 September 2004, 19:49 UTC"),
+        (1094845799, "10 September 2004, 19:49 UTC"),
+        (99999999999, "16 November 5138, 09:46 UTC"),
         (0, "not given"),
         (None, "not given"),
         ("yesterday", "yesterday"),
@@ -595,9 +603,9 @@ def test_a_prefix_has_a_record_page_without_a_doi_uri() -> None:
 
 @pytest.mark.parametrize(
     ("fetched", "said"),
-    [("2026-11-20 09:00 UTC", "last confirmed on 2026-11-20 09:00 UTC"), ("", "could not be confirmed just now")],
+    [(1_795_165_200.0, "last confirmed on 20 November 2026, 09:00 UTC"), (0.0, "could not be confirmed just now")],
 )
-def test_a_stale_record_says_since_when(fetched: str, said: str) -> None:
+def test_a_stale_record_says_since_when(fetched: float, said: str) -> None:
     html = PAGES.values(
         HERE,
         "en",
@@ -612,9 +620,9 @@ def test_a_stale_record_says_since_when(fetched: str, said: str) -> None:
 
 
 def test_a_stale_record_says_when_it_expired() -> None:
-    note = StaleNote("2026-11-20 09:00 UTC", "It is down.", "2026-11-21 09:00 UTC")
+    note = StaleNote(1_795_165_200.0, "It is down.", 1_795_251_600.0)
     html = PAGES.values(HERE, "en", name=HandleName(ORDINARY), values=record_with("x"), stale=note, note=None)
-    assert "has been out of date since 2026-11-21 09:00 UTC" in Page(html.decode()).words
+    assert "has been out of date since 21 November 2026, 09:00 UTC" in Page(html.decode()).words
 
 
 def test_the_record_page_leads_with_the_work_and_folds_administrative_values() -> None:
@@ -623,8 +631,9 @@ def test_the_record_page_leads_with_the_work_and_folds_administrative_values() -
         value(100, "HS_ADMIN", {"format": "admin", "value": {"handle": "10.X/1", "index": 3, "permissions": "1" * 12}}),
     )
     assert "This DOI leads to https://example.org/work Go to the work" in page.words
-    assert page.one("summary").text == "Administrative values: 1"
-    assert "HS_ADMIN" in page.one("details").text and "URL" not in page.one("details").text
+    values, administrative = page.all("details")
+    assert [one.text for one in page.all("summary")] == ["Registered values: 2", "Administrative values: 1"]
+    assert "HS_ADMIN" in administrative.text and "URL" not in administrative.text and "URL" in values.text
 
 
 def test_a_record_of_administrative_values_alone_is_not_folded() -> None:

@@ -43,7 +43,7 @@ async def test_json_names_the_agency_and_the_date(sealed: Proxy) -> None:
 async def test_a_page_says_so_in_words(sealed: Proxy) -> None:
     reply = await sealed.get(f"/{NAME}?noredirect", accept_language="en")
     assert "from a file of its registration agency" in reply.text
-    assert "2023-11-01 00:00 UTC" in reply.text
+    assert "1 November 2023, 00:00 UTC" in reply.text
 
 
 async def test_a_row_of_a_list_is_stale_and_says_so(sealed: Proxy) -> None:

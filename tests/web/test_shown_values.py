@@ -14,7 +14,6 @@ from app.web.shown_values import (
     PERMISSIONS,
     address_href,
     data_href,
-    format_time,
     hexadecimal,
     is_administrative,
     list_permissions,
@@ -139,21 +138,6 @@ def test_bytes_are_shown_in_groups_of_four_digits(content: bytes) -> None:
 
 def test_permissions_are_those_whose_bit_is_set_from_the_left() -> None:
     assert list_permissions("1" + "0" * 10 + "1") == [PERMISSIONS[0], PERMISSIONS[-1]] == ["list_handles", "add_handle"]
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "shown"),
-    [
-        ("2004-09-10T19:49:59Z", "2004-09-10 19:49:59Z"),
-        ("2004-09-10T19:49:59.123Z", "2004-09-10 19:49:59Z"),
-        ("1094845799", "2004-09-10 19:49:59Z"),
-        ("yesterday\x00", "yesterday\u2400"),
-        ("0", None),
-        (None, None),
-    ],
-)
-def test_a_time_is_shown_in_utc_and_other_text_as_it_is(timestamp: str | None, shown: str | None) -> None:
-    assert format_time(timestamp) == shown
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.features.branding.colours import brand_stylesheet
-from app.features.branding.messages import read_messages, read_tags
+from app.features.branding.messages import BRAND, read_messages, read_tags
 from app.features.branding.settings import BrandingSettings
 from app.features.branding.templates import open_templates
 from app.regular_file import read_regular
@@ -57,6 +58,7 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> Brandi
         home_text=settings.branding_home_text,
         help_links=read_named_links("branding_help_links", settings.branding_help_links),
         search_links=read_named_links("branding_search_links", settings.branding_search_links),
+        free_links=read_named_links("branding_free_links", settings.branding_free_links),
         imprint=_read_address("branding_imprint", settings.branding_imprint),
         privacy=_read_address("branding_privacy", settings.branding_privacy),
         footer=settings.branding_footer,
@@ -67,7 +69,19 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> Brandi
             raise ConfigurationError(f"branding_{setting}: the folder {folder} does not exist")
     tags = read_tags(settings.branding_languages)
     texts = read_messages(tags, settings.branding_messages, packages)
-    return Branding(brand, files, tags, texts, _replace_templates(settings.branding_templates, brand))
+    brands = {tag: _translate(brand, settings.branding_messages, tag, texts[tag]) for tag in tags}
+    replace_templates = _replace_templates(settings.branding_templates, brand)
+    return Branding(brand, files, tags, texts, replace_templates, brands)
+
+
+def _translate(brand: Brand, folder: Path | None, tag: str, texts: Mapping[str, str]) -> Brand:
+    """The brand in a language, whose file can have its footer and its links. Raises ConfigurationError."""
+    changed: dict[str, Any] = {}
+    for key in BRAND:
+        field, text = key.partition(".")[2], texts.get(key, "")
+        if text:
+            changed[field] = text if field == "footer" else read_named_links(f"{folder}/{tag}.toml: {key}", text)
+    return replace(brand, **changed)
 
 
 def _replace_templates(folder: Path | None, brand: Brand) -> Callable[[OwnTemplates], Renderer] | None:

@@ -12,12 +12,16 @@ from app.errors import ConfigurationError
 TEXT_CONTRAST: Final = 4.5
 EDGE_CONTRAST: Final = 3.0
 SCHEMES: Final = ("light", "dark")
+#: Paper is light.
+_MEDIA: Final = {"light": "print, (prefers-color-scheme: light)", "dark": "screen and (prefers-color-scheme: dark)"}
 #: What lies under text.
 GROUNDS: Final = ("paper", "raised", "tint", "warn-tint")
 #: The colours of text that is written on each of GROUNDS.
 TEXTS: Final = ("ink", "quiet", "accent")
 #: The two colours of text on a button.
 _ON_ACCENT: Final = ("#ffffff", "#0b1d24")
+#: The shares of the accent in the ground of a notice, and in its frame.
+_TINTS: Final = (0.07, 0.25)
 _COLOUR: Final = re.compile(r"#[0-9a-fA-F]{6}")
 _VARIABLE: Final = re.compile(r"--([a-z-]+): (#[0-9a-f]{6});")
 
@@ -41,16 +45,16 @@ def brand_stylesheet(stylesheet: str, settings: Mapping[str, str]) -> str:
     rules = []
     for scheme in SCHEMES:
         suffix = "" if scheme == "light" else "_dark"
-        changed = _changed(settings, suffix)
+        changed = _changed(settings, suffix, palettes[scheme]["paper"])
         if changed:
             palette = palettes[scheme] | changed
             check_contrast(palette, scheme, "branding_accent" + suffix, "branding_background" + suffix)
             variables = " ".join(f"--{name}: {colour};" for name, colour in changed.items())
-            rules.append(f"@media (prefers-color-scheme: {scheme}) {{ :root {{ {variables} }} }}\n")
+            rules.append(f"@media {_MEDIA[scheme]} {{ :root {{ {variables} }} }}\n")
     return "".join(rules)
 
 
-def _changed(settings: Mapping[str, str], suffix: str) -> dict[str, str]:
+def _changed(settings: Mapping[str, str], suffix: str, paper: str) -> dict[str, str]:
     changed = {}
     for name, variable in (("accent", "accent"), ("background", "paper")):
         colour = settings.get(name + suffix, "")
@@ -63,6 +67,8 @@ def _changed(settings: Mapping[str, str], suffix: str) -> dict[str, str]:
     if "accent" in changed:
         accent = changed["accent"]
         changed["on-accent"] = max(_ON_ACCENT, key=lambda text: contrast(text, accent))
+        paper = changed.get("paper", paper)
+        changed["tint"], changed["tint-line"] = (mix(accent, paper, share) for share in _TINTS)
     return changed
 
 
@@ -80,6 +86,12 @@ def check_contrast(palette: Palette, scheme: str, accent: str, background: str) 
                 f"{setting}: {palette[text]} ({text}) on {palette[ground]} ({ground}) has a contrast of {ratio:.2f}:1 "
                 f"in the {scheme} scheme; WCAG 2.1 needs {least}:1. Choose a {change} colour"
             )
+
+
+def mix(colour: str, ground: str, share: float) -> str:
+    """A share of a colour on a ground."""
+    pairs = ((int(one[at : at + 2], 16) for one in (colour, ground)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(share * ours + (1 - share) * under):02x}" for ours, under in pairs)
 
 
 def contrast(one: str, other: str) -> float:

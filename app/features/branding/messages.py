@@ -14,6 +14,8 @@ from app.web.languages import LANGUAGES, read_all, read_texts
 
 #: Larger language files are refused; ours have 15 kB.
 MAX_FILE_BYTES: Final = 262_144
+#: What replaces settings in one language.
+BRAND: Final = ("brand.help_links", "brand.search_links", "brand.free_links", "brand.footer")
 _COMPLETE: Final = "docs/branding.md names the files that have them"
 _TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
@@ -53,7 +55,7 @@ def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, st
         raise ConfigurationError(f"{path}: the language file cannot be read: {explain_failure(error)}") from error
     texts = read_texts(str(path), toml)
     for key, text in texts.items():
-        wrong = _find_fault(text, reference.get(key))
+        wrong = None if key in BRAND else _find_fault(text, reference.get(key))
         if wrong is not None:
             raise ConfigurationError(f"{path}, line {_find_line(toml, key)}: {key}: {wrong}")
     return texts

@@ -52,9 +52,16 @@ class BrandingSettings(SettingsGroup):
         json_schema_extra=RELOADED,
     )
     branding_search_links: str = Field(
-        "Crossref = https://search.crossref.org/ | DataCite = https://commons.datacite.org/",
+        "Crossref = https://search.crossref.org/search/works?q={doi}&from_ui=yes | "
+        "DataCite = https://commons.datacite.org/doi.org?query={doi}",
         description="Where the not-found page sends readers to search for the title: `Label = URL | Label = URL`. "
         "`{doi}` in a URL is the name.",
+        json_schema_extra=RELOADED,
+    )
+    branding_free_links: str = Field(
+        "",
+        description="Where pages about a failure send readers for a free copy: `Label = URL | Label = URL`. `{doi}` "
+        "in a URL is the name, as in `Unpaywall = https://unpaywall.org/{doi}`.",
         json_schema_extra=RELOADED,
     )
     branding_imprint: str = Field(

@@ -32,7 +32,7 @@ def open_library(context: Context) -> Opened:
 
 def sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
-    return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""}}
+    return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": "", "saved": True}}
 
 
 FEATURE: Final = Feature(

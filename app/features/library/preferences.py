@@ -25,6 +25,8 @@ PATH: Final = "/preferences"
 COOKIE_SECONDS: Final = 180 * 86_400
 #: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
 FIELD: Final = "service"
+#: The query of the page after a choice was saved.
+_SAVED: Final = "saved"
 #: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
 _OWN_SITE: Final = ("same-origin", "none")
 
@@ -61,6 +63,7 @@ class Preferences:
         choice = self._library.choice_of(request)
         chosen = next((one.name for one in services if one.base == choice), choice or "")
         facts: dict[str, Any] = {"services": [(one.name, one.label) for one in services], "chosen": chosen}
+        facts["saved"] = request.query == _SAVED.encode()
         language = request.language(pages.languages)
         body = pages.render("preferences", self._link, language, "preferences.title", **facts)
         return page(200, body, vary=vary(ClientFact.COOKIE, is_page=True))
@@ -74,7 +77,7 @@ class Preferences:
         secure = request.base_url.startswith("https:")
         cookie = write_cookie(values[wanted], path=self._link.base, secure=secure, max_age=COOKIE_SECONDS)
         # The page is fetched again, so a reload of it sends no form (RFC 9110, section 15.4.4).
-        location = f"{self._link.base}{PATH}".encode()
+        location = f"{self._link.base}{PATH}?{_SAVED}".encode()
         return Reply(303, ((b"location", location), cookie), freshness=(NO_STORE,))
 
 

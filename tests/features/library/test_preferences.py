@@ -45,7 +45,7 @@ async def test_the_page_offers_the_services_and_shows_the_choice(proxy: Proxy, c
 @pytest.mark.parametrize(("service", "location"), [("findit", "findit"), ("none", TARGET), ("", EZPROXY)])
 async def test_a_choice_decides_the_next_redirect(proxy: Proxy, service: str, location: str) -> None:
     saved = await proxy.post("/preferences", f"service={service}")
-    assert (saved.status, saved["location"]) == (303, "/preferences")
+    assert (saved.status, saved["location"]) == (303, "/preferences?saved")
     pair = (saved["set-cookie"] or "").partition(";")[0]
     got = await proxy.ask("GET", "/10.1234/1", client=HOME, accept=BROWSER, cookie=pair)
     assert location in (got["location"] or "")
@@ -65,7 +65,7 @@ async def test_the_cookie_is_for_the_sub_path_and_for_https_alone(tmp_path: Path
     file.write_text(RULES, encoding="utf-8")
     async with running(library_rules=file, public_url="https://www.example.edu/doi/") as proxy:
         saved = await proxy.post("/doi/preferences", "service=none", origin="https://www.example.edu")
-        assert saved["location"] == "/doi/preferences"
+        assert saved["location"] == "/doi/preferences?saved"
         assert "; Path=/doi; " in (saved["set-cookie"] or "")
         assert (saved["set-cookie"] or "").endswith("; Secure")
 
