@@ -127,8 +127,8 @@ def require_hosts(value: str | None) -> str | None:
     """Refuse a URL without a host. The rest of the program parses URLs with urlsplit too."""
     for item in (value or "").split():
         url = item.partition("=")[2] if "=" in item.partition("://")[0] else item
-        if url == "hdl:":
-            continue
+        if url == "hdl:" or (url.startswith("hdl:/") and not url.startswith("hdl://")):
+            continue  # the root, or a file
         parts = urlsplit(url)
         if not parts.hostname or parts.port == 0:
             raise ValueError(f"the URL {redact(url)[:80]!r} has no host name")

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from app.features.options import SettingsGroup, require_hosts, require_networks
 
 #: A URL of an HTTP API, or of handle servers.
-_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+)?)"
+_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|/[^/?#\s][^?#\s]*)?)"
 
 
 class UpstreamSettings(SettingsGroup):
@@ -20,8 +20,8 @@ class UpstreamSettings(SettingsGroup):
         "https://doi.org",
         pattern=rf"^{_UPSTREAM}(\s+{_UPSTREAM})*$",
         description="Base URL of the upstream handle API. `hdl:` queries the handle servers themselves, from the root, "
-        "and `hdl://host:port` one of them, by their native protocol. Several, separated by spaces, are tried in this "
-        "order.",
+        "`hdl://host:port` one of them, and `hdl:/path` those of a site whose `siteinfo.json` is at the path, by their "
+        "native protocol. Several, separated by spaces, are tried in this order.",
     )
     upstream_routes: str = Field(
         "",

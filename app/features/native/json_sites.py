@@ -24,6 +24,7 @@ from app.features.native.wire.site_value import (
     ServiceSite,
     SiteKind,
     TransportProtocol,
+    decode_site,
     encode_site,
     pack_address,
 )
@@ -76,6 +77,10 @@ class _JsonSite(msgspec.Struct, rename="camel"):
     attributes: list[_JsonAttribute] = []  # msgspec copies an empty list for each object
 
 
+class _JsonSites(msgspec.Struct):
+    values: msgspec.Raw
+
+
 class _JsonData(msgspec.Struct):
     format: Literal["site"]
     value: _JsonSite
@@ -86,6 +91,8 @@ class _JsonValue(msgspec.Struct):
 
 
 _decoder: Final = msgspec.json.Decoder(_JsonValue)
+_site: Final = msgspec.json.Decoder(_JsonSite)
+_answer: Final = msgspec.json.Decoder(_JsonSites)
 
 
 def read_sites(record: Record, types: tuple[str, ...]) -> tuple[ServiceSite, ...]:
@@ -125,24 +132,47 @@ def _to_wire(value: HandleValue) -> Value | None:
     return Value(value.index, value.folded_type.encode(), data, ttl=int(value.ttl.seconds), ttl_type=kind)
 
 
+def read_site_file(content: bytes) -> HandleService:
+    """The sites in a file: siteinfo.json, siteinfo.bin, or the handle API's answer about a prefix.
+
+    The operator vouches for their keys. Raises ConfigurationError.
+    """
+    try:
+        if content[:1] != b"{":
+            sites: tuple[ServiceSite, ...] = (decode_site(content),)
+        elif b'"values"' in content:
+            sites = read_sites(parse_record(bytes(_answer.decode(content).values)), ("HS_SITE", "HS_SITE.6"))
+        else:
+            sites = (_to_site(_site.decode(content)),)
+    except (CouldNotVerify, msgspec.DecodeError, ValueError, RecursionError) as error:
+        detail = error.detail if isinstance(error, CouldNotVerify) else error
+        raise ConfigurationError(f"the file has no site that can be read: {str(detail)[:200]}") from error
+    if not any(site.servers for site in sites):
+        raise ConfigurationError("the file names no server")
+    return HandleService(sites, is_verified=True)
+
+
 def read_site(raw: bytes) -> ServiceSite:
     """The site of a value, given the JSON of the value. Raises InvalidAnswer."""
     try:
-        site = _decoder.decode(raw).data.value
-        major, _, minor = site.protocol_version.partition(".")
-        return ServiceSite(
-            serial=_to_unsigned(site.serial_number, 16),
-            servers=tuple(map(_to_server, site.servers)),
-            kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
-            hash_option=site.hash_option,
-            attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
-            hash_filter=site.hash_filter.encode(),
-            format_version=_to_unsigned(site.version, 16),
-            major=int(major),
-            minor=int(minor),
-        )
+        return _to_site(_decoder.decode(raw).data.value)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidAnswer("The record has a site value that cannot be read.", detail=str(error)[:200]) from error
+
+
+def _to_site(site: _JsonSite) -> ServiceSite:
+    major, _, minor = site.protocol_version.partition(".")
+    return ServiceSite(
+        serial=_to_unsigned(site.serial_number, 16),
+        servers=tuple(map(_to_server, site.servers)),
+        kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
+        hash_option=site.hash_option,
+        attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
+        hash_filter=site.hash_filter.encode(),
+        format_version=_to_unsigned(site.version, 16),
+        major=int(major),
+        minor=int(minor),
+    )
 
 
 def _to_server(server: _JsonServer) -> Server:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,17 +17,17 @@ from app import __version__
 from app.errors import ConfigurationError
 from app.features.feature import require_libraries
 from app.features.native.addresses import AllowedAddresses
-from app.features.native.direct import DirectLimits, DirectServer, NamedServer
+from app.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
 from app.features.native.directory import Directory
 from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient
 from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import ServerHealth
-from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap
+from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file
 from app.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, DirectoryLog, Lookups
 from app.features.native.referral import HandleService, Question
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.service_records import ServiceRecords
-from app.features.native.source import NativeSource
+from app.features.native.source import Finder, NativeSource
 from app.features.native.transport.base import Transport
 from app.features.native.transport.egress import Egress
 from app.features.native.transport.http import HttpAnswer
@@ -83,10 +84,15 @@ def open_native(
     The cache of `context` keeps the records of prefixes and of service handles.
     """
     client = _open_client(settings, url, tokens.may_ask_again, context.observer if context else None, only)
+    finder: Finder
+    if url == FROM_ROOT:
+        finder = _open_directory(settings, client, tokens, context)
+    elif url.startswith(f"{FROM_ROOT}//"):
+        finder = _open_server(settings, url, client, tokens)
+    else:
+        finder = NamedSites(_read_sites(Path(url.removeprefix(FROM_ROOT))), client)
     return NativeSource(
-        _open_directory(settings, client, tokens, context)
-        if url == FROM_ROOT
-        else _open_server(settings, url, client, tokens),
+        finder,
         client,
         total_timeout=settings.upstream_timeout,
         verification=settings.upstream_verify,
@@ -171,6 +177,16 @@ def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: Qu
         may_ask_again=tokens.may_ask_again,
         report=lambda site: _report_site(url, site),
     )
+
+
+def _read_sites(path: Path) -> HandleService:
+    """The sites in a file of the operator. Raises ConfigurationError."""
+    try:
+        return read_site_file(read_regular(path, MAX_BOOTSTRAP_BYTES))
+    except OSError as error:
+        raise ConfigurationError(f"{FROM_ROOT}{path} cannot be read: {error.strerror}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{FROM_ROOT}{path}: {error.message}; see docs/native.md") from error
 
 
 def _read_kept_root(settings: Settings) -> RootFile | None:

@@ -35,7 +35,7 @@ class PrivacyFacts:
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
     scheme, networks = settings.store_url.partition(":")[0], ClientNetworks()
-    hosts = (urlsplit(url).hostname or url for url in urls)
+    hosts = (urlsplit(url).hostname or url.partition("/")[0] for url in urls)
     return PrivacyFacts(
         log_level=None if settings.value("access_log") in (None, "off") else settings.value("privacy_level"),
         store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",

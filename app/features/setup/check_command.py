@@ -16,13 +16,14 @@ from app.features.setup.file_checks import (
     find_unreadable_files,
 )
 from app.features.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
-from app.features.setup.value_checks import find_contradictions, find_ineffective, find_risks
+from app.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 
 _SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
     find_ineffective,
     find_contradictions,
+    find_refused_routes,
     find_risks,
     find_machine_limits,
     find_unreadable_files,

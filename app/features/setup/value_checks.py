@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+from app.doi.name import HandleName
 from app.features.check import Finding, Inspection
 from app.features.options import Settings
 from app.server.listening import UNIX
@@ -92,6 +93,19 @@ def find_contradictions(inspection: Inspection) -> Iterator[Finding]:
                 inspection.source(name),
                 f"{pair.smaller} is {smaller:g}, and {pair.larger} is only {larger:g}",
                 f"set {pair.smaller} to at most {pair.larger}",
+            )
+
+
+def find_refused_routes(inspection: Inspection) -> Iterator[Finding]:
+    """Routes of prefixes whose names `resolve` refuses."""
+    settings = inspection.settings
+    for prefix in settings.upstream_route_urls if settings.resolve == "doi" else ():
+        if not HandleName(f"{prefix}/x").is_doi:
+            yield Finding(
+                "warning",
+                inspection.source("upstream_routes"),
+                f"{prefix} is not a DOI prefix, so its names are refused and the route is never used",
+                'set resolve to "any", or remove the route',
             )
 
 

@@ -18,7 +18,7 @@ from app.features.options import variable
 from app.features.setup.check_command import CHECKS
 from app.features.setup.file_checks import find_certificate_problems
 from app.features.setup.machine_checks import find_machine_limits
-from app.features.setup.value_checks import find_contradictions, find_ineffective, find_risks
+from app.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 
 #: Without any finding.
 QUIET = {
@@ -69,6 +69,13 @@ def test_a_setting_without_an_effect_is_a_warning(settings: dict[str, str], sour
 
 def test_the_same_settings_with_an_effect_are_none() -> None:
     assert not list(find_ineffective(configured(client_burst=7, client_rate=3, access_log="json", privacy_level=0)))
+
+
+def test_a_route_of_a_prefix_that_is_not_resolved_is_a_warning() -> None:
+    routes = {"upstream_routes": "10.5072=https://a.example 20.500.12345=hdl://a.example"}
+    (found,) = find_refused_routes(configured(**routes))
+    assert found.source == "DOI_PROXY_UPSTREAM_ROUTES" and "20.500.12345" in found.problem
+    assert not list(find_refused_routes(configured(**routes, resolve="any")))
 
 
 def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
