@@ -14,7 +14,7 @@ from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
-from app.cache.purges import EVERYTHING, Purges
+from app.cache.purges import EVERYTHING, Purges, scopes_of
 from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats
 from app.doi.name import fold
 from app.errors import StoreError
@@ -22,6 +22,8 @@ from app.handle.answer import ResponseCode
 
 log = logging.getLogger(__name__)
 
+#: The note with the keys of the names that are fetched first, one a line. A purge drops its names from it.
+POPULAR_NAMES: Final = "popular-names"
 #: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
 #: Entries that are checked in one step after the clock was set back. 1,000 take 2 ms.
@@ -63,6 +65,11 @@ class TieredStore(FallbackStore):
         self.edition = 0
         #: Whether this process has replaced a registry record that other processes may have in memory.
         self._has_confirmed = False
+
+    @property
+    def last_purge(self) -> float:
+        """The last purge of everything in the last hour or more, in seconds since the epoch. 0.0 without one."""
+        return self._purges.get(EVERYTHING, 0.0)
 
     @property
     def memory(self) -> MemoryStore:
@@ -184,6 +191,7 @@ class TieredStore(FallbackStore):
             await self._try("delete", self._store.delete(scope), False)
             await self.flush()
             self._memory.drop_scope(scope)
+            await self._try("write_note", _forget_names(self._store, scope), None)
 
     async def delete(self, key: str) -> bool:
         """Delete an entry in both tiers and in other processes. Returns whether there was one."""
@@ -382,6 +390,14 @@ class TieredStore(FallbackStore):
 
 async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
     await store.write_note(name, change(await store.read_note(name)))
+
+
+async def _forget_names(store: SharedStore, scope: str) -> None:
+    """Drop the names of a scope from the list of names that are fetched first."""
+    names = await store.read_note(POPULAR_NAMES)
+    kept = [key for key in (names or b"").decode().splitlines() if scope not in scopes_of(key)]
+    if names and (data := "\n".join(kept).encode()) != names:
+        await store.write_note(POPULAR_NAMES, data)
 
 
 async def _delete_scope(store: SharedStore, scope: str) -> None:

@@ -26,6 +26,7 @@ NAMES = (
     "parse",
     "lists",
     "rewriting",
+    "warm_return",
     "health",
     "status",
     "admin",

@@ -72,6 +72,7 @@ class ExpressLane:
         self._gates = stages.gates
         self._count_prepared = stages.count_prepared
         self._count_client = stages.count_client
+        self._count_name = stages.count_name
         self._answers_until_sample = CLIENT_SAMPLE
         self._timer = timer
         self._log_prepared = stages.log_prepared
@@ -162,7 +163,7 @@ class ExpressLane:
             or entry.fresh_until != prepared.fresh_until
             or followed
         ):
-            self._count_followed(followed)
+            self._count_use(prepared, followed, second)
             prepared.write_head(found, followed, second, default_headers)
         head_only = request.startswith(_HEAD_METHOD)
         method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
@@ -180,7 +181,9 @@ class ExpressLane:
         answered = PreparedRequest(method, path, query, client, prepared.status, size, prepared.cache_status)
         return prepared.head + self._log_prepared(answered, self._timer() - began) + tail
 
-    def _count_followed(self, followed: tuple[Resolution, ...]) -> None:
+    def _count_use(self, prepared: Prepared, followed: tuple[Resolution, ...], second: int) -> None:
+        if self._count_name is not None and second != prepared.second:
+            self._count_name(prepared.name.key)
         for resolution in followed:
             self._resolver.count_answer(resolution)
 

@@ -151,6 +151,9 @@ class Stage:
     def count_client(self, address: str, requests: int) -> None:
         """Count requests of a client. The client of one prepared answer stands for several of them."""
 
+    def count_name(self, key: str) -> None:
+        """Count a name that had a prepared answer, at most once a second for each answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -165,6 +168,7 @@ class Stages:
     count: Callable[[str, str, int, float], object] | None = None
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None
+    count_name: Callable[[str], object] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
     wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
     #: The stages that override `admit` and `passes`.
@@ -205,6 +209,7 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         count=fold("count"),
         count_prepared=fold("count_prepared"),
         count_client=fold("count_client"),
+        count_name=fold("count_name"),
         wrap=methods("wrap"),
         wrap_send=methods("wrap_send"),
         gates=overriding("admit"),

@@ -12,6 +12,8 @@ from app.features.options import Settings
 from app.web.client_network import ClientNetworks
 
 _SECONDS_A_DAY: Final = 86_400
+#: The `privacy_level` at which the program keeps nothing about which names are requested.
+_NOTHING_KEPT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class PrivacyFacts:
     ipv6_prefix: int
     #: Whether countries are looked up.
     has_countries: bool
+    #: Whether a list of the most requested names is kept.
+    has_popular_names: bool
 
 
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
@@ -45,4 +49,5 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         ipv4_prefix=networks.ipv4_prefix,
         ipv6_prefix=networks.ipv6_prefix,
         has_countries=settings.value("country_database") is not None,
+        has_popular_names=settings.mode == "online" and settings.value("privacy_level") < _NOTHING_KEPT,
     )

@@ -1,0 +1,141 @@
+"""The most requested names are kept in the store, and fetched first when their records are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from app.cache.tiered import POPULAR_NAMES
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, InvalidName
+from app.features.feature import Context, Core, Feature, Opened, Service
+from app.features.warm_return.popular import PopularNames, read_names, write_names
+from app.resolver.demand import Demand
+from app.upstream.source import Priority
+from app.web.stage import Stage
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two writes of the note, and between two looks for a purge of everything.
+_WRITE_INTERVAL: Final = 600.0
+_LOOK_INTERVAL: Final = 1.0
+#: Looks at a purge that has begun. A store of millions of entries takes minutes.
+_MOST_LOOKS: Final = 1_800
+#: Seconds to wait after a query that was refused or failed, at least and at most.
+_PAUSES: Final = (1.0, 60.0)
+#: The level at which nothing is kept about which names are requested.
+_NOTHING_KEPT: Final = 3
+
+
+class CountingStage(Stage):
+    """Counts the names of prepared answers."""
+
+    def __init__(self, popular: PopularNames) -> None:
+        self._count = popular.count
+
+    def count_name(self, key: str) -> None:
+        """See Stage."""
+        self._count(key)
+
+
+class WarmReturn(Service):
+    """Keeps the list, and fetches what is missing of it at the start and after a purge of everything."""
+
+    def __init__(self, core: Core, popular: PopularNames, clock: Callable[[], float]) -> None:
+        self._core = core
+        self._clock = clock
+        self._popular = popular
+        self._last_purge = core.cache.last_purge
+
+    async def run(self) -> None:
+        """Fetch what the store lacks, then follow purges."""
+        await self._core.cache.wait_for_store()
+        await self._fetch(read_names(await self._core.cache.read_note(POPULAR_NAMES)))
+        clock = asyncio.get_running_loop().time
+        written_at = clock()
+        while True:
+            await asyncio.sleep(_LOOK_INTERVAL)
+            if self._core.cache.last_purge > self._last_purge:
+                self._last_purge = self._core.cache.last_purge
+                names = self._popular.list()
+                self._popular.clear()
+                await self._wait_for_purge(names)
+                await self._fetch(names)
+            elif clock() - written_at >= _WRITE_INTERVAL:
+                written_at = clock()
+                await self._write()
+
+    async def stop(self) -> None:
+        """Keep the names that were counted since the last write."""
+        await self._write()
+
+    async def _write(self) -> None:
+        names = self._popular.list()
+        # The list takes 12 ms of processor time, so what follows has a turn of its own.
+        await asyncio.sleep(0)
+        # A purged name is not in memory, unless it was requested again.
+        peek = self._core.cache.peek
+        names = [key for key in names if peek(key) is not None]
+        if names:
+            await self._core.cache.change_note(POPULAR_NAMES, lambda before: write_names(names, before))
+
+    async def _wait_for_purge(self, names: Sequence[str]) -> None:
+        """Wait until the last of the names is purged. Entries are deleted in the order of their keys.
+
+        A soft purge leaves an entry that is past its TTL.
+        """
+        for _ in range(_MOST_LOOKS if names else 0):
+            entry = await self._core.cache.get(max(names))
+            if entry is None or not entry.is_fresh(self._clock()):
+                return
+            await asyncio.sleep(_LOOK_INTERVAL)
+
+    async def _fetch(self, names: Sequence[str]) -> None:
+        """Fetch the names that the cache does not have, one after the other. People and their queries go first."""
+        fetched = 0
+        for key in names:
+            await asyncio.sleep(0)
+            if await self._core.cache.get(key) is not None:
+                continue
+            try:
+                await self._core.resolver.resolve(HandleName(key), Demand(priority=Priority.BACKGROUND))
+                fetched += 1
+            except InvalidName:
+                continue
+            except CouldNotVerify as failure:
+                least, most = _PAUSES
+                await asyncio.sleep(min(max(failure.retry_after or least, least), most))
+        if fetched:
+            log.info("fetched %d of the most requested names again", fetched)
+
+
+class Forgetting(Service):
+    """Deletes the list of an earlier privacy level."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def run(self) -> None:
+        """Delete it once, and end."""
+        await self._core.cache.wait_for_store()
+        if await self._core.cache.read_note(POPULAR_NAMES):
+            await self._core.cache.change_note(POPULAR_NAMES, lambda _: b"")
+
+
+def open_warm_return(context: Context) -> Opened:
+    """The count and the service, or what deletes the list."""
+    if context.facts.privacy_level == _NOTHING_KEPT:
+        return Opened(services=(Forgetting(context.core),))
+    if context.facts.mode == "sealed":
+        return Opened()
+    popular = PopularNames()
+    return Opened(stages=(CountingStage(popular),), services=(WarmReturn(context.core, popular, context.clock),))
+
+
+FEATURE: Final = Feature(
+    "warm_return",
+    "the most requested names, which are fetched first after a purge",
+    open=open_warm_return,
+)

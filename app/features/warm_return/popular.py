@@ -1,0 +1,58 @@
+"""Which names are requested most: a bounded count of uses, without dates and without clients."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Final
+
+#: Names that are kept.
+MOST_NAMES: Final = 10_000
+#: Names that are counted. Then the less used half is forgotten, and the counts of the others are halved.
+_MOST_COUNTED: Final = 2 * MOST_NAMES
+#: Characters of a name that is counted.
+_MOST_CHARACTERS: Final = 200
+#: Uses from which a name is kept.
+_LEAST_USES: Final = 2
+
+
+class PopularNames:
+    """The uses of names by their keys."""
+
+    def __init__(self) -> None:
+        self._uses: dict[str, int] = {}
+
+    def count(self, key: str) -> None:
+        """Count a use of a name."""
+        uses = self._uses.get(key)
+        if uses is None:
+            if len(key) > _MOST_CHARACTERS:
+                return
+            if len(self._uses) >= _MOST_COUNTED:
+                self._forget_rare()
+        self._uses[key] = (uses or 0) + 1
+
+    def list(self) -> list[str]:
+        """The names with at least two uses, the most used first."""
+        names = heapq.nlargest(MOST_NAMES, self._uses, key=self._uses.__getitem__)
+        return [key for key in names if self._uses[key] >= _LEAST_USES]
+
+    def clear(self) -> None:
+        """Forget every name."""
+        self._uses = {}
+
+    def _forget_rare(self) -> None:
+        """Scans of many names, each used once, do not displace what is used again and again."""
+        kept = heapq.nlargest(MOST_NAMES, self._uses, key=self._uses.__getitem__)
+        self._uses = {key: self._uses[key] // 2 for key in kept}
+
+
+def write_names(names: Iterable[str], before: bytes | None) -> bytes:
+    """The note with these names first, then those that it had."""
+    merged = dict.fromkeys((*names, *read_names(before)))
+    return "\n".join(list(merged)[:MOST_NAMES]).encode()
+
+
+def read_names(note: bytes | None) -> list[str]:
+    """The names of a note."""
+    return (note or b"").decode("utf-8", "replace").splitlines()[:MOST_NAMES]

@@ -1,0 +1,154 @@
+"""The most requested names: counted within bounds, kept without dates, dropped by purges, fetched again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.cache.purges import EVERYTHING
+from app.cache.tiered import POPULAR_NAMES
+from app.doi.name import HandleName
+from app.features.admin.purge import Selection, purge
+from app.features.feature import Core
+from app.features.warm_return import feature
+from app.features.warm_return.feature import CountingStage, Forgetting, WarmReturn
+from app.features.warm_return.popular import MOST_NAMES, PopularNames, read_names, write_names
+from app.server.protocol import ExpressProtocol
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+from tests.parts import command_context
+from tests.server.ways import Server
+
+pytestmark = pytest.mark.anyio
+
+#: For a condition, in seconds.
+DEADLINE: Final = 30.0
+
+
+def test_names_that_are_used_again_survive_a_scan() -> None:
+    popular = PopularNames()
+    for _ in range(40):
+        popular.count("10.5555/HOT")
+    for number in range(5 * MOST_NAMES):
+        popular.count(f"10.5555/{number}")
+    popular.count("10.5555/" + "X" * 1_000)
+    assert popular.list() == ["10.5555/HOT"]
+    assert len(popular._uses) <= 2 * MOST_NAMES
+    popular.clear()
+    assert popular.list() == []
+
+
+def test_the_note_has_the_newest_names_first_and_no_more_than_its_bound() -> None:
+    note = write_names(["10.1/B"], write_names(["10.1/A", "10.1/B"], None))
+    assert read_names(note) == ["10.1/B", "10.1/A"]
+    many = write_names((f"10.1/{number}" for number in range(2 * MOST_NAMES)), note)
+    assert len(read_names(many)) == MOST_NAMES
+    assert read_names(None) == read_names(b"") == []
+
+
+@asynccontextmanager
+async def core_with(folder: Path, upstream: FakeUpstream) -> AsyncIterator[Core]:
+    store = {"store_url": f"sqlite:///{folder}/store.sqlite3", "upstream_contact": "mailto:a@example.org"}
+    context = command_context(Settings(**store, upstream_url=upstream.url))
+    async with context.stores.open_as_service() as core:
+        yield core
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    """Let other tasks run until a condition holds."""
+    async with asyncio.timeout(DEADLINE):
+        while not is_true():  # noqa: ASYNC110 - the condition is about another task
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running_service(service: WarmReturn) -> AsyncIterator[None]:
+    task = asyncio.create_task(service.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_purge_drops_its_names_from_the_list(tmp_path: Path) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        cache = core.cache
+        await cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A\n10.1/B\n10.2/A\n10.3/A")
+        await cache.begin_purge("10.1/A")
+        assert await cache.read_note(POPULAR_NAMES) == b"10.1/B\n10.2/A\n10.3/A"
+        await cache.clear_prefix("10.2")
+        assert await cache.read_note(POPULAR_NAMES) == b"10.1/B\n10.3/A"
+        await cache.begin_purge(EVERYTHING)
+        assert await cache.read_note(POPULAR_NAMES) == b""
+
+
+async def test_what_the_store_lacks_at_the_start_is_fetched(tmp_path: Path) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        for name in ("10.5555/a", "10.5555/b"):
+            upstream.put(name, url="https://target.example/")
+        await core.resolver.resolve(HandleName("10.5555/a"))
+        # A name that is not valid, as in a damaged note.
+        await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.5555/A\n\x01\n10.5555/B")
+        async with running_service(WarmReturn(core, PopularNames(), time.time)):
+            await until(lambda: upstream.queries("10.5555/B") == 1)
+        assert upstream.queries("10.5555/a") == 1
+
+
+async def test_the_most_used_names_are_fetched_after_a_purge_of_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature, "_LOOK_INTERVAL", 0.0)
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        popular = PopularNames()
+        for name in ("10.5555/HOT", "10.5555/ONCE"):
+            upstream.put(name, url="https://target.example/")
+            await core.resolver.resolve(HandleName(name))
+            popular.count(name)
+        popular.count("10.5555/HOT")
+        service = WarmReturn(core, popular, time.time)
+        async with running_service(service):
+            await purge(core.cache, Selection(everything=True))
+            await until(lambda: upstream.queries("10.5555/HOT") == 2)
+        assert upstream.queries("10.5555/ONCE") == 1
+        await service.stop()
+        assert (popular.list(), await core.cache.read_note(POPULAR_NAMES)) == ([], None)
+
+
+async def test_the_list_is_written_at_the_end_without_what_is_gone(tmp_path: Path) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        popular = PopularNames()
+        upstream.put("10.5555/hot", url="https://target.example/")
+        await core.resolver.resolve(HandleName("10.5555/hot"))
+        for _ in range(2):
+            popular.count("10.5555/HOT")
+            popular.count("10.5555/GONE")
+        await WarmReturn(core, popular, time.time).stop()
+        assert await core.cache.read_note(POPULAR_NAMES) == b"10.5555/HOT"
+        await Forgetting(core).run()
+        assert await core.cache.read_note(POPULAR_NAMES) == b""
+
+
+async def test_a_prepared_answer_counts_once_a_second() -> None:
+    names: list[str] = []
+    with patch.object(CountingStage, "count_name", lambda _, key: names.append(key)):
+        server = Server(Clock(), ExpressProtocol)
+        request = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\n\r\n"
+        for _ in range(5):
+            await server.answers(request)
+        assert names == ["10.1000/182"]
+        server.clock.advance(1)
+        await server.answers(request)
+        assert len(names) == 2
+        quiet = Server(Clock(), ExpressProtocol, privacy_level=3)
+        for _ in range(3):
+            await quiet.answers(request)
+        assert len(names) == 2
