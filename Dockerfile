@@ -40,6 +40,7 @@ COPY config/systemd/doi-proxy.toml config/systemd/allow.txt /etc/doi-proxy/
 ENV PATH="/opt/doi-proxy/bin:${PATH}" \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    STATE_DIRECTORY="/var/lib/doi-proxy" \
     DOI_PROXY_CONFIG="/etc/doi-proxy/doi-proxy.toml" \
     DOI_PROXY_STORE_URL="sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"
 WORKDIR /var/lib/doi-proxy

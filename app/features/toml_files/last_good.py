@@ -6,6 +6,7 @@ An unnoticed mistake in a file would otherwise end the service at the next resta
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,14 +17,20 @@ from app.regular_file import open_regular, read_regular
 
 log = logging.getLogger(__name__)
 
+#: StateDirectory= sets it (systemd.exec(5)), and so does the image.
+_STATE_VARIABLE: Final = "STATE_DIRECTORY"
+_STATE_NAME: Final = "doi-proxy"
 _HEADER: Final = "# doi-proxy: the last good text of {path}\n"
 
 
 class LastGood:
-    """The copy of one setting's files. `name` is the setting; a store without a folder of its own has none."""
+    """The copy of one setting's files. `name` is the setting.
+
+    It is beside a SQLite store, else in the folder that the environment names; without both there is none.
+    """
 
     def __init__(self, store_url: str, name: str) -> None:
-        store = read_store_path(store_url)
+        store = read_store_path(store_url) or (_find_state_file() if name else None)
         self.path = None if store is None else store.with_name(f"{store.name}.{name}.toml")
 
     def keep(self, path: Path, text: str) -> None:
@@ -47,6 +54,12 @@ class LastGood:
                 if file.read(len(header)) == header:
                     return self.path
         return None
+
+
+def _find_state_file() -> Path | None:
+    """A name in the folder that systemd or the image gives the service, for a store that is on a server."""
+    folders = os.environ.get(_STATE_VARIABLE)
+    return Path(folders.partition(":")[0]) / _STATE_NAME if folders else None
 
 
 #: Without a copy.

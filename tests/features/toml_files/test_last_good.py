@@ -13,6 +13,7 @@ from app.errors import ConfigurationError
 from app.features.check import Inspection
 from app.features.library.check import find_rule_problems
 from app.features.local_records.check import find_record_problems
+from app.features.toml_files.last_good import LastGood
 from app.main import check
 from tests.web.proxy import running
 
@@ -111,3 +112,17 @@ async def test_with_a_copy_the_start_passes_and_a_check_still_fails(settings: di
     for find in (find_record_problems, find_rule_problems):
         assert list(find(Inspection(chosen, is_start=True))) == []
         assert [one.severity for one in find(Inspection(chosen))][:1] == ["error"]
+
+
+def test_without_a_sqlite_store_the_copy_is_in_the_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, path = "valkey://cache.example.org/0", Path("/etc/records.toml")
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    assert LastGood(url, "local-records").path is None
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/var/lib/other")
+    kept = LastGood(url, "local-records")
+    kept.keep(path, RECORD)
+    assert kept.path == tmp_path / "doi-proxy.local-records.toml"
+    assert LastGood(url, "local-records").find(path) == kept.path
+    assert LastGood("memory:", "").path is None
