@@ -106,6 +106,10 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
 
 def _index(record: DumpRecord) -> Values:
     """The values of a record by their index. Raises InvalidDump."""
+    try:
+        HandleName(record.handle)
+    except DoiProxyError as error:
+        raise InvalidDump(f"{record.handle[:200]!r}: {error.message}") from error
     values: dict[int, Mapping[str, Any]] = {}
     for value in record.values if isinstance(record.values, list) else ():
         if not isinstance(value, dict) or not isinstance(value.get("index"), int):
@@ -130,10 +134,6 @@ class _Records:
     def write(self, record: DumpRecord) -> str:
         """A record as text; empty if the public may read none of its values. Raises InvalidDump."""
         values = _index(record)
-        try:
-            HandleName(record.handle)
-        except DoiProxyError as error:
-            raise InvalidDump(f"{record.handle[:200]!r}: {error.message}") from error
         self._check_signatures(record.handle, values)
         public = [value for value in values.values() if _is_public(value)]
         self.counts["private"] += len(values) - len(public)
