@@ -1,0 +1,71 @@
+"""The native listener of a service with two workers, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import Final
+
+import pytest
+
+from app.features.native.wire.query import Filters, Query, encode_query
+from app.features.native.wire.response import decode_response
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.processes import until
+from tests.features.native_listener.listening import post
+from tests.features.valkey.valkey_server import free_port
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+
+NAME: Final = "10.5072/native"
+REQUEST: Final = encode_query(Query(Filters(NAME.encode()), 7, 1_900_000_000))
+PATIENCE: Final = 30.0
+
+
+def send(port: int, data: bytes) -> bytes:
+    """All that TCP brings until the service closes its side."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def flood(port: int, packets: int) -> list[bytes]:
+    """The answers to a number of packets, sent at once from several sockets."""
+    answers: list[bytes] = []
+    for _ in range(4):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(("127.0.0.1", port))
+            sender.settimeout(0.1)
+            for _ in range(packets // 4):
+                sender.send(REQUEST)
+            try:
+                while True:
+                    answers.append(sender.recv(65_536))
+            except (TimeoutError, ConnectionRefusedError):
+                continue
+    return answers
+
+
+async def test_two_workers_share_the_port_and_one_limit_of_udp(
+    store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream, port = start_upstream({NAME: "https://www.example.org/target"}), free_port()
+    proxy = start_proxy(upstream.url, store_file, workers=2, native_listen=f"127.0.0.1:{port}")
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    for _ in range(10):
+        for data in (REQUEST, post(REQUEST)):
+            answer = (await asyncio.to_thread(send, port, data)).rpartition(b"\r\n\r\n")[2]
+            assert decode_response(answer, digest_requested=False).code == 1
+
+    async def answers_packets() -> bool:
+        return bool(await asyncio.to_thread(flood, port, 4))
+
+    await until(answers_packets, PATIENCE, "UDP")
+    began = time.monotonic()
+    answers = await asyncio.to_thread(flood, port, 400)
+    # With a limit of its own, each worker would answer five in a second.
+    assert len(answers) <= 5 * (int(time.monotonic() - began) + 1)
+    second = start_proxy(upstream.url, store_file, native_listen=f"127.0.0.1:{port}")
+    assert second.process.ended() == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: the port is in use" in second.process.log
