@@ -6,6 +6,7 @@
 #   make check   set up, then lint, type check, import rule, dead code, dependencies, tests of the repository
 #   make lint    set up, then lint and check the format: the fast part of make check
 #   make bench   set up, then run the benchmarks
+#   make attacks set up, then attack a proxy of this checkout on this machine (ARGS="--front nginx silent")
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
 #   make audit   install its tools, then compare the locked versions with advisories, and list the licences of all packages
 #   make removable  remove each feature from a copy, with those that need it, and see the rest start, answer and pass
@@ -62,7 +63,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick clients pythons check lint bench fuzz audit removable mutate cov docs dist deb lock clean
+.PHONY: help setup run test quick clients pythons check lint bench attacks fuzz audit removable mutate cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -169,6 +170,9 @@ check: lint
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
+
+attacks: setup
+	@$(BIN)/python -m bench.attacks $(ARGS)
 
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)

@@ -1,7 +1,9 @@
-"""`python -m bench.attacks [--checkout DIR] [PART …]` prints the effect of each attack on the proxy of a checkout.
+"""`python -m bench.attacks [--checkout DIR] [--front FRONT] [PART …]` prints the effect of each attack on a proxy.
 
-The proxy runs as a process of the checkout's own environment (`make setup` in it first), with the settings that the
+The proxy of a checkout runs as a process of its own environment (`make setup` in it first), with the settings that the
 checkout knows. Everything listens on 127.0.0.1 and ends with the run, which takes about fifteen minutes.
+With `--front`, clients reach the proxy through a front proxy with the shipped configuration, and the parts are those
+in which clients connect.
 """
 
 from __future__ import annotations
@@ -15,8 +17,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from bench.attacks import boundaries, connections, failures, handshakes, lists, neighbours, records, shares, stores
-from bench.attacks.world import ROOT, Checkout, Row
+from bench.attacks import (
+    assistants,
+    boundaries,
+    connections,
+    failures,
+    handshakes,
+    lists,
+    neighbours,
+    records,
+    shares,
+    stores,
+)
+from bench.attacks.world import ROOT, Checkout, Front, Row
 
 Attack = Callable[[Checkout], Iterator[Row]]
 _PARTS: Final[dict[str, Attack]] = {
@@ -33,6 +46,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "shares": shares.shares,
     "hanging names": shares.hanging,
     "slow lists": shares.slow_lists,
+    "assistants": assistants.calls,
     "failures": failures.failures,
     "outage": failures.outage,
     "reload": failures.reload,
@@ -45,6 +59,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "numbers": stores.numbers,
     "tokens": boundaries.tokens,
     "paths": boundaries.paths,
+    "spellings": boundaries.spellings,
     "request ids": boundaries.identifiers,
     "odd files": boundaries.files,
     "refused": neighbours.refused,
@@ -53,6 +68,19 @@ _PARTS: Final[dict[str, Attack]] = {
     "replies": neighbours.replies,
     "wal": neighbours.wal,
 }
+#: What clients do over connections of their own. The other parts attack the store, files, the event loop, or paths that
+#: the shipped configurations close.
+_THROUGH_FRONTS: Final = (
+    "pipelines",
+    "unfinished",
+    "silent",
+    "handshakes",
+    "shares",
+    "hanging names",
+    "slow lists",
+    "lists",
+    "spellings",
+)
 
 
 def main() -> int:
@@ -60,14 +88,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.attacks", description="Attack doi-proxy on this machine.")
     parser.add_argument("part", nargs="*", default=[], help=f"what to try (default: all): {', '.join(_PARTS)}")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="the checkout to attack (default: this one)")
+    parser.add_argument("--front", choices=[front.value for front in Front], help="attack through this front proxy")
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     # SIGTERM raises an exception, which ends the processes of the attack.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    checkout = Checkout(chosen.checkout.resolve())
+    checkout = Checkout(chosen.checkout.resolve(), Front(chosen.front) if chosen.front else None)
+    usual = _THROUGH_FRONTS if chosen.front else _PARTS
     print("| attack | result | withstood |\n| --- | --- | --- |", flush=True)
-    withstood = [_attempt(part, checkout) for part in chosen.part or _PARTS]
+    withstood = [_attempt(part, checkout) for part in chosen.part or usual]
     return 0 if all(withstood) else 1
 
 

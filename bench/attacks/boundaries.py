@@ -65,6 +65,16 @@ def paths(checkout: Checkout) -> Iterator[Row]:
     )
 
 
+def spellings(checkout: Checkout) -> Iterator[Row]:
+    """The same paths without a front, or through the front that is chosen."""
+    settings: dict[str, Any] = {"admin_token": _TOKEN}
+    with upstream() as url, proxy(checkout, url, **settings) as running:
+        names = get(running.port, _NAME, source=_STRANGER).status
+        reached = [get(running.port, path, source=_STRANGER).status == 401 for path in _LEADING_OUT]
+    yield Row("control: a name for the same client", str(names), names == 302)
+    yield Row("paths with dot segments that reach the gate of the admin API", str(sum(reached)), not any(reached))
+
+
 def identifiers(checkout: Checkout) -> Iterator[Row]:
     """The request ID of one client in the answers of a shared cache."""
     with upstream() as url, proxy(checkout, url) as running, nginx(checkout, running.port, cached=True) as port:

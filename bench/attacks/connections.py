@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from bench.attacks.world import Checkout, Peak, Probe, Row, get, nginx, proxy, until, upstream
-from tests.hostile.clients import connect, flood, head, is_ended, read, send, statuses, with_body
+from bench.attacks.world import Checkout, Peak, Probe, Row, connect, get, nginx, proxy, until, upstream
+from tests.hostile.clients import flood, head, is_ended, read, send, statuses, with_body
 
 _NAME: Final = "/10.1000/182"
 #: Attackers and other clients are in different networks, and neither is a front proxy.

@@ -30,7 +30,7 @@ BEGINNINGS: Final = {
 
 def silent(checkout: Checkout) -> Iterator[Row]:
     """More silent connections of one address than the process has descriptors."""
-    for door in Door:
+    for door in checkout.doors:
         with (
             upstream() as url,
             proxy(checkout, url, descriptors=_DESCRIPTORS, door=door) as target,
@@ -42,7 +42,7 @@ def silent(checkout: Checkout) -> Iterator[Row]:
                     stack.enter_context(target.connect("127.0.66.1", 2.0))
             failed = _failures(target)
             yield Row(
-                f"{_SILENT} silent connections at a descriptor limit of {_DESCRIPTORS}, {door.value}: "
+                f"{_SILENT} silent connections at a descriptor limit of {_DESCRIPTORS}, {target.door.value}: "
                 "failed requests of another client (without them)",
                 f"{failed} of {_REQUESTS} ({before})",
                 failed == before == 0,
@@ -51,7 +51,7 @@ def silent(checkout: Checkout) -> Iterator[Row]:
 
 def partial(checkout: Checkout) -> Iterator[Row]:
     """Many times more unfinished first requests than connections may be open."""
-    for door in Door:
+    for door in checkout.doors:
         with (
             upstream() as url,
             proxy(checkout, url, door=door, max_connections=_CAP, client_max_connections=_CAP // 2) as target,
@@ -63,12 +63,12 @@ def partial(checkout: Checkout) -> Iterator[Row]:
                 for number in range(_PARTIAL):
                     with contextlib.suppress(OSError):
                         connection = target.connect(f"127.0.{66 + number % _SOURCES}.1", 2.0)
-                        send(stack.enter_context(connection), BEGINNINGS[door])
+                        send(stack.enter_context(connection), BEGINNINGS[target.door])
                 time.sleep(1.0)
                 failed = _failures(target)
             gained = (target.resident() - before) / _MIB
             yield Row(
-                f"{_PARTIAL:,} unfinished first requests, max_connections {_CAP}, {door.value}: "
+                f"{_PARTIAL:,} unfinished first requests, max_connections {_CAP}, {target.door.value}: "
                 "failed requests of another client (without them); most descriptors; memory gained",
                 f"{failed} of {_REQUESTS} ({control}); {most.highest:,}; {gained:,.0f} MB",
                 failed == control == 0 and most.highest < 3 * _CAP,

@@ -16,9 +16,9 @@ from typing import Any, Final
 import psutil
 
 from bench.attacks.connections import ATTACKER, OTHER
-from bench.attacks.world import Checkout, Peak, Probe, Proxy, Row, get, proxy, until, upstream
+from bench.attacks.world import Checkout, Peak, Probe, Proxy, Row, connect, get, proxy, until, upstream
 from tests.cluster.raw_http import ask
-from tests.hostile.clients import connect, flood, head, send
+from tests.hostile.clients import flood, head, send
 
 _NAME: Final = "/10.1000/182"
 _PATH: Final = "/api/resolve"

@@ -6,16 +6,15 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException
 from itertools import count
 from typing import Any, Final
 
-from bench.attacks.world import Checkout, Proxy, Reply, Row, get, proxy, upstream
-from bench.servers import HOST
-from tests.hostile.clients import connect, head, send
+from bench.attacks.world import Checkout, Proxy, Reply, Row, connect, get, proxy, upstream
+from tests.hostile.clients import head, read, send, statuses
 
-_GREEDY: Final = "198.51.100.7"
-_MODEST: Final = "203.0.113.9"
+#: Loopback addresses in different networks: a front proxy would replace an X-Forwarded-For.
+_GREEDY: Final = "127.98.51.7"
+_MODEST: Final = "127.0.113.9"
 _PARALLEL: Final = 40
 _NEW_NAMES: Final = 10
 _MAX_WAIT: Final = 2.0
@@ -48,7 +47,7 @@ def _parallel(checkout: Checkout, attack: str, target: str, parallel: int) -> Ro
 
     def ask() -> None:
         while not ended.is_set():
-            reply = get(running.port, target.format(next(numbers)), X_Forwarded_For=_GREEDY)
+            reply = get(running.port, target.format(next(numbers)), source=_GREEDY)
             if reply.status == 429:
                 ended.wait(0.05)
 
@@ -60,7 +59,7 @@ def _parallel(checkout: Checkout, attack: str, target: str, parallel: int) -> Ro
         ended.wait(_WARM_UP)
         replies: list[Reply] = []
         for number in range(_NEW_NAMES):
-            replies.append(get(running.port, f"/10.1000/modest-{number}", X_Forwarded_For=_MODEST))
+            replies.append(get(running.port, f"/10.1000/modest-{number}", source=_MODEST))
             ended.wait(_PAUSE)
         ended.set()
         for thread in threads:
@@ -102,17 +101,17 @@ def _beside_hanging(running: Proxy, networks: int, names: int) -> list[Reply]:
 
     def hang(client: str) -> None:
         while not ended.is_set():
-            get(running.port, f"/{_HANGING}/{next(numbers)}", X_Forwarded_For=client)
+            get(running.port, f"/{_HANGING}/{next(numbers)}", source=client)
             ended.wait(_PAUSE)
 
-    clients = [f"10.{network}.0.1" for network in range(networks)] * names
+    clients = [f"127.{network + 10}.0.1" for network in range(networks)] * names
     threads = [threading.Thread(target=hang, args=(client,), daemon=True) for client in clients]
     for thread in threads:
         thread.start()
     ended.wait(2.0)
     replies = []
     for number in range(_HANGING_NAMES):
-        replies.append(get(running.port, f"/10.1000/other-{number}", X_Forwarded_For=_MODEST))
+        replies.append(get(running.port, f"/10.1000/other-{number}", source=_MODEST))
         ended.wait(_PAUSE)
     ended.set()
     return replies
@@ -148,13 +147,10 @@ def slow_lists(checkout: Checkout) -> Iterator[Row]:
 
 def _resolve(running: Proxy) -> int:
     """The status of one list. 0 without an answer."""
-    connection = HTTPConnection(HOST, running.port, timeout=20.0, source_address=("127.0.2.1", 0))
+    request = head("/api/resolve", "Content-Type: text/plain", "Content-Length: 12", "Connection: close", method="POST")
     try:
-        connection.request("POST", "/api/resolve", body=b"10.1000/182\n", headers={"Content-Type": "text/plain"})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
-    except (OSError, HTTPException):
+        with connect(running.port, source=_MODEST) as connection:
+            send(connection, request + b"10.1000/182\n")
+            return next(iter(statuses(read(connection, 20.0))), 0)
+    except OSError:
         return 0
-    finally:
-        connection.close()

@@ -12,16 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Final
 
 import psutil
 
 from bench.servers import HOST, end, free_port, plain_environment
-from tests.cluster.front_proxy import Nginx, certificate
+from tests.cluster.front_proxy import Apache, Caddy, FrontProxy, Nginx, certificate
+from tests.hostile.clients import connect as connect_plain
 from tests.hostile.clients import head, read, send, statuses
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -31,6 +32,10 @@ _PROBE_EVERY: Final = 0.02
 _SAMPLE_EVERY: Final = 0.05
 #: Seconds until a proxy has started, on a busy machine.
 _START: Final = 90.0
+#: The certificate is one of this run, and nothing leaves the machine.
+_UNVERIFIED: Final = ssl._create_unverified_context()
+#: The ports of fronts whose clients use TLS.
+_SECURED: Final[set[int]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,23 @@ class Row:
     holds: bool
 
 
+class Front(Enum):
+    """A front proxy with the shipped configuration, and how clients reach it."""
+
+    NGINX = "nginx"
+    APACHE = "apache"
+    CADDY = "caddy"
+    NGINX_TLS = "nginx-tls"
+    APACHE_TLS = "apache-tls"
+    CADDY_TLS = "caddy-tls"
+
+
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout of doi-proxy, after `make setup`."""
+    """A checkout of doi-proxy, after `make setup`. With `front`, clients reach its proxies through that."""
 
     folder: Path
+    front: Front | None = None
 
     @property
     def python(self) -> str:
@@ -59,6 +76,11 @@ class Checkout:
         return subprocess.run(
             command, cwd=self.folder, env=plain_environment(), check=True, capture_output=True, text=True
         ).stdout.strip()
+
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """The ways to its proxies that an attack tries one after the other."""
+        return tuple(Door) if self.front is None else (Door.PLAIN,)
 
     @functools.cached_property
     def settings(self) -> frozenset[str]:
@@ -106,8 +128,7 @@ class Proxy:
         try:
             with self.connect(source, timeout) as connection:
                 if self.door is Door.TLS:
-                    # The certificate is one of this run, and nothing leaves the machine.
-                    with ssl._create_unverified_context().wrap_socket(connection) as secured:
+                    with _UNVERIFIED.wrap_socket(connection) as secured:
                         return _status(secured, target, timeout)
                 return _status(connection, target, timeout)
         except OSError:
@@ -193,9 +214,44 @@ def proxy(
             until(lambda: process.poll() is not None or started.status("/healthz") > 0, _START)
             if process.poll() is not None:
                 raise RuntimeError(f"the proxy of {checkout.folder} did not start: {log.read_text()[-1000:]}")
-            yield started
+            with _in_front(checkout, started) as target:
+                yield target
         finally:
             end(process)
+
+
+@contextmanager
+def _in_front(checkout: Checkout, behind: Proxy) -> Iterator[Proxy]:
+    """The proxy as clients reach it: through the front of the checkout, if it has one and the proxy has a port."""
+    if checkout.front is None or behind.door is not Door.PLAIN:
+        yield behind
+        return
+    kind, _, scheme = checkout.front.value.partition("-")
+    with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as name:
+        folder, ports = Path(name), (behind.port, behind.port)
+        folder.chmod(0o755)
+        front: FrontProxy
+        if kind == "nginx":
+            front = Nginx(folder, ports, config=checkout.folder / "config")
+        else:
+            front = Apache(folder, ports) if kind == "apache" else Caddy(folder, ports)
+        target = replace(behind, port=front.port)
+        if scheme:
+            target = replace(behind, port=front.tls_port, door=Door.TLS)
+            _SECURED.add(front.tls_port)
+        try:
+            if not until(lambda: target.status("/healthz") > 0, _START):
+                raise RuntimeError(f"{checkout.front.value} did not start: {front.process.log}")
+            yield target
+        finally:
+            _SECURED.discard(target.port)
+            front.process.kill()
+
+
+def connect(port: int, *, source: str = "", timeout: float = 20.0) -> socket.socket:
+    """A connection to 127.0.0.1, with TLS if the port is one of a front with TLS."""
+    connection = connect_plain(port, source=source, timeout=timeout)
+    return _UNVERIFIED.wrap_socket(connection) if port in _SECURED else connection
 
 
 @contextmanager
@@ -228,7 +284,13 @@ class Reply:
 
 def get(port: int, target: str, *, timeout: float = 30.0, source: str = "", **headers: str) -> Reply:
     """Send one GET on a new connection. Keywords are header fields, with "_" for "-"."""
-    connection = HTTPConnection(HOST, port, timeout=timeout, source_address=(source, 0) if source else None)
+    place: tuple[str, int] | None = (source, 0) if source else None
+    if port in _SECURED:
+        connection: HTTPConnection = HTTPSConnection(
+            HOST, port, timeout=timeout, source_address=place, context=_UNVERIFIED
+        )
+    else:
+        connection = HTTPConnection(HOST, port, timeout=timeout, source_address=place)
     began = time.monotonic()
     try:
         connection.request("GET", target, headers={name.replace("_", "-"): text for name, text in headers.items()})

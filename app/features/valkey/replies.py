@@ -10,9 +10,9 @@ from redis.exceptions import InvalidResponse, ResponseError
 
 Result = TypeVar("Result")
 
-#: Elements of all arrays of one reply, and bytes of a text. A page of entries has 500 elements, or some more.
+#: Elements of all arrays of one reply, and bytes of all its texts.
 _MAX_ELEMENTS: Final = 100_000
-_MAX_TEXT: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 _ARRAY: Final = b"*"
 _TEXT: Final = b"$"
 
@@ -30,7 +30,7 @@ class LimitedParser(_AsyncRESP2Parser):
 
     async def read_response(self, disable_decoding: bool = False) -> Any:
         """See the base class. Raises InvalidResponse."""
-        self._elements_left = _MAX_ELEMENTS
+        self._elements_left, self._bytes_left = _MAX_ELEMENTS, _MAX_BYTES
         return await super().read_response(disable_decoding)
 
     async def _readline(self) -> bytes:
@@ -38,7 +38,9 @@ class LimitedParser(_AsyncRESP2Parser):
         kind = line[:1]
         if kind == _ARRAY:
             self._elements_left -= int(line[1:])
-        if self._elements_left < 0 or (kind == _TEXT and int(line[1:]) > _MAX_TEXT):
+        elif kind == _TEXT:
+            self._bytes_left -= int(line[1:])
+        if self._elements_left < 0 or self._bytes_left < 0:
             raise InvalidResponse(f"Its reply is too long: {line[:20]!r}")
         return line
 

@@ -13,6 +13,8 @@ from app.features.valkey.servers import Servers
 
 #: Keys that one step visits.
 PAGE: Final = 500
+#: Entries that are read together. A record has at most 256 KiB, and the texts of a reply have a bound.
+_READ_TOGETHER: Final = 100
 
 #: The key of a record, and its stored bytes.
 StoredEntry = tuple[str, bytes]
@@ -32,7 +34,8 @@ async def scan_entries(
         while True:
             scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", page, read=_read_keys)
             cursor, names = await servers.call_node(node, scan)
-            yield await _read_entries(servers, node, names)
+            for start in range(0, len(names), _READ_TOGETHER):
+                yield await _read_entries(servers, node, names[start : start + _READ_TOGETHER])
             if cursor == 0:
                 break
     if await servers.primaries() != primaries:

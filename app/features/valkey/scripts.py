@@ -54,7 +54,8 @@ _LONGEST_ANNOUNCEMENT: Final = 9_000
 _MOST_WORDS: Final = 16
 LONGEST_STREAM: Final = 2 * MAX_ANNOUNCEMENTS
 #: A stream that lost the announcement at its cursor is read again from this many milliseconds before it. A failover
-#: can lose the newest ones, and the clock of the new primary, which numbers them, can be this much behind.
+#: can lose the newest ones, and the clock of the new primary, which numbers them, can be this much behind. An id that
+#: is this much later than now is of another program: a reader at the last possible id would miss what others announce.
 _REWIND: Final = 60_000
 
 #: KEYS[1] are the announcements, ARGV[1] is a cursor, or "" for the end. Returns the next cursor, the reason if
@@ -68,10 +69,13 @@ if newest.err then
     return begin_anew(stream, 'had data of another program')
 end
 newest = newest[1] and newest[1][1] or '0-0'
+local function at(id) return tonumber(string.match(id, '^%d+')) or 0 end
+if at(newest) > tonumber(redis.call('TIME')[1]) * 1000 + {_REWIND} then
+    return begin_anew(stream, 'had an announcement from the future')
+end
 if cursor == '' then return {{newest, '', '0'}} end
 local length = redis.call('XLEN', stream)
 if length > {LONGEST_STREAM} then return begin_anew(stream, 'was too long') end
-local function at(id) return tonumber(string.match(id, '^%d+')) or 0 end
 local from = '(' .. cursor
 local found = redis.call('XRANGE', stream, cursor, '+', 'COUNT', 1)[1]
 if not found or found[1] ~= cursor then

@@ -163,8 +163,23 @@ async def test_names_are_purged_and_announced_after_the_last_stream_id(neighbour
     for change in (store.delete(NAME), store.put(entry(), announce=True)):
         neighbour.delete(f"{KEY_PREFIX}announcements")
         neighbour.xadd(f"{KEY_PREFIX}announcements", {"key": "x"}, id=f"{2**64 - 1}-{2**64 - 1}")
-        cursor = (await store.changes(cursor)).cursor
         await change
+        heard = await store.changes(cursor)
+        assert EVERYTHING in heard.keys
+        cursor = heard.cursor
+    await store.put(entry(), announce=True)
+    assert (await store.changes(cursor)).keys == (NAME,)
+
+
+async def test_an_announcement_is_read_however_often_the_last_stream_id_is_used(
+    neighbour: Any, store: ValkeyStore
+) -> None:
+    stream, last = f"{KEY_PREFIX}announcements", f"{2**64 - 1}-{2**64 - 1}"
+    cursor = (await store.changes(None)).cursor
+    for _ in range(2):
+        await store.put(entry(), announce=True)
+        neighbour.delete(stream)
+        neighbour.xadd(stream, {"key": "x"}, id=last)
         heard = await store.changes(cursor)
         assert heard.overrun
         cursor = heard.cursor

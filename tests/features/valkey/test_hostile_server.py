@@ -66,6 +66,7 @@ SHAPES: Final = {
     "long array": b"*2000000000\r\n",
     "long nested array": b"*1\r\n*2000000000\r\n",
     "long text": b"$2000000000\r\n",
+    "long texts": b"*2\r\n" + b"$40000000\r\n" * 2,
     "words": b"hello\r\n",
 }
 TEXTS: Final = [entry(name, url="http://example.org/stored") for name in NAMES]
