@@ -29,7 +29,7 @@ from bench.attacks import (
     shares,
     stores,
 )
-from bench.attacks.world import ROOT, Checkout, Front, Row
+from bench.attacks.world import FRONTS, ROOT, Checkout, Row
 
 Attack = Callable[[Checkout], Iterator[Row]]
 _PARTS: Final[dict[str, Attack]] = {
@@ -88,13 +88,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.attacks", description="Attack doi-proxy on this machine.")
     parser.add_argument("part", nargs="*", default=[], help=f"what to try (default: all): {', '.join(_PARTS)}")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="the checkout to attack (default: this one)")
-    parser.add_argument("--front", choices=[front.value for front in Front], help="attack through this front proxy")
+    parser.add_argument("--front", choices=FRONTS, default="", help="attack through this front proxy")
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     # SIGTERM raises an exception, which ends the processes of the attack.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    checkout = Checkout(chosen.checkout.resolve(), Front(chosen.front) if chosen.front else None)
+    checkout = Checkout(chosen.checkout.resolve(), chosen.front)
     usual = _THROUGH_FRONTS if chosen.front else _PARTS
     print("| attack | result | withstood |\n| --- | --- | --- |", flush=True)
     withstood = [_attempt(part, checkout) for part in chosen.part or usual]

@@ -34,6 +34,8 @@ _SAMPLE_EVERY: Final = 0.05
 _START: Final = 90.0
 #: The certificate is one of this run, and nothing leaves the machine.
 _UNVERIFIED: Final = ssl._create_unverified_context()
+#: Front proxies with the shipped configuration, and how clients reach them.
+FRONTS: Final = ("nginx", "apache", "caddy", "nginx-tls", "apache-tls", "caddy-tls")
 #: The ports of fronts whose clients use TLS.
 _SECURED: Final[set[int]] = set()
 
@@ -47,23 +49,12 @@ class Row:
     holds: bool
 
 
-class Front(Enum):
-    """A front proxy with the shipped configuration, and how clients reach it."""
-
-    NGINX = "nginx"
-    APACHE = "apache"
-    CADDY = "caddy"
-    NGINX_TLS = "nginx-tls"
-    APACHE_TLS = "apache-tls"
-    CADDY_TLS = "caddy-tls"
-
-
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout of doi-proxy, after `make setup`. With `front`, clients reach its proxies through that."""
+    """A checkout of doi-proxy, after `make setup`. `front` is one of FRONTS, or "" for none."""
 
     folder: Path
-    front: Front | None = None
+    front: str = ""
 
     @property
     def python(self) -> str:
@@ -80,7 +71,7 @@ class Checkout:
     @property
     def doors(self) -> tuple[Door, ...]:
         """The ways to its proxies that an attack tries one after the other."""
-        return tuple(Door) if self.front is None else (Door.PLAIN,)
+        return (Door.PLAIN,) if self.front else tuple(Door)
 
     @functools.cached_property
     def settings(self) -> frozenset[str]:
@@ -223,10 +214,10 @@ def proxy(
 @contextmanager
 def _in_front(checkout: Checkout, behind: Proxy) -> Iterator[Proxy]:
     """The proxy as clients reach it: through the front of the checkout, if it has one and the proxy has a port."""
-    if checkout.front is None or behind.door is not Door.PLAIN:
+    if not checkout.front or behind.door is not Door.PLAIN:
         yield behind
         return
-    kind, _, scheme = checkout.front.value.partition("-")
+    kind, _, scheme = checkout.front.partition("-")
     with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as name:
         folder, ports = Path(name), (behind.port, behind.port)
         folder.chmod(0o755)
@@ -241,7 +232,7 @@ def _in_front(checkout: Checkout, behind: Proxy) -> Iterator[Proxy]:
             _SECURED.add(front.tls_port)
         try:
             if not until(lambda: target.status("/healthz") > 0, _START):
-                raise RuntimeError(f"{checkout.front.value} did not start: {front.process.log}")
+                raise RuntimeError(f"{checkout.front} did not start: {front.process.log}")
             yield target
         finally:
             _SECURED.discard(target.port)
