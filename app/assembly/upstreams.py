@@ -18,7 +18,7 @@ from app.features.feature import Observers
 from app.features.source_context import SourceContext
 from app.resolver.resolution import TtlPolicy
 from app.upstream.breaker import Breaker
-from app.upstream.budget import Budget, BudgetLimits, TokenBucket
+from app.upstream.budget import RESERVED_SHARE, Budget, BudgetLimits, TokenBucket
 from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from app.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamHealth
 from app.upstream.local import SealedSource
@@ -34,8 +34,6 @@ _HTTP: Final = frozenset({"http", "https"})
 MAX_UPSTREAMS: Final = 100
 #: The highest privacy level at which a log may contain DOI names.
 _NAMES_IN_LOG: Final = 2
-#: Share of the budget that bulk and background queries cannot use.
-_RESERVED_SHARE: Final = 0.5
 #: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
@@ -101,7 +99,7 @@ def open_upstream(
         burst=settings.upstream_burst,
         # The processes divide the limit among them.
         max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
-        reserved_for_people=_RESERVED_SHARE,
+        reserved_for_people=RESERVED_SHARE,
         most_of_client=settings.client_most_waiting,
     )
     budget = Budget(limits, time.monotonic, bucket=bucket)

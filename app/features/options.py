@@ -46,6 +46,8 @@ class Settings(SettingsGroup):
         host: str
         port: int
         workers: int
+        upstream_machines: int
+        upstream_burst: float
         drain_seconds: float
         grace_seconds: float
         tls_cert: Path | None

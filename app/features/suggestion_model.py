@@ -12,6 +12,7 @@ class SuggestionModel(BaseModel):
 
     doi: str = Field(examples=["10.1000/182"])
     rule: str = Field(description="The repair that led to it.", examples=["trailing-punctuation"])
+    exists: bool | None = Field(None, description="In a row of a list: whether it exists. Null if this is not known.")
 
 
 class ReadingModel(BaseModel):

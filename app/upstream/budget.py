@@ -23,6 +23,8 @@ from app.upstream.upstream_log import BudgetLog
 
 #: Queries that wait in one queue, of all clients together.
 MAX_WAITING: Final = 10_000
+#: The share of places and tokens that is left to people.
+RESERVED_SHARE: Final = 0.5
 #: The name of a client's share in RateLimit headers and metrics.
 SHARE: Final = "share"
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.

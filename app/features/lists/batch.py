@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeGuard
 
@@ -263,6 +263,9 @@ class _Batch:
 
     async def _complete(self, item: ListRow | _Pending) -> ListRow:
         row = item if isinstance(item, ListRow) else self._row(item.item, item.name, await item.lookup)
+        if row.suggestions and self._options.checks:
+            checked = await self._parts.suggested_names.check(row.suggestions, self._options.client)
+            row = _suggest(row, row.best, checked)
         self._parts.count(row.verdict.value)
         return row
 
@@ -292,8 +295,15 @@ class _Batch:
         return _suggest(row, None if row.doi is None else Reading(HandleName(row.doi), "literal", None), ())
 
 
-def _suggest(row: ListRow, best: Reading | None, suggestions: Iterable[Suggestion]) -> ListRow:
-    return replace(row, best=best, suggestions=tuple(suggestions))
+def _suggest(row: ListRow, best: Reading | None, suggestions: Sequence[Suggestion]) -> ListRow:
+    """The row with suggestions. A name that is known to exist is the best, one that does not exist never."""
+    first = [one.reading for one in suggestions[:1] if one.exists]
+    missing = {one.doi.key for one in suggestions if one.exists is False}
+    if row.verdict is Verdict.NOT_FOUND and row.doi is not None:
+        missing.add(HandleName(row.doi).key)
+    readings = (*first, best, *(one.reading for one in suggestions))
+    likeliest = next((one for one in readings if one is not None and one.name.key not in missing), None)
+    return replace(row, best=likeliest, suggestions=tuple(suggestions))
 
 
 def _is_known(item: ListRow | _Pending | _End) -> TypeGuard[ListRow | _Pending]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
 OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "urls")
+
+
+class _OldWord(argparse.Action):
+    """A flag of the last release, which still works."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, flag: str | None = None
+    ) -> None:
+        new = self.metavar
+        print(f"{flag}: this word ends with the next release; use {new}", file=sys.stderr)
+        setattr(namespace, self.dest, values)
+
+
+#: The verdicts of --again: a later look-up can have another result.
+AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +63,20 @@ class ResolveChoice:
     server: ProxyServer | None = None
     only_cached: bool = False
     suggests: bool = False
+    checks: bool = False
     literal: bool = False
+    #: The verdicts of the rows that are looked up again.
+    again: tuple[str, ...] = ()
 
 
 def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy resolve`."""
     command.usage = (
-        "doi-proxy resolve [--output jsonl|csv|table|urls] [--fields NAMES] [--output-file FILE] [--resume STATE] "
+        "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|urls] [--fields NAMES] [--resume STATE] "
+        "[--again VERDICTS] "
         "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
-        "[--encoding literal] [--format FORMAT] [--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
+        "[--check-suggestions] [--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] "
+        "[NAME | FILE ...]"
     )
     command.add_argument(
         "lists",
@@ -64,26 +85,56 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or "
         "nothing means standard input",
     )
+    command.add_argument("-o", "--output-file", type=Path, metavar="FILE", help="write the rows to FILE")
     command.add_argument(
-        "--output", choices=OUTPUT_FORMATS, help="format of the rows (default: table on a terminal, else jsonl)"
+        "--output-format",
+        dest="output",
+        choices=OUTPUT_FORMATS,
+        help="format of the rows (default: table on a terminal, else jsonl)",
     )
+    _add_old_word(command, "--output", "--output-format", OUTPUT_FORMATS)
     command.add_argument("--fields", metavar="NAMES", help="members of a row, separated by commas (default: all)")
-    command.add_argument("--output-file", type=Path, metavar="FILE", help="write the rows to FILE")
+    command.add_argument(
+        "--again",
+        type=_verdicts,
+        metavar="VERDICTS",
+        help="look up the rows in FILE of -o that have these verdicts again, and replace them: unverified,rate_limited",
+    )
     command.add_argument(
         "--resume", type=Path, metavar="STATE", help="save the position in STATE, and continue from there if it exists"
     )
     _add_server_arguments(command)
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
     command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
+    command.add_argument("--check-suggestions", action="store_true", help="look these names up; implies --suggest")
     command.add_argument(
         "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
     )
     command.add_argument(
-        "--format", dest="form", choices=INPUT_FORMATS, help="format of the lists (default: as the file name says)"
+        "--input-format",
+        dest="form",
+        choices=INPUT_FORMATS,
+        help="format of the lists (default: as the file name says)",
     )
+    _add_old_word(command, "--format", "--input-format", INPUT_FORMATS)
     command.add_argument(
         "--column", metavar="NAME", help="column of a CSV list, or member of JSON objects (default: doi)"
     )
+
+
+def _add_old_word(command: argparse.ArgumentParser, old: str, new: str, choices: tuple[str, ...]) -> None:
+    dest = "output" if choices is OUTPUT_FORMATS else "form"
+    command.add_argument(
+        old, dest=dest, action=_OldWord, metavar=new, choices=choices, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+
+
+def _verdicts(text: str) -> tuple[str, ...]:
+    verdicts = tuple(text.split(","))
+    for verdict in verdicts:
+        if verdict not in AGAIN:
+            raise argparse.ArgumentTypeError(f"{verdict!r} is not one of {', '.join(AGAIN)}")
+    return verdicts
 
 
 def _add_server_arguments(command: argparse.ArgumentParser) -> None:
@@ -115,9 +166,18 @@ def _positive(text: str) -> int:
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Resolve lists. Exit status 0 if all names resolve, 1 if some do not, 2 for wrong arguments or settings."""
+    return asyncio.run(run_choice(context, read_choice(namespace)))
+
+
+async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
+    """See `resolve`."""
+    if choice.again:
+        from app.features.lists.again import resolve_again
+
+        return await resolve_again(context, choice)
     from app.features.lists.resolve_lists import resolve_lists
 
-    return asyncio.run(resolve_lists(context, read_choice(namespace)))
+    return await resolve_lists(context, choice)
 
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
@@ -138,8 +198,10 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         state=namespace.resume,
         server=None if namespace.server is None else parse_server(namespace.server, "--server"),
         only_cached=namespace.only_cached,
-        suggests=namespace.suggest,
+        suggests=namespace.suggest or namespace.check_suggestions,
+        checks=namespace.check_suggestions,
         literal=namespace.encoding == "literal",
+        again=namespace.again or (),
     )
 
 

@@ -26,6 +26,13 @@ _ACCEPTED: Final = {
 }  # fmt: skip
 
 
+_ESTIMATE: Final = {
+    "description": "About how many names the list has, and the seconds that they take if the cache has none of them.",
+    "schema": {"type": "string"},
+    "example": "names=100000, seconds=9998",
+}
+
+
 class RowModel(BaseModel):
     """The result for one input."""
 
@@ -59,7 +66,9 @@ class ResolveQuery(BaseModel):
     fields: str | None = Field(None, max_length=200, description="The members of the rows, separated by commas.")
     only: Literal["cached"] | None = Field(None, description="Answer from the cache alone.")
     extract: bool = Field(False, description="The body is running text: look up every name in it.")
-    suggest: bool = Field(False, description="Suggest other names for those that lead nowhere.")
+    suggest: bool | Literal["checked"] = Field(
+        False, description="Suggest other names for those that lead nowhere; `checked` ones are looked up."
+    )
     column: str | None = Field(
         None, max_length=200, description="The column or member with the names, instead of `doi`."
     )
@@ -80,7 +89,7 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
         Rows are sent while the list arrives. Each name is looked up once. The queries of people go first.
         """
         fields = read_fields(
-            query.fields, suggests=query.suggest, extracts=query.extract, echoes=query.echo is not None
+            query.fields, suggests=bool(query.suggest), extracts=query.extract, echoes=query.echo is not None
         )
         only_cached = query.only is not None
         client = client_at(request.client.host if request.client else "")
@@ -88,14 +97,17 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
             client=client,
             only_cached=only_cached,
             literal=query.extract or query.encoding == "literal",
-            suggests=query.suggest,
+            suggests=bool(query.suggest),
+            checks=query.suggest == "checked",
             agency=agency_source(fields, is_named=query.fields is not None, only_cached=only_cached),
         )
         headers = request.headers
         body = headers.get("content-type"), headers.get("content-encoding")
         form = read_body_format(*body, (query.column, query.echo), TEXT_TYPES if query.extract else LIST_TYPES)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract))
+        length = headers.get("content-length", "")
+        size = int(length) if length.isdecimal() else None
+        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract, size))
 
     _add_route(app, resolve_list)
 
@@ -119,7 +131,10 @@ def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
         response_model=list[RowModel],
         response_description="A row for each name, in their order.",
         responses={
-            200: {"content": {JsonLinesWriter.media_type: {"schema": row}, CSV: {"schema": {"type": "string"}}}},
+            200: {
+                "content": {JsonLinesWriter.media_type: {"schema": row}, CSV: {"schema": {"type": "string"}}},
+                "headers": {"Doi-Proxy-Estimate": _ESTIMATE},
+            },
             **problem_responses(
                 {
                     400: "A parameter or the list cannot be read.",

@@ -50,6 +50,8 @@ class BatchOptions:
     literal: bool = False
     #: Whether rows have suggestions.
     suggests: bool = False
+    #: Whether suggested names are looked up.
+    checks: bool = False
     agency: AgencySource = "cached"
     #: The priority of queries about names.
     priority: Priority = Priority.BULK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -106,6 +107,13 @@ class Progress:
             left = max(0, self._size.items - rows)
             parts.append(f"{show_duration(estimate_seconds(self._size, left, effort, self._rate))} left")
         return "; ".join(filter(None, [*parts, show_verdicts(verdicts)]))
+
+
+def report_rows(verdicts: Counter[Verdict]) -> None:
+    """Print how many rows have which verdict."""
+    count = verdicts.total()
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}", file=sys.stderr)
 
 
 def show_verdicts(verdicts: Counter[Verdict]) -> str:

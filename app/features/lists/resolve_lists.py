@@ -17,16 +17,15 @@ from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_list
 from app.features.lists.command import ResolveChoice
 from app.features.lists.list_stream import ListSource, require_files, stream_items
 from app.features.lists.name_lookup import BatchOptions, agency_source
-from app.features.lists.progress import Progress, count_lists, show_verdicts
+from app.features.lists.progress import Progress, count_lists, report_rows
 from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
-from app.features.lists.verdict import SUGGESTIONS, ListRow, Verdict, read_fields, read_input
+from app.features.lists.verdict import GOOD, SUGGESTIONS, ListRow, read_fields, read_input
 from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter, printable
 from app.features.options import Settings
 
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
-_GOOD: Final = frozenset({Verdict.RESOLVED, Verdict.ALIAS})
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -54,7 +53,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     fields = _choose_fields(choice, output_format)
     state = None if choice.state is None else CheckpointFile(choice.state)
     job = ListJob(identify_lists(choice.lists) if state else (), _options(choice, output_format, fields))
-    with RowOutput(choice.output_file) as output, _stop_on_signals() as stop:
+    with RowOutput(choice.output_file) as output, stop_on_signals() as stop:
         recorder = RowRecorder(output, _open_writer(output_format, fields), fields, job, state)
         await recorder.begin()
         if recorder.is_complete:
@@ -76,7 +75,7 @@ async def _run(
     progress = _open_progress(context.settings, choice, recorder)
     inputs = _read_inputs(choice, recorder.rows, stop)
     try:
-        async with aclosing(inputs), _open_rows(context, choice, inputs, stop, progress, fields) as groups:
+        async with aclosing(inputs), open_rows(context, choice, inputs, stop, progress, fields) as groups:
             async for rows in groups:
                 await recorder.write(rows)
                 if _is_short(choice):
@@ -123,7 +122,7 @@ async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event)
 
 
 @asynccontextmanager
-async def _open_rows(
+async def open_rows(
     context: CommandContext,
     choice: ResolveChoice,
     inputs: AsyncIterator[list[BatchInput]],
@@ -151,6 +150,7 @@ async def _open_rows(
         only_cached=choice.only_cached,
         literal=choice.literal,
         suggests=choice.suggests,
+        checks=choice.checks,
         agency=agency_source(fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
     )
     observers = Observers() if progress is None else Observers(upstream=lambda _: progress)
@@ -165,7 +165,7 @@ def _query(choice: ResolveChoice) -> str:
     """The query of a request to a server, with its question mark."""
     chosen = (
         (choice.only_cached, "only=cached"),
-        (choice.suggests, "suggest=true"),
+        (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
         (choice.literal, "encoding=literal"),
     )
     query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
@@ -202,12 +202,12 @@ def _open_writer(output_format: str, fields: tuple[str, ...]) -> RowWriter:
 def _options(choice: ResolveChoice, output_format: str, fields: tuple[str, ...]) -> dict[str, str | None]:
     """The options that decide what the rows look like, by the names of their flags."""
     return {
-        "output": output_format,
+        "output-format": output_format,
         "fields": ",".join(fields),
-        "format": choice.form,
+        "input-format": choice.form,
         "column": choice.column,
         "encoding": "literal" if choice.literal else "escaped",
-        "suggest": "" if choice.suggests else None,
+        "suggest": ("checked" if choice.checks else "") if choice.suggests else None,
     }
 
 
@@ -224,7 +224,7 @@ def _default_format(choice: ResolveChoice) -> str:
 
 def _explain_failures(rows: Sequence[ListRow]) -> None:
     for row in rows:
-        if row.verdict not in _GOOD:
+        if row.verdict not in GOOD:
             message = f": {row.message}" if row.message else ""
             print(f"{printable(row.input)}: {row.verdict.value}{printable(message)}", file=sys.stderr)
 
@@ -245,7 +245,7 @@ def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecor
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[_Stop]:
+def stop_on_signals() -> Iterator[_Stop]:
     """Stop after the names under way on SIGINT or SIGTERM, and immediately on a second signal."""
     loop, stop = asyncio.get_running_loop(), _Stop()
     for number in _SIGNALS:
@@ -258,13 +258,12 @@ def _stop_on_signals() -> Iterator[_Stop]:
 
 
 def _report(recorder: RowRecorder) -> int:
-    rows = "1 row" if recorder.rows == 1 else f"{recorder.rows:,} rows"
-    print(f"{rows}: {show_verdicts(recorder.verdicts) or 'the lists are empty'}", file=sys.stderr)
+    report_rows(recorder.verdicts)
     return _exit_status(recorder)
 
 
 def _exit_status(recorder: RowRecorder) -> int:
-    return 0 if all(verdict in _GOOD for verdict in recorder.verdicts) else 1
+    return 0 if all(verdict in GOOD for verdict in recorder.verdicts) else 1
 
 
 def _report_end(recorder: RowRecorder, choice: ResolveChoice) -> int:

@@ -25,7 +25,7 @@ class RowOutput:
 
     def __init__(self, path: Path | None) -> None:
         """Open the output, and change nothing in it. Raises ConfigurationError if it cannot be written."""
-        self._name = "standard output" if path is None else f"--output-file {path}"
+        self._name = "standard output" if path is None else f"-o {path}"
         self._files = ExitStack()
         self._is_file = path is not None
         if path is None:
@@ -52,7 +52,7 @@ class RowOutput:
     def claim(self) -> None:
         """Make sure that the output can be continued, and that no other process does. Raises ConfigurationError."""
         if not self.is_regular:
-            raise ConfigurationError("--resume: rows in a pipe cannot be continued; use --output-file FILE")
+            raise ConfigurationError("--resume: rows in a pipe cannot be continued; use -o FILE")
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

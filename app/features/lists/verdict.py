@@ -63,6 +63,8 @@ SUGGESTIONS: Final = "suggestions"
 SUGGESTION_FIELDS: Final = (SUGGESTIONS, "best")
 #: The member that repeats one of the item.
 ECHO: Final = "echo"
+#: The verdicts of names that lead somewhere.
+GOOD: Final = frozenset({Verdict.RESOLVED, Verdict.ALIAS})
 #: The verdicts that say nothing about the name. A later batch may have a better one.
 UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
@@ -175,7 +177,9 @@ class ListRow:
             "reason": self.reason,
         }
         if self.suggestions is not None:
-            found[SUGGESTIONS] = [{"doi": one.doi.text, "rule": one.rule} for one in self.suggestions]
+            found[SUGGESTIONS] = [
+                {"doi": one.doi.text, "rule": one.rule, "exists": one.exists} for one in self.suggestions
+            ]
             found["best"] = write_reading(self.best)
         if self.echo is not None:
             found[ECHO] = self.echo
@@ -187,7 +191,9 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
     try:
         suggestions = members.get("suggestions")
         if suggestions is not None:
-            suggestions = tuple(Suggestion(HandleName(one["doi"]), one["rule"]) for one in suggestions)
+            suggestions = tuple(
+                Suggestion(HandleName(one["doi"]), one["rule"], exists=one.get("exists")) for one in suggestions
+            )
         known = {name: members[name] for name in _OLD_FIELDS} | {"verdict": Verdict(members["verdict"])}
         known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO)}
         best = members.get("best")

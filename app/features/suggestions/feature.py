@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -10,9 +11,16 @@ from app.features.feature import Context, Feature, Opened
 from app.features.options import Settings
 from app.features.suggestions.nearest import NearestNames
 from app.features.suggestions.settings import SuggestionSettings
-from app.features.suggestions.suggested_names import QUERY_TIMEOUT, Existence, SuggestedNames
+from app.features.suggestions.suggested_names import (
+    BUDGET_SECONDS,
+    BUDGET_SHARE,
+    QUERY_TIMEOUT,
+    Existence,
+    SuggestedNames,
+)
 from app.resolver.near import NameSearch
 from app.resolver.resolver import Resolver
+from app.upstream.budget import LocalBucket
 from app.web.shown_name import show_names
 
 
@@ -21,7 +29,10 @@ def build_suggested_names(
 ) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
     group = settings.group(SuggestionSettings)
-    existence = Existence(resolver, queries=group.suggestion_queries, timeout=QUERY_TIMEOUT)
+    # The processes of all machines have this share together.
+    rate = BUDGET_SHARE * settings.upstream_rate / (settings.workers * settings.upstream_machines)
+    bucket = LocalBucket(rate, max(1.0, rate * BUDGET_SECONDS), time.monotonic)
+    existence = Existence(resolver, queries=group.suggestion_queries, timeout=QUERY_TIMEOUT, bucket=bucket)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
     return SuggestedNames(existence, frozenset({own_host} if own_host else ()), nearest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from app.doi.name import HandleName
@@ -16,6 +17,7 @@ from app.resolver.demand import Demand
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.single_flight import Replaced
+from app.upstream.budget import TokenBucket
 from app.upstream.source import ClientNetwork, Priority
 from app.web.section import PageKind
 from app.web.shown_name import show_names
@@ -24,6 +26,10 @@ from app.web.shown_name import show_names
 CONCURRENCY: Final = 8
 #: Seconds that a page waits for these queries.
 QUERY_TIMEOUT: Final = 1.0
+#: The share of the upstream's budget that all of them have together.
+BUDGET_SHARE: Final = 0.05
+#: Seconds of it that are saved up.
+BUDGET_SECONDS: Final = 10.0
 #: Characters of a text in the form that are searched for a name.
 _MAX_SEARCHED: Final = 512
 
@@ -33,11 +39,20 @@ class Existence:
 
     `queries` limits the upstream queries of one look-up, `concurrency` those that wait or are under way for all clients
     together, and `timeout` the seconds that a look-up waits for them. A query has the priority of bulk work and is
-    charged to the client. One that takes longer continues in the background.
+    charged to the client. One that takes longer continues in the background. `bucket` limits those of lists.
     """
 
-    def __init__(self, resolver: Resolver, *, queries: int, timeout: float, concurrency: int = CONCURRENCY) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        *,
+        queries: int,
+        timeout: float,
+        concurrency: int = CONCURRENCY,
+        bucket: TokenBucket | None = None,
+    ) -> None:
         self._resolver = resolver
+        self._bucket = bucket
         self._queries = queries
         self._concurrency = concurrency
         self._timeout = timeout
@@ -57,6 +72,16 @@ class Existence:
         known = await self._resolver.recall(name)
         found = [known] if known is not None else await self._query([name], client)
         return any(one.is_registered for one in found)
+
+    async def check(self, name: HandleName, client: ClientNetwork) -> bool | None:
+        """Whether a name of a list exists. None if the budget has no room, or the upstream gave no answer in time."""
+        known = await self._resolver.recall(name)
+        if known is not None:
+            return known.is_registered
+        if not self._queries or self._bucket is None or await self._bucket.take():
+            return None
+        found = await self._query([name], client)
+        return found[0].is_registered if found else None
 
     async def _query(self, names: Sequence[HandleName], client: ClientNetwork) -> list[Resolution]:
         """What the upstream, or an old record, says of the names in time."""
@@ -107,6 +132,11 @@ class SuggestedNames:
         best, found = read_all(text, None, own_hosts=self._own_hosts)
         return best, self._sort(found)
 
+    async def check(self, suggestions: Iterable[Suggestion], client: str | None) -> list[Suggestion]:
+        """The suggestions, those that exist first, those that do not exist last; at the cost of `client`."""
+        found = [replace(one, exists=await self._existence.check(one.doi, client)) for one in suggestions]
+        return sorted(found, key=lambda one: {True: 0, None: 1, False: 2}[one.exists])
+
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
         await self._existence.look_up(self.list_watched(name), client)
@@ -152,5 +182,5 @@ class SuggestedNames:
 
     def _sort(self, suggestions: Iterable[Suggestion]) -> list[Suggestion]:
         states = [(found, self._existence.find(found.doi)) for found in suggestions]
-        registered = [found for found, exists in states if exists]
+        registered = [replace(found, exists=True) for found, exists in states if exists]
         return registered + [found for found, exists in states if exists is None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from app.doi.name import DOIName, HandleName
@@ -46,6 +46,14 @@ class Suggestion:
 
     doi: HandleName
     rule: str
+    confidence: Confidence = field(default="doubtful", compare=False)
+    #: Whether it exists. None if this is not known, or was not looked up.
+    exists: bool | None = field(default=None, compare=False)
+
+    @property
+    def reading(self) -> Reading:
+        """The name as a reading."""
+        return Reading(self.doi, self.confidence, self.rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +158,12 @@ def _rank(outcomes: list[_Outcome], own_name: HandleName | None) -> tuple[Sugges
     """The likeliest names. If several outcomes have the same name, the likeliest of them counts."""
     found: dict[str, tuple[int, Suggestion]] = {}
     for outcome in outcomes:
-        name = outcome.attempt.name
+        attempt = outcome.attempt
+        name = attempt.name
         if name is None or name == own_name or not outcome.is_plausible:
             continue
         if name.key not in found or outcome.rank < found[name.key][0]:
-            found[name.key] = outcome.rank, Suggestion(name, outcome.attempt.rule or _READ_AGAIN)
+            found[name.key] = outcome.rank, Suggestion(name, attempt.rule or _READ_AGAIN, attempt.confidence)
     ordered = sorted(found.values(), key=lambda ranked: ranked[0])
     return tuple(suggestion for _, suggestion in ordered[:MAX_SUGGESTIONS])
 

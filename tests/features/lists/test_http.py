@@ -131,7 +131,7 @@ async def test_a_json_array_has_any_number_of_rows() -> None:
 async def test_suggestions_are_members_if_they_are_requested(proxy: Proxy) -> None:
     got = await send(proxy, "10.5555/a.\n10.5555/a", "?suggest=true")
     first, second = rows(got)
-    assert first["suggestions"] == [{"doi": "10.5555/a", "rule": "trailing-punctuation"}]
+    assert first["suggestions"] == [{"doi": "10.5555/a", "rule": "trailing-punctuation", "exists": None}]
     assert (first["verdict"], second["suggestions"]) == ("not_found", [])
 
 

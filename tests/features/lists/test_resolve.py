@@ -21,8 +21,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError, DoiProxyError
-from app.features.lists.command import add_resolve_arguments, read_choice
-from app.features.lists.resolve_lists import resolve_lists
+from app.features.lists.command import add_resolve_arguments, read_choice, run_choice
 from app.features.options import ENV_PREFIX
 from tests.fake_upstream import FakeUpstream
 from tests.features.cache_commands.test_commands import serving
@@ -73,7 +72,7 @@ class Bench:
         try:
             choice = read_choice(parser.parse_args(list(map(str, arguments))))
             async with asyncio.timeout(PATIENCE):
-                status = await resolve_lists(command_context(Settings(**(self.settings | settings))), choice)
+                status = await run_choice(command_context(Settings(**(self.settings | settings))), choice)
         except DoiProxyError as error:
             output, errors = self.capture.readouterr()
             return Ended(2 if isinstance(error, ConfigurationError) else 1, output, errors + error.message)
@@ -337,7 +336,7 @@ async def test_a_second_signal_stops_immediately_and_the_state_holds(bench: Benc
     ("change", "message"),
     [
         ("list", r"list.txt has changed since the job began: it had \d+ bytes and has \d+"),
-        ("output", r"--output-file .* has 0 bytes, and the job has written \d+"),
+        ("output", r"-o .* has 0 bytes, and the job has written \d+"),
         ("options", "the job began with --encoding escaped, and this command has --encoding literal"),
         ("lists", "the job began with other lists"),
         ("state", "is not the state of such a job; name another file"),

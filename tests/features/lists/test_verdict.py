@@ -89,7 +89,7 @@ def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
     better = Suggestion(HandleName("10.5555/name"), "trailing-punctuation")
     suggested = replace(row, suggestions=(better,), best=Reading(better.doi, "sure", better.rule), echo=5)
     assert suggested.members() == expected | {
-        "suggestions": [{"doi": "10.5555/name", "rule": "trailing-punctuation"}],
+        "suggestions": [{"doi": "10.5555/name", "rule": "trailing-punctuation", "exists": None}],
         "best": {"doi": "10.5555/name", "confidence": "sure", "rule": "trailing-punctuation"},
         "echo": 5,
     }

@@ -1,0 +1,142 @@
+"""Looks up rows of an earlier run again, and replaces them in their file.
+
+The new file is written beside the old one and takes its place at the end. A run that a signal ends has replaced the
+rows that were answered; the same command continues with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import IO, Any, Final
+
+from app.errors import ConfigurationError
+from app.features.command import INTERRUPTED, CommandContext
+from app.features.lists.batch import BatchInput
+from app.features.lists.command import ResolveChoice
+from app.features.lists.lines import ListItem
+from app.features.lists.progress import report_rows
+from app.features.lists.resolve_lists import open_rows, stop_on_signals
+from app.features.lists.verdict import FIELDS, GOOD, ListRow, Verdict
+from app.features.private_file import open_private
+from app.regular_file import open_regular
+
+#: Limit of a row, in bytes.
+_MAX_ROW_BYTES: Final = 4 * 1024 * 1024
+#: Rows between two chances for other work.
+_GROUP: Final = 64
+
+
+async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
+    """Replace the rows of a file that have some verdicts. Raises ConfigurationError and DoiProxyError."""
+    path = choice.output_file
+    if path is None or choice.names or choice.lists != ("-",) or choice.output not in (None, "jsonl"):
+        raise ConfigurationError("--again: name the file of rows with -o FILE, which is jsonl, and no list")
+    try:
+        source = open_regular(path)
+    except OSError as error:
+        raise ConfigurationError(f"-o {path}: cannot be read: {error.strerror or error}") from error
+    with source, open_regular(path) as inputs, stop_on_signals() as stop:
+        _claim(source, path)
+        for _ in _read_rows(source, choice, path):
+            pass  # raises before anything is written
+        source.seek(0)
+        partial = path.with_name(f"{path.name}.partial")
+        mode = stat.S_IMODE(os.fstat(source.fileno()).st_mode)
+        flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
+        verdicts = Counter[Verdict]()
+        waiting = _read_again(inputs, choice, path)
+        with os.fdopen(open_private(partial, flags, mode), "wb") as target:
+            try:
+                async with open_rows(context, choice, waiting, stop.event, None, FIELDS) as groups:
+                    rows = _flatten(groups)
+                    async with aclosing(rows):
+                        await _copy(source, target, choice, path, rows, verdicts)
+            except asyncio.CancelledError:
+                stop.event.set()
+            finally:
+                # Also after a failure: what was answered is kept.
+                for line in source:
+                    target.write(line)
+                target.flush()
+                os.fsync(target.fileno())
+                partial.replace(path)
+    report_rows(verdicts)
+    if stop.event.is_set():
+        return INTERRUPTED
+    return 0 if all(verdict in GOOD for verdict in verdicts) else 1
+
+
+def _claim(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise ConfigurationError(f"-o {path}: another process writes to it; wait until it ends") from error
+
+
+async def _copy(
+    source: IO[bytes],
+    target: IO[bytes],
+    choice: ResolveChoice,
+    path: Path,
+    rows: AsyncIterator[ListRow],
+    verdicts: Counter[Verdict],
+) -> None:
+    """Copy rows, and replace those that are looked up again, until there are no more answers."""
+    for line, row in _read_rows(source, choice, path):
+        try:
+            new = await anext(rows, None) if row is not None else None
+        except BaseException:
+            target.write(line)
+            raise
+        if new is not None and row is not None:
+            members = new.members()
+            row |= {name: members[name] for name in row if name in members and name not in ("line", "key", "echo")}
+            target.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            verdicts[new.verdict] += 1
+        else:
+            target.write(line)
+
+
+async def _read_again(file: IO[bytes], choice: ResolveChoice, path: Path) -> AsyncGenerator[list[BatchInput]]:
+    """The inputs of the rows that are looked up again."""
+    group: list[BatchInput] = []
+    for _, row in _read_rows(file, choice, path):
+        if row is not None:
+            group.append(ListItem(row["input"]))
+        if len(group) >= _GROUP:
+            yield group
+            group = []
+            await asyncio.sleep(0)
+    yield group
+
+
+def _read_rows(file: IO[bytes], choice: ResolveChoice, path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """The lines of a file, with the row of each that is looked up again. Raises ConfigurationError."""
+    number = 0
+    while line := file.readline(_MAX_ROW_BYTES):
+        number += 1
+        try:
+            row = json.loads(line)
+            is_row = "error" in row or (isinstance(row["input"], str) and Verdict(row["verdict"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            is_row = False
+        if not is_row:
+            raise ConfigurationError(
+                f"-o {path}, line {number}: this is not a row in JSON with the members input and verdict; name the "
+                "file of an earlier run in the format jsonl"
+            )
+        yield line, row if row.get("verdict") in choice.again else None
+
+
+async def _flatten(groups: AsyncIterator[list[ListRow]]) -> AsyncGenerator[ListRow]:
+    async for group in groups:
+        for row in group:
+            yield row
