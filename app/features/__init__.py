@@ -25,6 +25,7 @@ NAMES = (
     "cache_commands",
     "parse",
     "lists",
+    "references",
     "rewriting",
     "warm_return",
     "health",

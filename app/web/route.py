@@ -65,6 +65,9 @@ def find_route(method: str, path: bytes, paths: Paths = NO_PATHS) -> str:
     is_operation = path in paths.operations or (path.startswith(paths.below) and path.isascii())
     if is_operation and method != "OPTIONS":
         return "operation"
+    own = paths.own_api.get(path)
+    if own is not None:
+        return own
     lower = path[: len(b"/doira/")].lower()
     if lower.startswith(API_PATH) or lower == API_PATH[:-1]:
         return paths.own_api.get(path[: path.find(b"/", len(API_PATH)) + 1] or path, "api")

@@ -33,6 +33,7 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "which agency, form": ("/ra/", 200),
     "which agency": (f"/ra/{site.WORK},10.5555,{site.UNKNOWN},about-us", 200),
     "privacy": ("/privacy", 200),
+    "references": ("/references", 200),
     "library services": ("/preferences", 200),
     "status": ("/status", 200),
     "OpenURL without a DOI": ("/openurl?title=Hamlet", 400),

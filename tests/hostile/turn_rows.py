@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -183,7 +185,33 @@ def operation_exchanges() -> Iterator[Exchange]:
     yield Exchange("GET /metrics", "all series, as OpenMetrics", "/metrics", headers=metrics)
     yield Exchange("GET /static/{file:path}", "the style sheet", "/static/style.css")
     form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    yield Exchange("GET /references", "no input", "/references", headers=_PAGE)
+    for largest, file in _bibliographies():
+        body = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + file + b"\r\n--x--"
+        kind = {"Content-Type": "multipart/form-data; boundary=x", "Accept-Encoding": "gzip"}
+        yield Exchange("POST /references", largest, "/references", "POST", kind, body)
     yield Exchange("POST /preferences", "a form of 64 KiB", "/preferences", "POST", form, b"service=" + b"x" * 65_000)
+
+
+def _bibliographies() -> Iterator[tuple[str, bytes]]:
+    """Files for /references that take long."""
+    yield "4 MiB of delimiters", b"\r\n--x" * 600_000
+    yield "500 entries without a DOI", b"@a{" + b"k" * 200 + b",\n" + (b"x" * 200 + b"\n@a{k,\n") * 500
+    yield "500 broken names", b"Smith 10.1000 / 1<b>&amp;\xe2\x80\x93x.;\n" * 500
+    yield "500 KB of blank lines", b"\n \n" * 170_000
+    yield "500 KB of words", b"10.1000/" + b"a " * 260_000
+    yield "500 KB of markup", b"<" * 520_000
+    for largest, element in (("16 MiB of elements", b"<a/>"), ("paragraphs", b"<w:p/>"), ("text", b"x" * 400_000)):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            word = b'<w:d xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:t>'
+            text = element * (1 if largest == "text" else 4_190_000 if largest[0] == "1" else 400_000)
+            archive.writestr("word/document.xml", word + text + b"</w:t></w:d>")
+        yield f"a document with {largest}", file.getvalue()
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        for number in range(1_200):
+            archive.writestr(str(number), b"")
+    yield "an archive of 1,200 files", file.getvalue()
 
 
 def admin_exchanges() -> Iterator[Exchange]:

@@ -27,6 +27,8 @@ def open_lists(context: Context) -> Opened:
     open_lists = OpenBatches(settings.batch_max_open, context.meter.counter(REFUSED))
     service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names), read_pace(context.settings))
 
+    context.provide(service)
+
     def add(app: FastAPI, face: Face) -> None:
         add_resolve(app, service, core.networks.client_of)
 

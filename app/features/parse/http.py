@@ -16,7 +16,7 @@ from app.doi.presentation import MAX_TYPED_CHARACTERS
 from app.errors import RequestTooLarge
 from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
 from app.features.lists.lines import MAX_LINE_BYTES, Item, ListItem
-from app.features.parse.models import ParsedTextModel
+from app.features.parse.models import ParsedItemModel, ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse, unreadable, warn_of_plus_sign, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
 from app.web.media_types import JSON, NDJSON
@@ -101,14 +101,14 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
         openapi_extra={"x-example": f"{PARSE_PATH}?doi=10.1000/182"},
     )
     app.add_api_route(PARSE_PATH, parse_one, methods=["HEAD"], include_in_schema=False)
-    row = {"$ref": "#/components/schemas/ParsedTextModel"}
+    row = {"$ref": "#/components/schemas/ParsedItemModel"}
     app.add_api_route(
         PARSE_PATH,
         parse_many,
         methods=["POST"],
         tags=["parsing"],
         summary="What are these texts?",
-        response_model=list[ParsedTextModel],
+        response_model=list[ParsedItemModel],
         response_description="An object for each text, in their order.",
         responses={
             200: {"content": {NDJSON: {"schema": row}}},

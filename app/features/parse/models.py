@@ -40,6 +40,11 @@ class ParsedTextModel(BaseModel):
         None, description="The likeliest reading: sure and likely repairs come before the text as it stands."
     )
     suggestions: list[SuggestionModel] = Field(description="The likeliest first. They are not looked up.")
+    message: str | None = Field(description="Why it is not a DOI name, with the position; null if it is one.")
+
+
+class ParsedItemModel(ParsedTextModel):
+    """What an item of a list is."""
+
     line: int | None = Field(None, description="Of BibTeX and RIS: the line of the entry.")
     key: str | None = Field(None, description="The citation key of BibTeX, or the number of a RIS reference.")
-    message: str | None = Field(description="Why it is not a DOI name, with the position; null if it is one.")

@@ -1,0 +1,40 @@
+"""`/references`: a page that checks the DOIs of a bibliography."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+from app.features.feature import Context, Feature, Opened, required
+from app.features.lists.answer import BatchService
+from app.features.references.page import PATH, ReferencesPage
+from app.features.references.result import CheckedReference, Result
+from app.web.operations import Face
+from app.web.pages import PageLink
+
+
+def open_references(context: Context) -> Opened:
+    """The page, and its link in the footer of every page."""
+    service, networks = required(context.find(BatchService)), context.core.networks
+
+    def add(app: FastAPI, face: Face) -> None:
+        face.pages.links.append(PageLink("footer", PATH, "references.title"))
+        ReferencesPage(service, face, networks.client_of).add_to(app)
+
+    return Opened(routes=(add,), own_api={PATH.encode(): "references"})
+
+
+def sample_facts() -> dict[str, dict[str, Any]]:
+    """The facts of a sample of the page, by its template."""
+    rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
+    return {"references": {"result": Result(rows, "10.1000/182", "references.txt"), "problem": "", "text": ""}}
+
+
+FEATURE: Final = Feature(
+    "references",
+    "/references: a page that checks the DOIs of a bibliography",
+    needs=("lists", "suggestions"),
+    open=open_references,
+    samples=sample_facts,
+)

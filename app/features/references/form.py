@@ -1,0 +1,48 @@
+"""The form of the page: a text, or a file (RFC 7578). Bounded by the size of its body, and read in one pass."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from app.features.lists.errors import UnreadableList
+from app.web.request_path import read_form_body
+
+_BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)
+_NAME: Final = re.compile(r';\s*name="([^"]{0,100})"', re.IGNORECASE)
+_FILE_NAME: Final = re.compile(r';\s*filename="([^"]{0,400})"', re.IGNORECASE)
+#: Fields that are read. The form has two.
+_MAX_FIELDS: Final = 8
+_MAX_HEAD_BYTES: Final = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class SentBibliography:
+    """What a reader sent: bytes, and the name of the file, "" for a text in the form."""
+
+    data: bytes
+    file_name: str = ""
+
+
+def read_form(content_type: str, body: bytes) -> SentBibliography:
+    """The file of a form, else its text. Raises UnreadableList for another media type."""
+    if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+        return SentBibliography((read_form_body(body).first("text") or "").encode("utf-8", "replace"))
+    found = _BOUNDARY.match(content_type.strip())
+    if found is None:
+        raise UnreadableList("Send the form of this page, as multipart/form-data.")
+    fields: dict[str, SentBibliography] = {}
+    delimiter = b"\r\n--" + found[1].encode("utf-8", "replace")
+    for part in (b"\r\n" + body).split(delimiter, _MAX_FIELDS)[1:]:
+        head, blank, data = part.partition(b"\r\n\r\n")
+        if not blank or len(head) > _MAX_HEAD_BYTES:
+            continue
+        disposition = head.decode("utf-8", "replace")
+        name, file_name = _NAME.search(disposition), _FILE_NAME.search(disposition)
+        if name is not None:
+            fields.setdefault(name[1], SentBibliography(data, file_name[1] if file_name else ""))
+    file = fields.get("file")
+    if file is not None and file.data:
+        return file
+    return fields.get("text", SentBibliography(b""))

@@ -1,0 +1,198 @@
+"""`/references`: a bibliography in, verdicts and a corrected file out."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+import zipfile
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.table import table
+from tests.web.proxy import Got, Proxy, running
+from tests.web.test_pages import Page
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/references"
+FORM = "multipart/form-data; boundary=xyz"
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+TEXT = """Smith J (2020) A title. doi:10.1000/182.
+Jones K, without one
+Doe L https://doi.org/10.10O0/182 and 10.1000/none
+"""
+BIBTEX = """@article{smith,
+  doi = {10.1000/182.},
+  note = {10.1000/182. stays}
+}
+@misc{jones, title = {Without}}
+@misc{doe, url = {https://doi.org/10.1000/182}}
+"""
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as started:
+        started.upstream.put("10.1000/182", url="https://example.org/")
+        yield started
+
+
+def form(data: bytes | str, file_name: str = "", text: str = "") -> bytes:
+    content = data.encode() if isinstance(data, str) else data
+    parts = [
+        b'--xyz\r\nContent-Disposition: form-data; name="text"\r\n\r\n' + text.encode(),
+        f'\r\n--xyz\r\nContent-Disposition: form-data; name="file"; filename="{file_name}"\r\n'.encode()
+        + b"Content-Type: application/octet-stream\r\n\r\n" + content,
+        b"\r\n--xyz--\r\n",
+    ]  # fmt: skip
+    return b"".join(parts)
+
+
+async def send(proxy: Proxy, data: bytes | str, file_name: str = "", **headers: str) -> Got:
+    return await proxy.post(PATH, form(data, file_name), content_type=FORM, **headers)
+
+
+def results(got: Got) -> list[tuple[str, str, str]]:
+    """The key and text, the line and the words of each row."""
+    assert got.status == 200, got.text
+    cells = re.findall(r'<td data-label="[^"]*">(.*?)</td>', got.text, re.DOTALL)
+    words = [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", cell)).split()) for cell in cells]
+    return [(words[at], words[at + 1], words[at + 2]) for at in range(0, len(words), 3)]
+
+
+def corrected(got: Got) -> tuple[str, str]:
+    found = re.search(r'download="([^"]*)" href="data:text/plain;charset=utf-8;base64,([^"]*)"', got.text)
+    return (found[1], base64.b64decode(found[2]).decode()) if found else ("", "")
+
+
+def document(
+    body: str, *, head: str = "", method: int = zipfile.ZIP_DEFLATED, name: str = "word/document.xml"
+) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr(name, f'<?xml version="1.0"?>{head}<w:document xmlns:w="{WORD}">{body}</w:document>')
+    return file.getvalue()
+
+
+def paragraphs(*texts: str) -> str:
+    return "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in texts)
+
+
+async def test_the_form_is_a_page_without_a_script(proxy: Proxy) -> None:
+    got = await proxy.get(PATH)
+    assert (got.status, got["cache-control"]) == (200, "no-store")
+    assert "<script" not in got.text and 'enctype="multipart/form-data"' in got.text
+    assert (await proxy.head(PATH)).status == 200
+    assert Page((await proxy.get("/")).text).links[PATH] == "Check my references"
+
+
+async def test_a_text_is_checked_and_corrected(proxy: Proxy) -> None:
+    got = await send(proxy, TEXT, "refs.txt")
+    assert got["cache-control"] == "no-store"
+    assert [(line, words) for _, line, words in results(got)] == [
+        ("1", "The DOI works 10.1000/182"),
+        ("2", "No DOI"),
+        ("3", "Corrected: this DOI exists 10.1000/182"),
+        ("3", "This DOI does not exist 10.1000/none"),
+    ]
+    assert results(got)[1][0] == "Jones K, without one"
+    assert corrected(got) == ("refs-corrected.txt", TEXT.replace("10.10O0", "10.1000"))
+    pasted = await proxy.post(PATH, form("", "", TEXT), content_type=FORM)
+    assert results(pasted) == results(got)
+    encoded = await proxy.post(PATH, "text=see+10.1000%2F182")
+    assert results(encoded) == [("see 10.1000/182", "1", "The DOI works 10.1000/182")]
+
+
+async def test_a_blank_line_separates_references_of_several_lines(proxy: Proxy) -> None:
+    got = await send(proxy, "Smith\n  A title\n  10.1000/\n  182\n\nJones\n  nothing\n")
+    assert [line for _, line, _ in results(got)] == ["3", "6"]
+    assert results(got)[1][2] == "No DOI"
+
+
+async def test_entries_of_bibtex_and_ris_have_their_keys(proxy: Proxy) -> None:
+    got = await send(proxy, BIBTEX, "my refs.bib")
+    assert [(text.split()[0], words.split(":")[0]) for text, _, words in results(got)] == [
+        ("smith", "Corrected"), ("jones", "No DOI"), ("doe", "The DOI works 10.1000/182"),
+    ]  # fmt: skip
+    expected = BIBTEX.replace("{10.1000/182.}", "{10.1000/182}")
+    assert corrected(got) == ("my refs-corrected.bib", expected)
+    ris = "TY  - JOUR\r\nUR  - https://doi.org/10.1000/182.\r\nER  - \r\n"
+    [row] = results(await send(proxy, "TY  - JOUR\nTI  - A title\nER  - \n", "x.ris"))
+    assert row == ("1 A title", "1", "No DOI")
+    assert results(await send(proxy, ris, "x.ris"))[0][2] == "The DOI works 10.1000/182"
+
+
+async def test_the_paragraphs_of_a_document_are_references(proxy: Proxy) -> None:
+    body = (
+        paragraphs("Smith 10.1000/182", "Jones") + "<w:p><w:r><w:t>10.1000</w:t></w:r><w:r><w:t>/182</w:t></w:r></w:p>"
+    )
+    got = await send(proxy, document(body), "refs.docx")
+    assert [words for _, _, words in results(got)] == [
+        "The DOI works 10.1000/182", "No DOI", "The DOI works 10.1000/182",
+    ]  # fmt: skip
+
+
+_ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+
+
+@table(
+    ("data", "status", "reason"),
+    [
+        (document(paragraphs("&b;"), head=_ENTITIES), 400, "document type declaration"),
+        (document("<w:x/>" * 3_000_000), 400, "too large when it is unpacked"),
+        (document(paragraphs("x" * 600_000)), 400, "its text is too long"),
+        (document("", method=zipfile.ZIP_BZIP2), 400, "unusual way"),
+        (document("", name="other.xml"), 400, "no word/document.xml"),
+        (document("<w:p>"), 400, "not well-formed"),
+        (document("")[:-1], 400, "not a whole one"),
+        (document("")[:-22] + b"PK\x05\x06" + b"\xff" * 16 + b"\0\0", 400, "too many parts"),
+        (b"PK\x03\x04" + b"x" * 100, 400, "not a ZIP archive"),
+        (b"\xff\xfe10", 400, "not UTF-8"),
+        ("10.1000/182\n" * 501, 413, "more than 500 references"),
+        ("@misc{a, doi={10.1000/182}}\n" * 501, 413, "more than 500"),
+        ("x" * 600_000, 413, "524288 characters"),
+        (b"x" * (4 * 1024 * 1024 + 1), 413, "4194304 bytes"),
+    ],
+)
+async def test_what_is_too_large_or_damaged_is_refused(
+    proxy: Proxy, data: bytes | str, status: int, reason: str
+) -> None:
+    got = await send(proxy, data, "a.docx" if isinstance(data, bytes) and data[:2] == b"PK" else "")
+    assert (got.status, got["cache-control"]) == (status, "no-store")
+    assert reason in got.text and "Traceback" not in got.text
+
+
+@table(
+    ("content_type", "body"),
+    [
+        ("text/plain", b"10.1000/182"),
+        ("multipart/form-data", b""),
+    ],
+)
+async def test_another_media_type_is_refused(proxy: Proxy, content_type: str, body: bytes) -> None:
+    assert (await proxy.post(PATH, body, content_type=content_type)).status == 400
+
+
+async def test_an_empty_form_has_no_references(proxy: Proxy) -> None:
+    for body in (b"", b"--xyz--", form(""), b"--xyz\r\n\r\n"):
+        got = await proxy.post(PATH, body, content_type=FORM)
+        assert (got.status, results(got)) == (200, []) and "There are no references" in got.text
+
+
+@table(("language", "word"), [("de", "Keine DOI"), ("fr", "Pas de DOI"), ("es", "Sin DOI"), ("en", "No DOI")])
+async def test_the_page_speaks_the_language_of_the_reader(proxy: Proxy, language: str, word: str) -> None:
+    assert results(await send(proxy, "Smith", accept_language=language)) == [("Smith", "1", word)]
+
+
+async def test_what_could_not_be_verified_is_not_missing(proxy: Proxy) -> None:
+    proxy.upstream.fault("10.1000/none", "status", status=503)
+    [row] = results(await send(proxy, "10.1000/none"))
+    assert row[2].startswith("It could not be verified now")
+
+
+async def test_markup_is_text(proxy: Proxy) -> None:
+    got = await send(proxy, "<script>alert(1)</script> 10.1000/<b>x")
+    assert "<script" not in got.text and "<b>" not in got.text
