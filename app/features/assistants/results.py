@@ -51,6 +51,7 @@ class CheckedName(BaseModel):
     age: int | None = Field(description="Seconds since the record was fetched.")
     stale: bool = Field(description="Whether the record is past its TTL, and the upstream could not be queried.")
     message: str | None = Field(description="The reason in words.")
+    reason: str | None = Field(None, description="no-doi: nothing in the text looks like a DOI, not even a broken one.")
     suggestions: list[SuggestionModel] = Field(description="The likeliest first. They were not looked up.")
 
 
@@ -64,6 +65,7 @@ class CheckResult(BaseModel):
     """What is known about the lines, in their order."""
 
     summary: dict[Verdict, int] = Field(description="The number of names, and of lines without one, with each verdict.")
+    without_doi: int = Field(0, description="The lines among not_a_doi in which nothing looks like a DOI.")
     lines: list[CheckedLine]
     left_out: int = Field(description="How many lines are left out, because the result would be too large.")
 
@@ -91,6 +93,7 @@ def write_name(text: str, row: ListRow) -> CheckedName:
         age=row.age,
         stale=row.stale,
         message=_cut_message(row.message),
+        reason=row.reason,
         suggestions=_write_suggestions(row.suggestions or ()),
     )
 

@@ -18,8 +18,14 @@ from mcp.types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
     ListToolsResult,
     PaginatedRequestParams,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -64,6 +70,18 @@ _DESCRIPTIONS: Final[dict[ToolName, tuple[str, str]]] = {
         "suggestions where the name is wrong, and a summary. Lines may be free text.",
     ),
 }
+_PROMPT: Final = Prompt(
+    name="check_my_reference_list",
+    title="Check my reference list",
+    description="Checks the DOI names of a reference list, and says which to correct.",
+    arguments=[PromptArgument(name="references", description="The references, one a line.", required=True)],
+)
+_PROMPT_TEXT: Final = (
+    "Check this reference list with the tool check_list, all lines in one call. For each line that is not resolved, "
+    "say what is wrong: a name that does not exist, a text that is not a DOI, or no DOI (its reason is no-doi). "
+    "Propose a suggestion only if it fits the title, and say that names that could not be verified "
+    "are unknown, not wrong.\n\n"
+)
 _MODELS: Final[dict[ToolName, tuple[type[BaseModel], type[BaseModel]]]] = {
     "parse": (ParseArguments, ParseResult),
     "resolve": (ResolveArguments, CheckedName),
@@ -84,6 +102,15 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
 
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=described)
+
+    async def list_prompts(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[_PROMPT])
+
+    async def get_prompt(_: ServerRequestContext[Any], wanted: GetPromptRequestParams) -> GetPromptResult:
+        if wanted.name != _PROMPT.name or "references" not in (wanted.arguments or {}):
+            raise MCPError(INVALID_PARAMS, f"The prompt is {_PROMPT.name}, with the argument references.")
+        text = TextContent(type="text", text=_PROMPT_TEXT + (wanted.arguments or {})["references"])
+        return GetPromptResult(description=_PROMPT.description, messages=[PromptMessage(role="user", content=text)])
 
     async def call_tool(context: ServerRequestContext[Any], call: CallToolRequestParams) -> CallToolResult:
         if call.name not in get_args(ToolName):
@@ -108,6 +135,8 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
         instructions=_INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
     )
 
 

@@ -183,7 +183,8 @@ class Tools:
 
     async def _resolve(self, text: str, call: _Call, client: str | None) -> CheckedName:
         parsed = self._parse_text(text)
-        known = replace(not_a_doi(text, parsed.message or ""), suggestions=parsed.suggestions)
+        row = not_a_doi(text, parsed.message or "", has_suggestions=bool(parsed.suggestions))
+        known = replace(row, suggestions=parsed.suggestions)
         name: str | ListRow = known if parsed.name is None else parsed.name.text
         async with self._names.look_up(name, client) as rows:
             found = await call.collect(rows, [_Line(text, name)], _ignore)
@@ -209,7 +210,7 @@ class Tools:
             return [_Line(text, not_a_doi(text, self._explain_length(text)))]
         reference = read_reference(text, own_hosts=self._own_hosts)
         if reference.name is None:
-            row = not_a_doi(text, reference.message or "")
+            row = not_a_doi(text, reference.message or "", has_suggestions=bool(reference.suggestions))
             return [_Line(text, replace(row, suggestions=reference.suggestions))]
         names = [reference.name, *reference.others]
         left = ", ".join(name.text for name in names[_NAMES_A_LINE:])
@@ -221,7 +222,8 @@ class Tools:
         shown = [line for line in checked if line.verdict is not Verdict.RESOLVED] if problems_only else checked
         fitting = await _take_fitting(shown, self.bounds.result_bytes)
         summary = {verdict: counts[verdict] for verdict in Verdict}
-        return CheckResult(summary=summary, lines=fitting, left_out=len(shown) - len(fitting))
+        without = sum(line.reason is not None for line in checked)
+        return CheckResult(summary=summary, without_doi=without, lines=fitting, left_out=len(shown) - len(fitting))
 
     def _bound(self, argument: str, texts: Sequence[str]) -> None:
         if len(texts) > self.bounds.lines:

@@ -36,6 +36,9 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 async def test_a_client_finds_the_tools_and_checks_a_list(upstream: FakeUpstream, mode: str) -> None:
     async with Client(stdio(upstream.url), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        [prompt] = (await client.list_prompts()).prompts
+        asked = await client.get_prompt(prompt.name, {"references": "Doe 10.1000/182"})
+        assert getattr(asked.messages[0].content, "text", "").endswith("Doe 10.1000/182")
         assert set(tools) == {"parse", "resolve", "check_list"}
         for tool in tools.values():
             assert tool.annotations is not None

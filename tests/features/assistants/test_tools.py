@@ -271,3 +271,12 @@ async def test_a_lone_surrogate_is_part_of_no_name() -> None:
         assert (await desk.call("resolve", name=text))["verdict"] == "not_a_doi"
         assert (await desk.call("check_list", lines=[text]))["lines"][0]["verdict"] == "not_a_doi"
         assert (await desk.call("parse", texts=[text]))["texts"][0]["kind"] == "not_a_doi"
+
+
+async def test_a_line_without_a_doi_is_told_apart_from_a_broken_one() -> None:
+    async with running() as desk:
+        lines = "Smith J. A title. 2010/11\nDoe 10.1000\nshort https://doi.org/10/aabbe"
+        result = await desk.call("check_list", lines=lines)
+    assert [line["reason"] for line in result["lines"]] == ["no-doi", None, None]
+    assert result["without_doi"] == 1
+    assert result["lines"][2]["doi"] == "10/aabbe"
