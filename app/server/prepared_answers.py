@@ -73,6 +73,7 @@ class ExpressLane:
         self._count_prepared = stages.count_prepared
         self._count_client = stages.count_client
         self._count_name = stages.count_name
+        self._count_path = stages.count_path
         self._answers_until_sample = CLIENT_SAMPLE
         self._timer = timer
         self._log_prepared = stages.log_prepared
@@ -171,7 +172,7 @@ class ExpressLane:
             self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
-            self._count_sample(client_of(forwarded_for))
+            self._count_sample(client_of(forwarded_for), prepared)
         if self._log_prepared is None:
             return prepared.head + tail
         client = client_of(forwarded_for) if self._shows_clients else ""
@@ -187,10 +188,14 @@ class ExpressLane:
         for resolution in followed:
             self._resolver.count_answer(resolution)
 
-    def _count_sample(self, client: str) -> None:
+    def _count_sample(self, client: str, prepared: Prepared) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
         if self._count_client is not None:
             self._count_client(client, CLIENT_SAMPLE)
+        if self._count_path is not None:
+            path = prepared.target.partition(b"?")[0]
+            path = below(self._sub_path, path) if self._sub_path else path
+            self._count_path(client, path, prepared.status, CLIENT_SAMPLE)
 
     def _find(self, request: bytes, forwarded_for: bytes | None) -> tuple[Prepared | None, bytes | None]:
         """The prepared reply to a request, and its whole X-Forwarded-For. `forwarded_for` was cut from it.

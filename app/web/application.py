@@ -216,6 +216,8 @@ class Application:
             self._stages.count(route, request.method, status, seconds)
         if self._stages.count_client is not None:
             self._stages.count_client(request.client_address, 1)
+        if self._stages.count_path is not None:
+            self._stages.count_path(request.client_address, request.path, status, 1)
 
     def _offer(self, request: Request, reply: Reply) -> None:
         """Offer the lane of prepared answers a reply that depends only on fresh records and on what selects it."""

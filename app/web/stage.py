@@ -154,6 +154,9 @@ class Stage:
     def count_name(self, key: str) -> None:
         """Count a name that had a prepared answer, at most once a second for each answer."""
 
+    def count_path(self, address: str, path: bytes, status: int, requests: int) -> None:
+        """Count requests for a path below the sub-path, as `count_client` counts clients."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -169,6 +172,7 @@ class Stages:
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None
     count_name: Callable[[str], object] | None = None
+    count_path: Callable[[str, bytes, int, int], object] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
     wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
     #: The stages that override `admit` and `passes`.
@@ -210,6 +214,7 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         count_prepared=fold("count_prepared"),
         count_client=fold("count_client"),
         count_name=fold("count_name"),
+        count_path=fold("count_path"),
         wrap=methods("wrap"),
         wrap_send=methods("wrap_send"),
         gates=overriding("admit"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from ipaddress import ip_network
 from typing import Final
 
@@ -13,14 +14,18 @@ from app.features.metrics.history import SharedHistory
 from app.features.network_list import NetworkList
 from app.features.status.events import EventLog
 from app.features.status.keeping import StatusKeeper
-from app.features.status.models import STATUS_PATH
+from app.features.status.models import STATUS_PATH, Status
 from app.features.status.page import add_runbook, add_status
+from app.features.status.prefixes import PrefixCounts
 from app.features.status.reader import StatusReader
 from app.features.status.runbook import RUNBOOK_PATH
 from app.features.status.samples import sample_facts
 from app.features.status.settings import StatusSettings
 from app.features.status.state import add_state
 from app.web.operations import Face
+
+#: The privacy level from which prefixes are not counted.
+_NO_PREFIXES: Final = 3
 
 
 class HistoryService(Service):
@@ -52,6 +57,11 @@ def open_status(context: Context) -> Opened:
     context.record_event = reader.record_event
     context.reloads.on_reload(lambda _: reader.record_event("reload"))
 
+    # The highest privacy level counts clients and names together nowhere.
+    prefixes = PrefixCounts(context.core.networks.client_of, context.clock, lambda: os.urandom(16))
+    shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
+    stages = () if shown is None else (shown,)
+
     def add_public(app: FastAPI, face: Face) -> None:
         add_state(app, reader.read_state, face.pages, face.link, url)
 
@@ -60,24 +70,27 @@ def open_status(context: Context) -> Opened:
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
 
         def add_for_operators(app: FastAPI, face: Face) -> None:
-            add_status(app, reader.read, lambda address: True, face.pages, face.link)
+            add_status(app, lambda address: reader.read(shown), lambda address: True, face.pages, face.link)
 
         def add_runbook_for_operators(app: FastAPI, face: Face) -> None:
             add_runbook(app, lambda address: True, face.pages, face.link)
 
         routes = {STATUS_PATH.encode(): add_for_operators, RUNBOOK_PATH.encode(): add_runbook_for_operators}
-        return Opened(services=(service,), routes=(add_public,), operator_routes=routes, private=tuple(routes))
+        return Opened(stages, services=(service,), routes=(add_public,), operator_routes=routes, private=tuple(routes))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
         return settings.status_access == "public" or address in networks
 
+    async def read(address: str) -> Status:
+        return await reader.read(shown if address in networks else None)
+
     def add(app: FastAPI, face: Face) -> None:
-        add_status(app, reader.read, may_see, face.pages, face.link)
+        add_status(app, read, may_see, face.pages, face.link)
         add_runbook(app, may_see, face.pages, face.link)
 
     private = STATUS_PATH.encode(), RUNBOOK_PATH.encode()
-    return Opened(services=(service,), routes=(add, add_public), private=private)
+    return Opened(stages, services=(service,), routes=(add, add_public), private=private)
 
 
 FEATURE: Final = Feature(

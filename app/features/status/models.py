@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.features.health.models import LocalReadiness, UpstreamReadiness
 from app.features.status.events import EventKind
+from app.features.status.prefixes import PrefixKind
 
 #: The path of the page.
 STATUS_PATH: Final = "/status"
@@ -36,6 +37,13 @@ class EventStatus(BaseModel):
     until: int | None = Field(description="The end of an outage, or the last of several purges or denials in a row.")
     detail: str = Field(description="The host of an upstream, or the version of a start.")
     count: int = Field(description="Entries of a purge, or denials.")
+
+
+class PrefixCount(BaseModel):
+    """A prefix, and its names."""
+
+    prefix: str = Field(examples=["10.1000"])
+    names: int
 
 
 class StoreStatus(BaseModel):
@@ -123,6 +131,11 @@ class Status(BaseModel):
     store: StoreStatus
     local_records: LocalReadiness | None
     clients: ClientStatus
+    prefixes: dict[PrefixKind, list[PrefixCount]] | None = Field(
+        None,
+        description="The prefixes with most names of today in this worker: requested, not registered, and not "
+        "verified. Only those of more than five networks, and only for a client in `status_networks`.",
+    )
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")

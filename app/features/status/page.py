@@ -44,9 +44,9 @@ _FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
 
 
 def add_status(
-    app: FastAPI, read: Callable[[], Awaitable[Status]], may_see: Callable[[str], bool], pages: Pages, link: Link
+    app: FastAPI, read: Callable[[str], Awaitable[Status]], may_see: Callable[[str], bool], pages: Pages, link: Link
 ) -> None:
-    """Add the route to an application. `may_see` decides by the address of the client."""
+    """Add the route to an application. `may_see` and `read` decide by the address of the client."""
 
     @app.get(
         STATUS_PATH,
@@ -64,9 +64,10 @@ def add_status(
     ) -> Response:
         wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
         language = choose_language(request.headers.get("accept-language"), pages.languages)
-        if not may_see(request.client.host if request.client else ""):
+        address = request.client.host if request.client else ""
+        if not may_see(address):
             return _refuse(pages, link, language) if wants_page else _problem(link)
-        found = await read()
+        found = await read(address)
         # A turn for the numbers, and one for what shows them.
         await asyncio.sleep(0)
         if not wants_page:

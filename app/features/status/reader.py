@@ -24,10 +24,12 @@ from app.features.status.models import (
     ClientStatus,
     EventStatus,
     HistoryPoint,
+    PrefixCount,
     Status,
     StoreStatus,
     UpstreamName,
 )
+from app.features.status.prefixes import KINDS, PrefixCounts, PrefixKind
 from app.features.status.state import ReaderState, find_interruptions
 from app.features.status.summary import find_state, summarize
 
@@ -91,8 +93,8 @@ class StatusReader:
         """Record what an operator did."""
         self._events.add(Event(kind, int(self._context.clock()), count=count))
 
-    async def read(self) -> Status:
-        """The state now. The store is read, and an upstream never."""
+    async def read(self, prefixes: PrefixCounts | None) -> Status:
+        """The state now, with these counts of prefixes. The store is read, and an upstream never."""
         readiness = await describe_readiness(self._context)
         set_process_state(self._core, self._state, self._features)
         totals, points = self._collect(), self._history.points()
@@ -121,6 +123,7 @@ class StatusReader:
             store=await self._store(totals),
             local_records=readiness.local_records,
             clients=self._clients(),
+            prefixes=None if prefixes is None else {kind: _list_prefixes(prefixes, kind) for kind in KINDS},
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
@@ -190,6 +193,10 @@ def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
             seconds += max(0.0, until - max(reached, event.at))
             reached = max(reached, until)
     return seconds
+
+
+def _list_prefixes(prefixes: PrefixCounts, kind: PrefixKind) -> list[PrefixCount]:
+    return [PrefixCount(prefix=prefix, names=names) for prefix, names in prefixes.top(kind)]
 
 
 def _host(url: str) -> str:

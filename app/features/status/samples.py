@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.features.status.models import EventStatus, HistoryPoint, StatusSummary
+from app.features.status.models import EventStatus, HistoryPoint, PrefixCount, StatusSummary
 from app.features.status.page import page_facts
 from app.features.status.plot import plot
 from app.features.status.runbook import runbook_facts
@@ -39,6 +39,7 @@ _STATUS: Final[Mapping[str, Any]] = {
     },
     "local_records": None,
     "clients": {"networks": 3, "half": 1, "nine_tenths": 2, "largest_share": 0.67},
+    "prefixes": {"asked": [PrefixCount(prefix="10.1000", names=7)], "missing": [], "unverified": []},
     "connections": 1,
     "refused": {},
     "loop_delay": 0.001,

@@ -58,6 +58,11 @@ class StatusText:
                 yield from ("", self._say(f"table_{key}"))
                 yield from (f"  {count:>9,}  {_clean(self._word(key, name))}" for name, count in sorted(counts.items()))
 
+        for kind, prefixes in (status.prefixes or {}).items():
+            if prefixes:
+                yield from ("", self._say(f"prefixes_{kind}"))
+                yield from (f"  {one.names:>9,}  {_clean(one.prefix)}" for one in prefixes)
+
     def _numbers(self, status: Status) -> Iterator[str]:
         summary = status.summary
         if summary is not None:
