@@ -7,6 +7,7 @@ NAMES = (
     "limits",
     "library",
     "privacy",
+    "help",
     "country",
     "record_headers",
     "compression",

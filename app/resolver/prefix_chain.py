@@ -205,18 +205,18 @@ class PrefixChain:
                 await asyncio.sleep(0)
         return found
 
-    def recall_agency(self, name: HandleName) -> str:
-        """The agency of a DOI name by the records of its prefix in memory, "" if memory does not have them."""
+    def recall_contact(self, name: HandleName) -> ReportContact:
+        """What `report_contact` would find, by the records in memory alone."""
         found = self._resolver.find_fresh(HandleName(name.prefix)) if name.is_doi else None
         if found is None:
-            return ""
+            return NO_REPORT_CONTACT
         try:
             namespace = read_namespace(found.record)
             handles = [HandleName(_strip_na(one)) for one in (namespace.locs or namespace.services)[:1]]
-        except (CouldNotVerify, InvalidName):
-            return ""
+        except InvalidName:
+            return NO_REPORT_CONTACT
         services = [one for handle in handles if (one := self._resolver.find_fresh(handle)) is not None]
-        return agency_name([(one.name, one.record) for one in services]) or ""
+        return _choose_contact(services, namespace.contact)
 
     async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
@@ -229,9 +229,13 @@ class PrefixChain:
             services = await self._resolve_handles((namespace.locs or namespace.services)[:1], background)
         except (CouldNotVerify, InvalidName):
             return ReportContact("", contact, is_complete=False)
-        agency = agency_name([(one.name, one.record) for one in services])
-        forms = [value.text for one in services for value in one.record.of_type(_REPORT_FORM) if value.text]
-        return ReportContact(agency or "", forms[0] if forms else contact)
+        return _choose_contact(services, contact)
+
+
+def _choose_contact(services: Sequence[Resolution], contact: str | None) -> ReportContact:
+    agency = agency_name([(one.name, one.record) for one in services])
+    forms = [value.text for one in services for value in one.record.of_type(_REPORT_FORM) if value.text]
+    return ReportContact(agency or "", forms[0] if forms else contact)
 
 
 def _own_locations(resolution: Resolution) -> Locations:

@@ -103,8 +103,8 @@ class NamePages:
         freshness = self._freshness.of_page(Chain(resolution), self._now())
         return page(200, body, cite_as(resolution), freshness=freshness, hit=self._hit(options, found, Varies.LANGUAGE))
 
-    def values(self, request: Request, options: ResolveOptions, found: Destination, agency: str) -> Reply:
-        """The values of a name. `agency` is "" if memory does not know it."""
+    def values(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
+        """The values of a name. `contact` is what memory knows of its agency."""
         resolution = found.chain.last
         note = "not_a_web_target" if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)
@@ -116,7 +116,7 @@ class NamePages:
             stale=self._stale_note(language, resolution),
             note=note,
             sections=read_sections(self.sections, "values", resolution.name),
-            about=RecordFacts(resolution.agency or agency, resolution.entry.fetched_at),
+            about=RecordFacts(resolution.agency or contact.agency, resolution.entry.fetched_at),
         )
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts)
         hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)

@@ -213,8 +213,7 @@ class Pages:
         without_slash = show_name(HandleName(shorter)) if slashed else None
         facts: dict[str, Any] = {"without_slash": without_slash, "stale": None, "blocks": (), **sections}
         facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "agency": contact.agency}
-        helpers = Helpers(self._contact, contact.agency, contact.contact)
-        facts["ways"] = self.list_ways(language, name, "missing", helpers)
+        facts["ways"] = self.list_ways(language, name, "missing", self.helpers(contact))
         return self.render("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(
@@ -229,6 +228,10 @@ class Pages:
     def found(self, link: Link, language: str, *, name: HandleName, typed: str) -> bytes:
         """The one name in what was `typed`."""
         return self.render("found", link, language, "found.title", name, typed=readable(typed[:MAX_CHARACTERS_SHOWN]))
+
+    def helpers(self, contact: ReportContact) -> Helpers:
+        """Who can help: the operators of this resolver, and the agency of a name."""
+        return Helpers(self._contact, contact.agency, contact.contact)
 
     def list_ways(
         self, language: str, name: HandleName, trouble: Trouble, helpers: Helpers | None = None, *targets: str

@@ -139,7 +139,7 @@ class Redirects:
                 return self._name_pages.values_not_found(request, options, found)
             case Kind.NOT_FOUND:
                 return self._name_pages.not_found(request, options, found, contact)
-        return self._name_pages.values(request, options, found, self._prefixes.recall_agency(found.chain.last.name))
+        return self._name_pages.values(request, options, found, self._prefixes.recall_contact(found.chain.last.name))
 
     def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
         """The redirect that every client gets, from one fresh record."""

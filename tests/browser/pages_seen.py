@@ -29,6 +29,8 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "too many requests": (f"/{site.BYPASSING}", 429),
     "address too long": (f"/{site.TOO_LONG}", 414),
     "documentation": ("/docs", 200),
+    "help": (f"/help/{site.STALE}", 200),
+    "help, never resolved": (f"/help/{site.UNKNOWN}", 404),
     "locations": (f"/{site.EVERY_FORMAT}?action=showurls", 200),
     "which agency, form": ("/ra/", 200),
     "which agency": (f"/ra/{site.WORK},10.5555,{site.UNKNOWN},about-us", 200),

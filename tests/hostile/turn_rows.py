@@ -66,6 +66,10 @@ def name_exchanges(number: int) -> Iterator[Exchange]:
     ):
         for record in AT_THE_LIMIT:
             yield Exchange("GET /{name}", largest, f"/{PREFIX}/{record}~{number}{target}", headers=headers)
+    for record in AT_THE_LIMIT:
+        yield Exchange(
+            "GET /help/{name:path}", "a record of 256 KiB", f"/help/{PREFIX}/{record}~{number}", headers=_PAGE
+        )
     api = "GET /api/handles/{name}"
     for largest, target, headers in (
         ("a record of 256 KiB", "", {}),

@@ -151,4 +151,4 @@ def read_keys(connection: sqlite3.Connection, number: int) -> list[str] | None:
 
 
 #: The log as a table of the store. Every process that writes into a file has it, or the log would not be complete.
-CHANGE_LOG: Final = Table(create_log, _log_batch)
+CHANGE_LOG: Final = Table(create_log, after_write=_log_batch)

@@ -68,4 +68,4 @@ def count_registry(path: Path, prefix: str, now: float) -> int:
 
 
 RECORDS: Final = Records("registry_blocks", _find, blocks.find_near, _count_all, count_registry, _forget)
-REGISTRY_TABLE: Final = Table(blocks.create_tables, _delete_answered, RECORDS)
+REGISTRY_TABLE: Final = Table(blocks.create_tables, after_write=_delete_answered, records=RECORDS)

@@ -48,6 +48,9 @@ def write_batch(
         admitted = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
         proven = _find_proven(connection, admitted, now)
         entries = [entry for entry in admitted if entry.key not in proven]
+        for table in tables:
+            if table.before_write is not None:
+                table.before_write(connection, entries)
         _put(connection, entries, now)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
         written = Written(now, entries, gone, known, purged, purges)

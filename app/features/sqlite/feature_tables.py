@@ -53,6 +53,8 @@ class Table:
 
     #: Creates the tables that are missing, and moves what an earlier release wrote. Has the time of the opening.
     create: Callable[[sqlite3.Connection, float], None]
+    #: Writes in the same transaction, before the given entries replace those of the file.
+    before_write: Callable[[sqlite3.Connection, Sequence[Entry]], None] | None = None
     #: Writes in the same transaction, before it is committed.
     after_write: Callable[[sqlite3.Connection, Written], None] | None = None
     records: Records | None = None

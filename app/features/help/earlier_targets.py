@@ -1,0 +1,108 @@
+"""The earlier targets of names, in the file of a SQLite store: the last three of each, with the time they were seen.
+
+A target is kept when an entry with another one replaces it. A purge deletes those of its names.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.cache.entry import Entry
+from app.cache.wire import unpack
+from app.errors import DamagedEntry
+from app.features.sqlite.feature_tables import Table, Written
+from app.features.sqlite.file import connect_to_read
+from app.handle.answer import ResponseCode
+from app.handle.record import parse_record
+from app.web.pages import find_target
+
+#: Targets of one name, and of all names: about 20 MB. The oldest are dropped first.
+MAX_TARGETS: Final = 3
+MAX_ROWS: Final = 100_000
+#: Longer targets are not kept, in characters.
+_MAX_CHARACTERS: Final = 2_048
+#: Larger records are not compared, in bytes of JSON.
+_MAX_BYTES: Final = 65_536
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS earlier_targets (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, seen REAL NOT NULL, target TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS earlier_targets_of ON earlier_targets (key);
+"""
+_OF_NAME: Final = "SELECT target, seen FROM earlier_targets WHERE key = ? ORDER BY number DESC LIMIT ?"
+_DROP_OLDEST: Final = (
+    "DELETE FROM earlier_targets WHERE key = ?1 AND number NOT IN"
+    " (SELECT number FROM earlier_targets WHERE key = ?1 ORDER BY number DESC LIMIT ?2)"
+)
+#: After every key with a prefix.
+_LAST: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTarget:
+    """A target that a name had. `seen` is when it was last confirmed, in seconds since the epoch."""
+
+    target: str
+    seen: float
+
+
+def read_earlier_targets(path: Path, key: str) -> list[EarlierTarget]:
+    """The earlier targets of a name, the newest first. Blocks. Without a file that can be read there are none."""
+    try:
+        with closing(connect_to_read(path)) as connection:
+            rows = connection.execute(_OF_NAME, (key, MAX_TARGETS)).fetchall()
+    except (sqlite3.Error, OSError):
+        return []
+    # A damaged row can have values of any type.
+    return [EarlierTarget(target, seen) for target, seen in rows if isinstance(target, str) and isinstance(seen, float)]
+
+
+def _create(connection: sqlite3.Connection, _: float) -> None:
+    """Create the table if the file does not have it. An earlier release ignores it."""
+    connection.executescript(_TABLES)
+
+
+def _keep_replaced(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        row = connection.execute("SELECT data FROM entries WHERE key = ?", (entry.key,)).fetchone()
+        replaced = None if row is None else _find_replaced(entry, row[0])
+        if replaced is None:
+            continue
+        cursor = connection.execute("INSERT INTO earlier_targets (key, seen, target) VALUES (?, ?, ?)", replaced)
+        connection.execute(_DROP_OLDEST, (entry.key, MAX_TARGETS))
+        connection.execute("DELETE FROM earlier_targets WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_ROWS,))
+
+
+def _find_replaced(entry: Entry, data: object) -> tuple[str, float, str] | None:
+    """The key, the time and the target of the entry in the file, if the new one has another target."""
+    try:
+        known = unpack(entry.key, data)
+    except DamagedEntry:
+        return None
+    if known is None or known.answer.values == entry.answer.values:
+        return None
+    before, after = _target_of(known), _target_of(entry)
+    return (entry.key, known.fetched_at, before) if before and after and before != after else None
+
+
+def _target_of(entry: Entry) -> str | None:
+    if entry.answer.code is not ResponseCode.SUCCESS or len(entry.answer.values) > _MAX_BYTES:
+        return None
+    target = find_target(parse_record(entry.answer.values).values)
+    return target if target is not None and len(target) <= _MAX_CHARACTERS else None
+
+
+def _delete_purged(connection: sqlite3.Connection, written: Written) -> None:
+    for scope in {*written.deleted, *(scope for scope, _ in written.purged)}:
+        if scope and not scope.endswith("/"):
+            connection.execute("DELETE FROM earlier_targets WHERE key = ?", (scope,))
+        else:
+            connection.execute("DELETE FROM earlier_targets WHERE key >= ? AND key < ?", (scope, scope + _LAST))
+
+
+EARLIER_TARGETS: Final = Table(_create, before_write=_keep_replaced, after_write=_delete_purged)

@@ -1,0 +1,113 @@
+"""`/help/<DOI>`: what to do if the link of a DOI works, and its page does not. It shows what this resolver knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.doi.presentation import read_path
+from app.doi.uri import url_path
+from app.errors import InvalidName, PrefixDenied
+from app.features.feature import Core
+from app.features.help.earlier_targets import EarlierTarget, read_earlier_targets
+from app.features.own_pages import language_of, no_file, own_page
+from app.handle.answer import ResponseCode
+from app.handle.record import Record, parse_record
+from app.web.date import write_moment, write_timestamp
+from app.web.freshness import NO_STORE
+from app.web.operations import Face
+from app.web.pages import PageLink, find_target
+from app.web.shown_values import web_address
+
+HELP_PATH: Final = "/help/"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRecord:
+    """What this resolver knows of a name. `is_gone` if a local record says that it was withdrawn."""
+
+    record: Record
+    is_gone: bool
+
+
+class HelpPage:
+    """Shows the page. No upstream is queried."""
+
+    def __init__(self, core: Core, store: Path | None, clock: Callable[[], float]) -> None:
+        """`store` is the file of a SQLite store."""
+        self._core = core
+        self._store = store
+        self._clock = clock
+
+    def add_to(self, app: FastAPI, face: Face) -> None:
+        """Answer the path in an application, and link it from each record."""
+        face.pages.links.append(PageLink("record", HELP_PATH, "help.link"))
+
+        @app.api_route(HELP_PATH + "{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
+        async def show_help(request: Request) -> Response:
+            try:
+                name = read_path(request.scope["raw_path"].removeprefix(HELP_PATH.encode()))
+            except InvalidName:
+                return no_file(face, request)
+            return await self._show(request, name, face)
+
+    async def _show(self, request: Request, name: HandleName, face: Face) -> Response:
+        pages, language = face.pages, language_of(request, face.pages)
+        known = await self._find(name)
+        if known is not None and known.is_gone:
+            # Its record says what can be said.
+            return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, {"cache-control": "no-store"})
+        target = None if known is None else find_target(known.record.values)
+        if known is None or target is None:
+            body = pages.render("help", face.link, language, "help.title", name, known=known is not None, target=None)
+            return own_page(body, NO_STORE, 404)
+        earlier = await self._read_earlier(name, target)
+        agency = self._core.prefixes.recall_contact(name)
+        texts, helpers = pages.texts(language), pages.helpers(agency)
+        facts: dict[str, Any] = {
+            "known": True,
+            "target": target,
+            "host": urlsplit(target).hostname or "",
+            "agency": agency.agency,
+            "registered": write_timestamp(texts, _registered_at(known.record)),
+            "earlier": [(one.target, write_moment(texts, one.seen)) for one in earlier],
+            "ways": pages.list_ways(language, name, "dead", helpers, target, *(one.target for one in earlier)),
+        }
+        return own_page(pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
+
+    async def _find(self, name: HandleName) -> KnownRecord | None:
+        local = self._core.resolver.local_records
+        try:
+            found = None if local is None else local.resolve(name, self._clock())
+        except PrefixDenied:
+            return None
+        if found is not None:
+            return KnownRecord(found.record, found.tombstone is not None)
+        entry: Entry | None = await self._core.cache.get(name.key)
+        if entry is None or entry.answer.code is not ResponseCode.SUCCESS:
+            return None
+        record = parse_record(entry.answer.values)
+        # A large record takes a turn of the event loop of its own.
+        await asyncio.sleep(0)
+        return KnownRecord(record, is_gone=False)
+
+    async def _read_earlier(self, name: HandleName, target: str) -> list[EarlierTarget]:
+        """The earlier targets that a browser can open, without the present one."""
+        if self._store is None:
+            return []
+        found = await asyncio.to_thread(read_earlier_targets, self._store, name.key)
+        return [one for one in found if web_address(one.target) is not None and one.target != target]
+
+
+def _registered_at(record: Record) -> str | None:
+    """The timestamp of the URL value."""
+    return next((value.timestamp for value in record.values if value.has_type("URL")), None)

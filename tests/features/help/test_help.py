@@ -1,0 +1,60 @@
+"""The page about a link that works and a page that does not: what it shows, and what it does not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.web.proxy import running
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.5555/work"
+OLD, NEW = "https://old.example.org/work", "https://new.example.org/work"
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+LOCAL = '[[record]]\ndoi = "10.5555/gone"\ntombstone = { reason = "Withdrawn.", date = 2026-03-01 }\n'
+
+
+async def test_the_page_shows_where_the_name_leads_and_a_mail_about_it() -> None:
+    async with running(web_contact="library@example.org") as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        await proxy.get(f"/{NAME}")
+        queries = proxy.upstream.queries()
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 200 and page["cache-control"] == "no-store"
+        assert f'<a href="{NEW}" rel="noreferrer">' in page.text and "new.example.org" in page.text
+        assert f"https://web.archive.org/web/*/{NEW}" in page.text
+        assert "mailto:library@example.org?subject=DOI%20leads%20to%20a%20page%20that%20does%20not%20work" in page.text
+        assert '<meta name="robots" content="noindex">' in page.text
+        assert proxy.upstream.queries() == queries
+
+
+async def test_the_record_page_links_it() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        assert f'href="/help/{NAME}"' in (await proxy.get(f"/{NAME}?noredirect", accept=BROWSER)).text
+
+
+async def test_a_name_that_was_never_resolved_is_not_looked_up() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 404 and "has not seen this DOI yet" in page.text and NEW not in page.text
+        assert proxy.upstream.queries() == 0
+
+
+async def test_a_target_that_a_browser_must_not_open_is_not_shown() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url="javascript:alert(1)")
+        await proxy.get(f"/{NAME}", accept=BROWSER)
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 404 and "javascript:" not in page.text
+
+
+async def test_a_withdrawn_name_leads_to_its_tombstone(tmp_path: Path) -> None:
+    path = tmp_path / "local.toml"
+    path.write_text(LOCAL)
+    async with running(local_records=path) as proxy:
+        page = await proxy.get("/help/10.5555/gone", accept=BROWSER)
+        assert (page.status, page["location"]) == (302, "/10.5555/gone")
