@@ -169,7 +169,7 @@ def build_face(
 
 
 def build_prepared_answers(
-    settings: Settings, core: Core, stages: Stages, pages: Pages, clock: Callable[[], float]
+    settings: Settings, core: Core, stages: Stages, face: Face, clock: Callable[[], float]
 ) -> ExpressLane | None:
     """The prepared answers, if they are switched on."""
     if not settings.express_lane:
@@ -177,7 +177,8 @@ def build_prepared_answers(
     prepared = ExpressLane(
         core.resolver,
         stages,
-        lambda: pages.languages,
+        lambda: face.pages.languages,
+        redirect=face.redirects.plain,
         clock=clock,
         timer=time.perf_counter,
         sub_path=read_sub_path(settings).encode(),

@@ -99,23 +99,24 @@ class Destinations:
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
-        found = self.resolver.find_stored(name) if self.resolves_here(name) else None
-        if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
+        found = self.resolver.find_stored(name)
+        target = None if found is None else self.find_plain_target(found)
+        if found is None or target is None:
             return None
-        target = _cached_unconditional_target(found.entry.answer.values)
-        if target is None:
-            return None
-        self.resolver.count_answer(found)
-        return found, target
+        return self.resolver.count_answer(found), target
+
+    def find_plain_target(self, found: Resolution) -> Target | None:
+        """The target that a fresh record alone gives every client. None if it takes more, or a turn of its own."""
+        values = found.entry.answer.values
+        is_alone = len(values) <= MAX_BYTES_NOW and self.resolves_here(found.name)
+        return _cached_unconditional_target(values) if is_alone else None
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
         if query.options.bypasses_cache or not self.resolves_here(query.name):
             return None
         first = self.resolver.find_stored(query.name)
-        if first is None:
-            return None
-        if len(first.entry.answer.values) > MAX_BYTES_NOW:
+        if first is None or len(first.entry.answer.values) > MAX_BYTES_NOW:
             return None
         destination = self._decide_now(Chain(first), query)
         if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):

@@ -132,11 +132,6 @@ class Resolver:
         self._observer.record_resolution(resolution)
         return resolution
 
-    def peek(self, name: HandleName) -> Resolution | None:
-        """Like `find_fresh`, and count the answer."""
-        found = self.find_fresh(name)
-        return None if found is None else self.count_answer(found)
-
     async def recall(self, name: HandleName) -> Resolution | None:
         """Like `find_fresh`, and look in the store too. The answer is not counted."""
         entry = await self._cache.get(name.key)

@@ -10,6 +10,8 @@ from app.host import is_host
 from app.web.freshness import CACHE_CONTROL
 from app.web.variants import SELECTING
 
+#: A path and a query (RFC 9112, section 3.2.1). uvicorn also reads a fragment and an absolute URL.
+ORIGIN_FORM: Final = re.compile(rb"/[!\"$-~]*")
 #: The header lines of a request (RFC 9112, section 5), without the forms that parsers read differently.
 _LINES: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
 #: Headers with which a request takes the full path.

@@ -1,26 +1,30 @@
 """Prepared answers: the replies to frequent requests as bytes, which are sent before the server parses a request.
 
-They are a byte cache that only the application fills. The key is the target with its query and what the headers of a
+They are a byte cache that the application fills. The key is the target with its query and what the headers of a
 request select, or a whole request. A reply is used while every record that it stands on is fresh in memory with the
 same values. Once a second, the numbers in its freshness headers are replaced.
+
+A usual redirect is prepared here at its first request, if memory or the store has its record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Final
 
 from app.doi.name import HandleName
+from app.doi.presentation import read_path
+from app.errors import DoiProxyError
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
-from app.server.plain_head import FORWARDED_FOR, cut_forwarded, read_plain
+from app.server.plain_head import FORWARDED_FOR, ORIGIN_FORM, cut_forwarded, read_plain
 from app.server.prepared_reply import Ground, Prepared, hash_resolution
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines
+from app.web.route import DOI_PATH
 from app.web.stage import PreparedRequest, Stages
-from app.web.variants import Varies, narrow, select_variant
+from app.web.variants import Variant, Varies, narrow, select_variant
 
 #: Larger replies and requests take the full path. This keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
@@ -36,6 +40,7 @@ _ERROR: Final = 400
 #: Answers of which one is counted with its client, for all of them. An answer takes this lane 3.6 us; the client of
 #: each would add 2.4 us, and 6 us behind a front proxy (processor time, best of 7).
 CLIENT_SAMPLE: Final = 16
+_NOTHING: Final = (None, None, None)
 
 
 class Shelf:
@@ -60,14 +65,18 @@ class ExpressLane:
         stages: Stages,
         languages: Callable[[], Sequence[str]],
         *,
+        redirect: Callable[[Resolution], Reply | None],
         clock: Callable[[], float],
         timer: Callable[[], float],
         sub_path: bytes,
         max_bytes: int,
     ) -> None:
-        """`languages` are those of the pages. `timer` is that of logged durations. `max_bytes` bounds the cache."""
+        """`languages` are those of the pages. `redirect` is the reply that a fresh record gives every client who does
+        not ask for data, None if it takes more. `timer` is that of logged durations. `max_bytes` bounds the cache.
+        """
         self._resolver = resolver
         self._languages = languages
+        self._redirect = redirect
         self._clock = clock
         self._gates = stages.gates
         self._count_prepared = stages.count_prepared
@@ -79,10 +88,13 @@ class ExpressLane:
         self._log_prepared = stages.log_prepared
         self._shows_clients = any(stage.shows_clients for stage in stages.loggers)
         self._sub_path = sub_path
+        self._usual_path = sub_path + DOI_PATH
         self._usual = Shelf(max_bytes * 3 // 4)
         #: Replies of which a client can request any number, such as pages, and those to targets with a query.
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
         self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
+        #: The last target whose name was looked up in vain.
+        self._missed = b""
         #: The targets of rare replies that were requested once.
         self._seen: Generations[bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
 
@@ -105,25 +117,16 @@ class ExpressLane:
         if self._resolver.find_fresh(first.name) is None:
             return  # memory has not admitted the record, so the reply could not be used
         watched = [*hit.find_watched(), *([first.name] if hit.seconds is not None else ())]
-        prepared = Prepared(
-            target=target,
-            variant=variant,
-            name=first.name,
-            source=source,
-            others=(
-                *[Ground(one.name, hash_resolution(one), True) for one in followed],
-                *[Ground(name, self._source_of(name), False) for name in watched],
-            ),
-            until=inf if hit.seconds is None else self._clock() + hit.seconds,
-            freshness=hit.freshness,
-            countdown=hit.countdown,
-            status=reply.status,
-            lines=frame_lines(reply),
-            tail=_EMPTY_LINE + reply.body,
+        others = (
+            *[Ground(one.name, hash_resolution(one), True) for one in followed],
+            *[Ground(name, self._source_of(name), False) for name in watched],
         )
+        prepared = _prepare(target, variant, first, reply, hit, others)
+        if hit.seconds is not None:
+            prepared.until = self._clock() + hit.seconds
         if prepared.size <= MAX_ANSWER_BYTES:
-            others = [one for one in known if one.variant != variant]
-            targets.put(target, (prepared, *others[: MAX_VARIANTS - 1]))
+            rest = [one for one in known if one.variant != variant]
+            targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
 
     def clear(self) -> None:
         """Drop every reply, because something besides the records has changed."""
@@ -140,21 +143,20 @@ class ExpressLane:
         """
         began = 0.0 if self._log_prepared is None else self._timer()
         prepared, forwarded_for = self._find_usual(request) or self._find_rare(request), None
+        found: Resolution | None = None
         if prepared is None:
             # The address of a client is not kept, and the next client of a front proxy has the same request.
             request, forwarded_for = cut_forwarded(request)
-            prepared, forwarded_for = self._find(request, forwarded_for)
-        if prepared is None:
-            return None
-        found = self._resolver.find_fresh(prepared.name)
+            prepared, forwarded_for, found = self._find(request, forwarded_for)
+            if prepared is None:
+                return None
+        found = found or self._find_source(prepared)
         followed = self._find_others(prepared) if prepared.others else ()
-        if found is None or followed is None or hash_resolution(found) != prepared.source:
+        if found is None or followed is None:
             self._drop(request, prepared.target)
             return None
-        for gate in self._gates:
-            # If the client may not have the answer, the full path refuses and counts the request.
-            if not gate.admits_all and not gate.passes(client_of(forwarded_for)):
-                return None
+        if self._gates and not self._admits(client_of, forwarded_for):
+            return None
         self._resolver.count_answer(found)
         entry, second = found.entry, int(self._clock())
         if (
@@ -176,11 +178,24 @@ class ExpressLane:
         if self._log_prepared is None:
             return prepared.head + tail
         client = client_of(forwarded_for) if self._shows_clients else ""
+        return prepared.head + self._log(prepared, method, len(tail) - len(_EMPTY_LINE), client, began) + tail
+
+    def _log(self, prepared: Prepared, method: str, size: int, client: str, began: float) -> bytes:
+        """Log an answer with a body of `size` bytes. Returns header lines to add to it."""
+        if self._log_prepared is None:
+            return b""
         path, _, query = prepared.target.partition(b"?")
         path = below(self._sub_path, path) if self._sub_path else path
-        size = len(tail) - len(_EMPTY_LINE)
         answered = PreparedRequest(method, path, query, client, prepared.status, size, prepared.cache_status)
-        return prepared.head + self._log_prepared(answered, self._timer() - began) + tail
+        return self._log_prepared(answered, self._timer() - began)
+
+    def _admits(self, client_of: Callable[[bytes | None], str], forwarded_for: bytes | None) -> bool:
+        """Whether the client may have the answer. If not, the full path refuses and counts the request."""
+        return all(gate.admits_all or gate.passes(client_of(forwarded_for)) for gate in self._gates)
+
+    def has_missed(self, target: bytes) -> bool:
+        """See app.web.application.Lane."""
+        return target == self._missed
 
     def _count_use(self, prepared: Prepared, followed: tuple[Resolution, ...], second: int) -> None:
         if self._count_name is not None and second != prepared.second:
@@ -197,33 +212,65 @@ class ExpressLane:
             path = below(self._sub_path, path) if self._sub_path else path
             self._count_path(client, path, prepared.status, CLIENT_SAMPLE)
 
-    def _find(self, request: bytes, forwarded_for: bytes | None) -> tuple[Prepared | None, bytes | None]:
-        """The prepared reply to a request, and its whole X-Forwarded-For. `forwarded_for` was cut from it.
+    def _find(
+        self, request: bytes, forwarded_for: bytes | None
+    ) -> tuple[Prepared | None, bytes | None, Resolution | None]:
+        """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
 
-        Without that line, it may be in the maps of requests.
+        `forwarded_for` was cut from the request. Without that line, it may be in the maps of requests.
         """
         if forwarded_for is not None and (known := self._find_usual(request) or self._find_rare(request)):
-            return known, forwarded_for
+            return known, forwarded_for, None
         end = request.find(_VERSION)
         target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
-        if not (usual or rare) or len(request) > MAX_REQUEST_BYTES:
-            return None, None
+        if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
+            return _NOTHING
         fields = read_plain(request[end + len(_VERSION) :])
         selected = None if fields is None else select_variant(fields.get, self._languages())
         if fields is None or selected is None:
-            return None, None
+            return _NOTHING
         other = fields.get(FORWARDED_FOR)
         if other is not None and forwarded_for is not None:
-            return None, None  # of several lines, the full path decides which counts
+            return _NOTHING  # of several lines, the full path decides which counts
+        client = forwarded_for if other is None else other.encode("latin-1")
         for shelf, replies in ((self._usual, usual), (self._rare, rare)):
             for prepared in replies:
                 if prepared.variant.admits(selected):
-                    if other is not None:
-                        return prepared, other.encode("latin-1")
-                    shelf.requests.put(request, prepared)
-                    return prepared, forwarded_for
-        return None, None
+                    if other is None:
+                        shelf.requests.put(request, prepared)
+                    return prepared, client, None
+        made = None if usual or rare else self._make(target, selected)
+        return _NOTHING if made is None else (made[0], client, made[1])
+
+    def _is_usual(self, target: bytes) -> bool:
+        """Whether a target names a DOI name and nothing else."""
+        return target.startswith(self._usual_path) and b"?" not in target
+
+    def _make(self, target: bytes, selected: Variant) -> tuple[Prepared, Resolution] | None:
+        """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record."""
+        if selected.wants_data or not ORIGIN_FORM.fullmatch(target):
+            return None
+        try:
+            found = self._resolver.find_stored(read_path(target[len(self._sub_path) :]))
+            if found is None:
+                self._missed = target
+            reply = None if found is None else self._redirect(found)
+        except DoiProxyError:
+            return None  # the full path meets the same error, and answers it
+        if found is None or reply is None or reply.hit is None:
+            return None
+        prepared = _prepare(target, narrow(selected, reply.hit.varies), found, reply, reply.hit)
+        if prepared.size > MAX_ANSWER_BYTES:
+            return None
+        if self._resolver.find_fresh(found.name) is not None:
+            self._usual.targets.put(target, (prepared,))
+        return prepared, found
+
+    def _find_source(self, prepared: Prepared) -> Resolution | None:
+        """The record of a reply. None if memory has another one, or none that is fresh."""
+        found = self._resolver.find_fresh(prepared.name)
+        return found if found is not None and hash_resolution(found) == prepared.source else None
 
     def _find_others(self, prepared: Prepared) -> tuple[Resolution, ...] | None:
         """The rest of the chain of a reply. None if it has ended, or memory has something else than before."""
@@ -254,3 +301,20 @@ class ExpressLane:
     def _source_of(self, name: HandleName) -> int | None:
         found = self._resolver.find_fresh(name)
         return None if found is None else hash_resolution(found)
+
+
+def _prepare(
+    target: bytes, variant: Variant, first: Resolution, reply: Reply, hit: Hit, others: tuple[Ground, ...] = ()
+) -> Prepared:
+    return Prepared(
+        target=target,
+        variant=variant,
+        name=first.name,
+        source=hash_resolution(first),
+        others=others,
+        freshness=hit.freshness,
+        countdown=hit.countdown,
+        status=reply.status,
+        lines=frame_lines(reply),
+        tail=_EMPTY_LINE + reply.body,
+    )

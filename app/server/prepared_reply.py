@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 import msgspec
@@ -39,8 +40,6 @@ class Prepared(msgspec.Struct, gc=False):
     #: The identity of the record. The record itself would stay in memory after its eviction.
     source: int
     others: tuple[Ground, ...]
-    #: When the reply ends, whatever the records are. It is read only if there are `others`.
-    until: float
     freshness: Callable[[Chain, int], tuple[Header, ...]]
     countdown: Countdown
     status: int
@@ -48,6 +47,8 @@ class Prepared(msgspec.Struct, gc=False):
     lines: bytes
     #: The empty line and the body.
     tail: bytes
+    #: When the reply ends, whatever the records are. It is read only if there are `others`.
+    until: float = inf
     #: The inputs of `head`: the time, the times of the record, the pattern of its freshness, the server's header lines.
     second: int = -1
     fetched_at: float = -1.0

@@ -7,7 +7,6 @@ test compares the list with the installed uvicorn.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -19,17 +18,16 @@ from app.server.application import ServedApplication, application_of
 from app.server.connections import BODY_RATE, Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
+from app.server.plain_head import ORIGIN_FORM
 from app.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
-from app.web.application import Lane
+from app.web.application import MARKS, TRIED, Lane
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
 #: The methods of uvicorn's protocol that this module overrides.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
-#: A path and a query (RFC 9112, section 3.2.1). uvicorn also reads a fragment and an absolute URL.
-_ORIGIN_FORM: Final = re.compile(rb"/[!\"$-~]*")
 _MALFORMED: Final = "The request is malformed."
 _TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
 _TOO_LATE: Final = "The request did not arrive in time."
@@ -236,7 +234,7 @@ class ExpressProtocol(HttpToolsProtocol):
     def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
         """The answer without a task to a request that has no body; None if there is none."""
         application, parser = self._application, self.parser
-        if application is None or self._stream.body_left or version != "1.1" or not _ORIGIN_FORM.fullmatch(self.url):
+        if application is None or self._stream.body_left or version != "1.1" or not ORIGIN_FORM.fullmatch(self.url):
             return None
         if parser.should_upgrade() or not self._is_answered():
             return None
@@ -246,6 +244,8 @@ class ExpressProtocol(HttpToolsProtocol):
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
+        if self._lane is not None and self._lane.has_missed(scope["raw_path"]):
+            scope[MARKS] = {TRIED}
         forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
         return application.answer_now(forwarded, self._default_headers())
 

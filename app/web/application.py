@@ -47,7 +47,9 @@ from app.web.stage import Answer, Stages
 
 #: The member of the scope with what has been done for the request. Copies of a scope share it.
 MARKS = "doi_proxy.marks"
-_ADMITTED, _TRIED = "admitted", "tried"
+_ADMITTED = "admitted"
+#: The mark of a request that memory and an immediate store cannot answer.
+TRIED = "tried"
 
 
 class Lane(Protocol):
@@ -58,6 +60,9 @@ class Lane(Protocol):
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request, None if there is none."""
+
+    def has_missed(self, target: bytes) -> bool:
+        """Whether the last name that it looked up is that of `target`, and neither memory nor the store has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ class Application:
             return None
         try:
             if route == "resolve":
-                if not _is_first(request, _TRIED):
+                if not _is_first(request, TRIED):
                     return None
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))

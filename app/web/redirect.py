@@ -65,9 +65,7 @@ class Redirects:
         facts: RedirectFacts,
         stages: Stages,
     ) -> None:
-        self._resolver = destinations.resolver
         self._conditions = conditions
-        self._prefixes = destinations.prefixes
         self._destinations = destinations
         self._api = api
         self._name_pages = name_pages
@@ -93,6 +91,13 @@ class Redirects:
         query = self.read_query(request, name, parameters)
         found = self._destinations.find_now(query)
         return None if found is None else self.reply(request, query.options, parameters, found)
+
+    def plain(self, found: Resolution) -> Reply | None:
+        """The redirect that a fresh record gives every client who does not ask for data. None if it takes more."""
+        if any(stage.makes_detours or stage.awaits_detours for stage in self._detours):
+            return None
+        target = self._destinations.find_plain_target(found)
+        return None if target is None else self._redirect_hit(found, target)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
@@ -125,9 +130,8 @@ class Redirects:
     ) -> Reply:
         """The reply about a destination. Without a `detour`, the stages find one."""
         if found.target is not None:
-            if detour is None:
-                detour = self._find_detour(request, options, parameters, found)
-            return self._redirect(request, options, found, found.target, detour)
+            chosen = self._find_detour(request, options, parameters, found) if detour is None else detour
+            return self._redirect(request, options, found, found.target, chosen)
         match found.kind:
             case Kind.ALIAS:
                 return self._alias(request, options, found)
@@ -139,7 +143,8 @@ class Redirects:
                 return self._name_pages.values_not_found(request, options, found)
             case Kind.NOT_FOUND:
                 return self._name_pages.not_found(request, options, found, contact)
-        return self._name_pages.values(request, options, found, self._prefixes.recall_contact(found.chain.last.name))
+        known = self._destinations.prefixes.recall_contact(found.chain.last.name)
+        return self._name_pages.values(request, options, found, known)
 
     def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
         """The redirect that every client gets, from one fresh record."""
@@ -239,14 +244,13 @@ class Redirects:
 
     async def _contact(self, request: Request, found: Destination) -> ReportContact:
         """The contact who can correct a name that is not registered. Only a page shows it."""
-        if wants_problem(request.header(b"accept")):
+        last = found.chain.last
+        if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
             return NO_REPORT_CONTACT
-        name = found.chain.last.name
         demand = self._conditions.for_others(request)
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
-                has_contact = name.is_doi and found.chain.last.tombstone is None
-                return await self._prefixes.report_contact(name, demand) if has_contact else NO_REPORT_CONTACT
+                return await self._destinations.prefixes.report_contact(last.name, demand)
         except TimeoutError:
             return replace(NO_REPORT_CONTACT, is_complete=False)
 
@@ -258,13 +262,11 @@ def _location_and_stub(target: Target) -> tuple[Header, bytes]:
     return _remember_location_and_stub(target)
 
 
-@lru_cache(maxsize=1024)
-def _remember_location_and_stub(target: Target) -> tuple[Header, bytes]:
-    return _write_location_and_stub(target)
-
-
 def _write_location_and_stub(target: Target) -> tuple[Header, bytes]:
     return (b"location", target.location.encode()), redirect_stub(target.display)
+
+
+_remember_location_and_stub = lru_cache(maxsize=1024)(_write_location_and_stub)
 
 
 def redirect_stub(target_for_display: str) -> bytes:

@@ -220,22 +220,16 @@ class TestCached:
         assert (await bench.ask()).origin is Origin.RENEWED
 
 
-class TestPeek:
+class TestFindFresh:
     """The answer without any waiting."""
 
     async def test_it_is_there_while_it_is_fresh_in_memory_and_not_due_to_be_refreshed(self, bench: Bench) -> None:
-        assert bench.resolver.peek(NAME) is None
+        assert bench.resolver.find_fresh(NAME) is None
         await bench.cached(ttl=100)
-        found = bench.resolver.peek(HandleName("10.5555/name"))
+        found = bench.resolver.find_fresh(HandleName("10.5555/name"))
         assert found is not None and (found.origin, found.name.text) == (Origin.HIT, "10.5555/name")
         bench.clock.advance(90)
-        assert bench.resolver.peek(NAME) is None
-
-    async def test_it_is_counted_like_any_answer(self, bench: Bench) -> None:
-        await bench.cached()
-        before = len(bench.seen.resolutions)
-        bench.resolver.peek(NAME)
-        assert len(bench.seen.resolutions) == before + 1
+        assert bench.resolver.find_fresh(NAME) is None
 
 
 class TestOneQuestion:
@@ -287,7 +281,7 @@ class TestOneQuestion:
             caller.cancel()
         await asyncio.wait(callers)
         bench.upstream.release(NAME.text)
-        await eventually(lambda: bench.resolver.peek(NAME) is not None)
+        await eventually(lambda: bench.resolver.find_fresh(NAME) is not None)
         assert bench.queries() == 1
 
     async def test_all_waiting_callers_get_a_failure_and_no_later_caller_does(self, bench: Bench) -> None:
@@ -426,7 +420,7 @@ class TestStale:
             }
             await bench.upstream.arrived(NAME.text, 2)
             bench.upstream.release(NAME.text)
-            await eventually(lambda: bench.resolver.peek(NAME) is not None)
+            await eventually(lambda: bench.resolver.find_fresh(NAME) is not None)
             fresh = await bench.ask()
             assert (fresh.origin, target(fresh), bench.queries()) == (Origin.HIT, NEW, 2)
 
@@ -551,7 +545,7 @@ class TestRefreshAhead:
         assert {(one.origin, target(one)) for one in hits} == {(Origin.HIT, OLD)}
         await bench.upstream.arrived(NAME.text, 2)
         bench.upstream.release(NAME.text)
-        await eventually(lambda: bench.resolver.peek(NAME) is not None)
+        await eventually(lambda: bench.resolver.find_fresh(NAME) is not None)
         renewed = await bench.ask()
         assert (renewed.origin, target(renewed)) == (Origin.HIT, NEW)
         assert (bench.queries(), bench.seen.refreshes) == (2, 1)

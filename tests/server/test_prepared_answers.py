@@ -29,7 +29,7 @@ from app.server.prepared_answers import ExpressLane
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
-from tests.server.ways import NOWHERE, URL, Server, Ways
+from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways
 from tests.table import table
 
 BROWSER = ("Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language: de, en;q=0.5", "Cookie: a=b")
@@ -126,7 +126,7 @@ def lane_uses(application: Application) -> list[tuple[str, int]]:
     return uses
 
 
-@pytest.mark.parametrize("path", ["/10.1000/182", "/doi:10.1000/182", "/10.1000%2F182", "/api/handles/10.1000/182"])
+@pytest.mark.parametrize("path", ["/doi:10.1000/182", "/10.1000/LINKS", "/api/handles/10.1000/182"])
 async def test_a_plain_request_takes_the_lane_from_the_second_time(path: str) -> None:
     server = Server(Clock(), ExpressProtocol)
     uses = lane_uses(server.application)
@@ -326,7 +326,7 @@ async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None
         await server.answers(get("/10.1000/182"))
     server.clock.advance(0.95 * 86_400)
     await server.answers(get("/10.1000/182"))
-    assert len(uses) == 1
+    assert len(uses) == 2
 
 
 async def test_prepared_answers_are_admitted_and_a_refusal_takes_the_full_path() -> None:
@@ -334,10 +334,10 @@ async def test_prepared_answers_are_admitted_and_a_refusal_takes_the_full_path()
     uses = lane_uses(server.application)
     statuses = [(await server.answers(get("/10.1000/182")))[0].split(b" ")[1] for _ in range(4)]
     assert statuses == [b"302", b"302", b"302", b"429"]
-    assert uses == [("GET", 302), ("GET", 302)]
+    assert uses == [("GET", 302)] * 3
     server.clock.advance(1)
     assert (await server.answers(get("/10.1000/182")))[0].startswith(b"HTTP/1.1 302 ")
-    assert len(uses) == 3
+    assert len(uses) == 4
 
 
 async def test_the_lane_can_be_switched_off() -> None:
@@ -406,13 +406,32 @@ async def test_what_is_prepared_is_bounded_by_bytes() -> None:
         key = f"10.1000/{number}"
         answer = Answer(ResponseCode.SUCCESS, b"[" + URL + b"]")
         server.memory.keep(Entry(key.upper(), answer, now, now + 86_400, now + 10**6))
-        await server.answers(get(f"/{key}"))
+        await server.answers(get(f"/doi:{key}"))
     uses = lane_uses(server.application)
     for number in range(200):
-        await server.answers(get(f"/10.1000/{number}"))
+        await server.answers(get(f"/doi:10.1000/{number}"))
     assert uses == []
-    await server.answers(get("/10.1000/199"))
+    await server.answers(get("/doi:10.1000/199"))
     assert len(uses) == 1
+
+
+@pytest.mark.parametrize("path", ["/10.1000/182", "/10.1000%2F182", "/10.1000/%C3%84"])
+async def test_a_usual_redirect_is_prepared_at_its_first_request(path: str) -> None:
+    server, other = Server(Clock(), ExpressProtocol), Server(Clock(), FullPathProtocol)
+    uses = lane_uses(server.application)
+    for method in ("GET", "HEAD", "GET"):
+        assert await server.answers(get(path, method=method)) == await other.answers(get(path, method=method))
+    assert uses == [("GET", 302), ("HEAD", 302), ("GET", 302)]
+
+
+@pytest.mark.parametrize(
+    "path", ["/10.1000/182 x", "/10.1000/182#x", "/10.1000/\xe4", "/10.1000/%e4", "/10.1000/%zz", "/10.1000/18%00"]
+)
+async def test_a_target_that_is_no_name_takes_the_full_path(path: str) -> None:
+    server, other = Server(Clock(), ExpressProtocol), Server(Clock(), FullPathProtocol)
+    uses, request = lane_uses(server.application), get("/PATH").replace(b"/PATH", path.encode("latin-1"))
+    assert await server.answers(request) == await other.answers(request)
+    assert uses == []
 
 
 @table(

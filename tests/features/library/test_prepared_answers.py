@@ -61,7 +61,7 @@ async def test_a_prepared_answer_dies_when_the_rules_change(rules: Path) -> None
     uses = lane_uses(server.application)
     for _ in range(2):
         assert DIRECT in (await server.answers(get("/10.1000/182", BROWSER)))[0]
-    assert len(uses) == 1
+    assert len(uses) == 2
     LibraryFile(library_of(server.application).use).load(rules)
     assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
-    assert len(uses) == 1
+    assert len(uses) == 2
