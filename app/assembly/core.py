@@ -27,7 +27,7 @@ from app.server.prepared_answers import ExpressLane
 from app.server.proxies import trusted_addresses
 from app.upstream.source import Source
 from app.web.api import RestApi
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
 from app.web.conditions import Conditions
 from app.web.error_handlers import ErrorPages
 from app.web.name_pages import NamePages
@@ -118,7 +118,6 @@ def open_core(
         resolver=assembled.resolver,
         prefixes=prefixes,
         destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve),
-        networks=ClientNetworks(),
         link=Link(base=read_sub_path(settings)),
         read_tokens=assembled.read_tokens,
         prepared=[],
@@ -145,7 +144,7 @@ def build_face(
     settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
 ) -> Face:
     """The answers to names."""
-    conditions = Conditions(core.networks, stages, settings.cache_reload_age, settings.upstream_request_timeout)
+    conditions = Conditions(stages, settings.cache_reload_age, settings.upstream_request_timeout)
     sections = opened.sections
     api = RestApi(
         resolver=core.resolver,
@@ -197,7 +196,7 @@ def open_connections(settings: Settings) -> Connections:
         idle_timeout=settings.client_idle_timeout,
         total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
         per_client=settings.client_max_connections,
-        client_of=ClientNetworks().client_of,
+        client_of=client_of,
         is_trusted=trusted_addresses(settings.trusted_proxies),
     )
     return Connections(limits)

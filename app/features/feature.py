@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from app.resolver.resolver import Resolver
     from app.upstream.guard import UpstreamObserver
     from app.upstream.routed import Upstream
-    from app.web.client_network import ClientNetworks
     from app.web.header import Header
     from app.web.operations import Face
     from app.web.pages import Link
@@ -144,7 +143,6 @@ class Core:
     resolver: Resolver
     prefixes: PrefixChain
     destinations: Destinations
-    networks: ClientNetworks
     link: Link
     #: The tokens of the upstream's budget, those of other processes included.
     read_tokens: Callable[[], Awaitable[float]]

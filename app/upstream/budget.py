@@ -15,9 +15,11 @@ from itertools import islice
 from math import ceil
 from typing import Final, Protocol
 
+from cachetools import TTLCache
+
 from app.errors import BudgetSpent, Quota, ShareSpent, UpstreamTimeout
 from app.token_bucket import Bucket, back_off, count_tokens, take_token
-from app.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, SlowPrefixes, choose_slow
+from app.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, choose_slow
 from app.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
 from app.upstream.upstream_log import BudgetLog
 
@@ -25,6 +27,9 @@ from app.upstream.upstream_log import BudgetLog
 MAX_WAITING: Final = 10_000
 #: The share of places and tokens that is left to people.
 RESERVED_SHARE: Final = 0.5
+#: Slow prefixes that are remembered, and how long without a further slow query, in seconds.
+MAX_SLOW_PREFIXES: Final = 10_000
+SLOW_PREFIX_SECONDS: Final = 600.0
 #: The name of a client's share in RateLimit headers and metrics.
 SHARE: Final = "share"
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
@@ -110,7 +115,8 @@ class Budget:
         self._rate = limits.rate
         self._people = QueryClass(lines, places, 0.0)
         self._others = QueryClass(lines, max(1, int(places * (1.0 - reserved))), reserved * limits.burst)
-        self._slow_prefixes = SlowPrefixes()
+        #: The hashes of the prefixes whose last query was slow.
+        self._slow_prefixes: TTLCache[int, bool] = TTLCache(MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS, clock)
         self._bucket = bucket or LocalBucket(limits.rate, limits.burst, clock)
         self._clock = clock
         self._sleep = sleep
@@ -158,7 +164,7 @@ class Budget:
         and UpstreamTimeout if the query is slow and gives its place to another client.
         """
         owner = self._people if priority is Priority.PERSON else self._others
-        queue = owner.slow if self._slow_prefixes.is_slow(prefix, self._clock()) else owner.quick
+        queue = owner.slow if hash(prefix) in self._slow_prefixes else owner.quick
         waiters = waiters or WaitingClients()
         place = await self._enter_directly(queue, next(iter(waiters.clients)), prefix)
         if place is None:
@@ -166,14 +172,14 @@ class Budget:
         try:
             async with asyncio.timeout(0 if place.gives_way else None) as place.timeout:
                 yield
-            self._slow_prefixes.forget(prefix)
+            self._slow_prefixes.pop(hash(prefix), None)
         except TimeoutError:
             if place.gives_way:
                 raise UpstreamTimeout(_GAVE_WAY) from None
             raise
         finally:
             if self._is_slow(place):
-                self._slow_prefixes.add(prefix, self._clock())
+                self._remember_slow(prefix)
             owner.remove(place)
             self._wake()
 
@@ -230,7 +236,7 @@ class Budget:
     def _take_place(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place:
         now = self._clock()
         # The prefix may have become known as slow while the query waited.
-        is_slow = queue.is_slow or self._slow_prefixes.is_slow(prefix, now)
+        is_slow = queue.is_slow or hash(prefix) in self._slow_prefixes
         place = Place(client, prefix, now, is_slow=is_slow, began_slow=is_slow)
         queue.owner.add(place)
         return place
@@ -349,11 +355,16 @@ class Budget:
     def _is_slow(self, place: Place) -> bool:
         return self._clock() - place.since >= SLOW_AFTER
 
+    def _remember_slow(self, prefix: str) -> None:
+        """Remember a slow prefix. The empty one stands for an unknown prefix."""
+        if prefix:
+            self._slow_prefixes[hash(prefix)] = True
+
     def _mark_slow(self, place: Place) -> None:
         """Mark a query in flight that has become slow, and its prefix."""
         if not place.is_slow and self._is_slow(place):
             place.is_slow = True
-            self._slow_prefixes.add(place.prefix, self._clock())
+            self._remember_slow(place.prefix)
 
     def _make_room(self, queue: Queue) -> asyncio.TimerHandle | None:
         """End a slow query for one that waits. If none is slow yet, look again when the next one is."""

@@ -186,45 +186,26 @@ def _to_httpx(error: Exception) -> httpx.TransportError:
     return httpx.ReadError(text)
 
 
-class BoundedBody:
-    """Collects a body. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
-
-    def __init__(self, content_encoding: str, most: int) -> None:
-        coding = content_encoding.strip().lower()
-        if coding not in ("", "identity", *_GZIP_CODINGS):
-            raise InvalidAnswer(f"The upstream's answer has the content coding {coding[:40]!r}, which was not offered.")
-        self._inflater = zlib.decompressobj(_GZIP_WINDOW) if coding in _GZIP_CODINGS else None
-        self._most = most
-        self._received = 0
-        self._body = bytearray()
-
-    def feed(self, chunk: bytes) -> None:
-        """Add the next piece, as it was received."""
-        self._received += len(chunk)
-        if self._inflater is not None:
-            chunk = self._inflate(self._inflater, chunk)
-        self._body += chunk
-        if len(self._body) > self._most or self._received > self._most:
-            raise AnswerTooLarge.over(self._most)
-
-    def finish(self) -> bytes:
-        """The whole body."""
-        if self._inflater is not None and self._received and not self._inflater.eof:
-            raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
-        return bytes(self._body)
-
-    def _inflate(self, inflater: zlib._Decompress, chunk: bytes) -> bytes:
-        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
-        room = self._most - len(self._body) + 1
-        try:
-            return inflater.decompress(chunk, room)
-        except zlib.error as error:
-            raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error
-
-
 async def read_body(response: httpx.Response, most: int) -> bytes:
     """The whole body, decompressed. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
-    body = BoundedBody(response.headers.get("Content-Encoding", ""), most)
+    coding = response.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity", *_GZIP_CODINGS):
+        raise InvalidAnswer(f"The upstream's answer has the content coding {coding[:40]!r}, which was not offered.")
+    inflater = zlib.decompressobj(_GZIP_WINDOW) if coding in _GZIP_CODINGS else None
+    received, body = 0, bytearray()
     async for chunk in response.aiter_raw():
-        body.feed(chunk)
-    return body.finish()
+        received += len(chunk)
+        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
+        body += chunk if inflater is None else _inflate(inflater, chunk, most - len(body) + 1)
+        if len(body) > most or received > most:
+            raise AnswerTooLarge.over(most)
+    if inflater is not None and received and not inflater.eof:
+        raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
+    return bytes(body)
+
+
+def _inflate(inflater: zlib._Decompress, chunk: bytes, room: int) -> bytes:
+    try:
+        return inflater.decompress(chunk, room)
+    except zlib.error as error:
+        raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error

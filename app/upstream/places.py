@@ -7,10 +7,8 @@ the places is for slow queries. They may use all, until a query of another clien
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final
 
 from app.errors import BudgetSpent
@@ -22,9 +20,6 @@ from app.upstream.source import ClientNetwork
 SLOW_AFTER: Final = 1.0
 #: One place of so many keeps its slow query even if other clients wait.
 PLACES_PER_SLOW: Final = 4
-#: Slow prefixes that are remembered, and how long without a further query, in seconds.
-MAX_SLOW_PREFIXES: Final = 10_000
-SLOW_PREFIX_SECONDS: Final = 600.0
 
 
 @dataclass(slots=True, eq=False)
@@ -113,34 +108,6 @@ class QueryClass:
         """A query in flight has ended."""
         self.in_flight -= 1
         del self.places[place]
-
-
-class SlowPrefixes:
-    """Prefixes whose last query was slow. Only their hashes are kept, at most MAX_SLOW_PREFIXES. Times in seconds."""
-
-    def __init__(self) -> None:
-        self._until: OrderedDict[int, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._until)
-
-    def is_slow(self, prefix: str, now: float) -> bool:
-        """Whether queries about names with this prefix are slow."""
-        return bool(self._until) and self._until.get(hash(prefix), -inf) > now
-
-    def add(self, prefix: str, now: float) -> None:
-        """A query was slow. The empty prefix stands for an unknown one."""
-        if prefix:
-            key = hash(prefix)
-            self._until[key] = now + SLOW_PREFIX_SECONDS
-            self._until.move_to_end(key)
-            if len(self._until) > MAX_SLOW_PREFIXES:
-                self._until.popitem(last=False)
-
-    def forget(self, prefix: str) -> None:
-        """A query was answered."""
-        if self._until:
-            self._until.pop(hash(prefix), None)
 
 
 def choose_slow(

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import Final
 
 #: The client of a request without a readable address, as over a Unix socket; all of them share it.
 UNKNOWN_CLIENT: Final = "unknown"
+#: The lengths in bits of the prefixes that make addresses one client (RFC 4632, section 3.1; RFC 4291, section 2.3): a
+#: campus network, and a household, which has a /64.
+IPV4_PREFIX: Final = 24
+IPV6_PREFIX: Final = 64
 #: The beginning of an IPv4 address in IPv6 (RFC 4291, section 2.5.5.2).
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _IPV4_BYTES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ClientNetworks:
-    """The prefix lengths, in bits, that make addresses one client (RFC 4632, section 3.1; RFC 4291, section 2.3)."""
-
-    #: A campus network.
-    ipv4_prefix: int = 24
-    #: A household has a /64.
-    ipv6_prefix: int = 64
-
-    def client_of(self, address: str) -> str:
-        """The network of an address in CIDR notation; UNKNOWN_CLIENT where it cannot be read."""
-        # No cache: it would keep whole addresses. This takes a fifth of the time of ipaddress.
-        packed = _read_bytes(address)
-        if packed is None:
-            return UNKNOWN_CLIENT
-        family, prefix = (AF_INET, self.ipv4_prefix) if len(packed) == _IPV4_BYTES else (AF_INET6, self.ipv6_prefix)
-        free_bits = 8 * len(packed) - prefix
-        network = int.from_bytes(packed) >> free_bits << free_bits
-        return f"{inet_ntop(family, network.to_bytes(len(packed)))}/{prefix}"
+def client_of(address: str, ipv6_prefix: int = IPV6_PREFIX) -> str:
+    """The network of an address in CIDR notation; UNKNOWN_CLIENT where it cannot be read."""
+    # No cache: it would keep whole addresses. This takes a fifth of the time of ipaddress.
+    packed = _read_bytes(address)
+    if packed is None:
+        return UNKNOWN_CLIENT
+    family, prefix = (AF_INET, IPV4_PREFIX) if len(packed) == _IPV4_BYTES else (AF_INET6, ipv6_prefix)
+    free_bits = 8 * len(packed) - prefix
+    network = int.from_bytes(packed) >> free_bits << free_bits
+    return f"{inet_ntop(family, network.to_bytes(len(packed)))}/{prefix}"
 
 
 def read_address(address: str) -> IPv4Address | IPv6Address | None:

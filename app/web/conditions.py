@@ -10,7 +10,7 @@ from math import inf
 from app.resolver.demand import Demand
 from app.resolver.options import ResolveOptions
 from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
 from app.web.freshness import CACHE_CONTROL
 from app.web.request import Request
 from app.web.stage import Stages
@@ -19,16 +19,15 @@ from app.web.stage import Stages
 class Conditions:
     """Reads the conditions of requests. A client is the network of an address."""
 
-    def __init__(self, networks: ClientNetworks, stages: Stages, reload_age: float, seconds: float) -> None:
+    def __init__(self, stages: Stages, reload_age: float, seconds: float) -> None:
         """A record younger than `reload_age` seconds is new enough for every request, which may take `seconds`."""
-        self._networks = networks
         self.stages = stages
         self._reload_age = reload_age
         self._seconds = seconds
 
     def client_of(self, request: Request) -> str:
         """The client that sent a request."""
-        return self._networks.client_of(request.client_address)
+        return client_of(request.client_address)
 
     def demand(self, request: Request, options: ResolveOptions) -> Demand:
         """The demand of a request: its options, and the client that is charged."""

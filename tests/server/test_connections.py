@@ -11,7 +11,7 @@ import pytest
 
 from app.server.connections import BODY_DEADLINES, ConnectionLimits, Connections, Phase, Reason
 from app.server.proxies import UNIX_PEER, trusted_addresses
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def _connections(total: int) -> Connections:
             idle_timeout=75,
             total=total,
             per_client=10,
-            client_of=ClientNetworks(24, 64).client_of,
+            client_of=client_of,
             is_trusted=lambda address: False,
         )
     )

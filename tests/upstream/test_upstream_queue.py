@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from app.upstream.places import (
-    MAX_SLOW_PREFIXES,
-    SLOW_PREFIX_SECONDS,
-    Place,
-    SlowPrefixes,
-    choose_slow,
-)
+import pytest
+
+from app.upstream.budget import MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS
+from app.upstream.places import SLOW_AFTER, Place, choose_slow
+from app.upstream.source import Priority
+from tests.clock import Clock
 from tests.table import table
+from tests.upstream.test_upstream_budget import budget_of
+
+pytestmark = pytest.mark.anyio
 
 A, B, C = "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"
 
@@ -55,20 +57,22 @@ def test_a_quick_query_does_not_give_way_and_one_slow_query_at_a_time_does() -> 
     assert choose_slow(slow, [B]) is None
 
 
-def test_a_slow_prefix_is_forgotten_when_it_answers_or_after_ten_minutes() -> None:
-    prefixes = SlowPrefixes()
-    for prefix in ("10.1", "10.2", ""):
-        prefixes.add(prefix, 0.0)
-    prefixes.forget("10.2")
-    assert [prefixes.is_slow(prefix, SLOW_PREFIX_SECONDS - 1) for prefix in ("10.1", "10.2", "", "10.3")] == [
-        True, False, False, False,
-    ]  # fmt: skip
-    assert not prefixes.is_slow("10.1", SLOW_PREFIX_SECONDS)
+async def test_a_slow_prefix_is_forgotten_when_it_answers_or_after_ten_minutes() -> None:
+    clock = Clock()
+    budget = budget_of(clock)
+    for prefix in ("10.1", "10.2"):
+        async with budget.admit(Priority.PERSON, 1, prefix=prefix):
+            clock.advance(SLOW_AFTER)
+    async with budget.admit(Priority.PERSON, 1, prefix="10.2"):
+        pass
+    assert list(budget._slow_prefixes) == [hash("10.1")]
+    clock.advance(SLOW_PREFIX_SECONDS)
+    assert list(budget._slow_prefixes) == []
 
 
-def test_a_flood_of_slow_prefixes_takes_bounded_memory() -> None:
-    prefixes = SlowPrefixes()
-    for number in range(MAX_SLOW_PREFIXES + 1_000):
-        prefixes.add(f"10.{number}", 0.0)
-    assert len(prefixes) == MAX_SLOW_PREFIXES
-    assert (prefixes.is_slow("10.0", 1.0), prefixes.is_slow("10.10999", 1.0)) == (False, True)
+async def test_a_flood_of_slow_prefixes_takes_bounded_memory() -> None:
+    budget = budget_of(Clock())
+    for number in range(MAX_SLOW_PREFIXES + 100):
+        budget._remember_slow(f"10.{number}")
+    assert len(budget._slow_prefixes) == MAX_SLOW_PREFIXES
+    assert hash("10.0") not in budget._slow_prefixes

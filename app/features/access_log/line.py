@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.web.client_network import UNKNOWN_CLIENT, ClientNetworks, read_address
+from app.web.client_network import UNKNOWN_CLIENT, client_of, read_address
 
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
 #: such lines of several processes do not mix in a pipe.
@@ -26,8 +26,8 @@ MAX_WORD: Final = 64
 #: The first level that logs no part of a client's address, and the first that logs no path.
 NO_CLIENTS: Final = 2
 _NO_PATHS: Final = 3
-#: The part of an address that is logged at level 1.
-_NETWORKS: Final = ClientNetworks(ipv4_prefix=24, ipv6_prefix=48)
+#: The part of an IPv6 address that is logged at level 1, in bits. That of an IPv4 address is a client.
+_IPV6_PREFIX: Final = 48
 #: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
 _PLAIN: Final = re.compile(rb"[!#-\[\]-~]*")
 _TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byte:02X}" for byte in range(256))
@@ -108,7 +108,7 @@ def mask_address(address: str, level: int) -> str | UnsetType:
     if level >= NO_CLIENTS:
         return UNSET
     if level:
-        network = _NETWORKS.client_of(address)
+        network = client_of(address, _IPV6_PREFIX)
         return UNSET if network == UNKNOWN_CLIENT else network.partition("/")[0]
     parsed = read_address(address)
     return UNSET if parsed is None else str(parsed)

@@ -14,6 +14,7 @@ from app.features.admin.settings import AdminSettings
 from app.features.client_buckets import ClientBuckets
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.options import Settings
+from app.web.client_network import client_of
 
 #: The settings that a reload changes.
 _TOKENS: Final = ("admin_token", "admin_replica_token")
@@ -30,7 +31,7 @@ def open_admin(context: Context) -> Opened:
         create_admin(context.facts.version, build_actions(context), core.link.base),
         tokens=_read_tokens(context.settings),
         attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
-        client_of=core.networks.client_of,
+        client_of=client_of,
         base=core.link.base,
         has_listener=settings.admin_listen is not None,
     )

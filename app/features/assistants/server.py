@@ -37,7 +37,7 @@ from app.features.assistants.results import CheckedName, CheckResult, ParseResul
 from app.features.assistants.tools import CheckArguments, ParseArguments, ResolveArguments, ToolName, Tools
 from app.features.lists.lines import LineCutter
 from app.features.lists.list_stream import wait_for_input
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +91,11 @@ _MODELS: Final[dict[ToolName, tuple[type[BaseModel], type[BaseModel]]]] = {
 
 def create_server(tools: Tools, version: str) -> Server[Any]:
     """The server of the tools."""
-    networks = ClientNetworks()
 
-    def client_of(context: ServerRequestContext[Any]) -> str | None:
+    def find_client(context: ServerRequestContext[Any]) -> str | None:
         """The client of a request over HTTP. Standard input has one client."""
         request: Any = context.request
-        return None if request is None else networks.client_of(request.client.host if request.client else "")
+        return None if request is None else client_of(request.client.host if request.client else "")
 
     described = [_describe(name, tools) for name in _DESCRIPTIONS]
 
@@ -120,7 +119,7 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
             await context.session.report_progress(done, total)
 
         try:
-            result = await tools.call(cast(ToolName, call.name), call.arguments or {}, report, client_of(context))
+            result = await tools.call(cast(ToolName, call.name), call.arguments or {}, report, find_client(context))
         except DoiProxyError as error:
             return CallToolResult(content=[TextContent(type="text", text=error.message)], is_error=True)
         members = result.model_dump(mode="json")

@@ -23,6 +23,7 @@ from app.resolver.resolution import Origin, Resolution, next_step
 from app.upstream.guard import Guard
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Refusal
+from app.web.client_network import client_of
 from app.web.operations import Face
 from app.web.request import Request
 from app.web.request_path import NO_PARAMETERS
@@ -166,7 +167,7 @@ class Explainer:
     async def _budget(self, explained: ExplainedRequest) -> DecisionReport:
         budget, tokens = self._core.upstream.budget, await self._core.read_tokens()
         rate = self._context.facts.upstream_rate
-        client = self._core.networks.client_of(explained.client)
+        client = client_of(explained.client)
         reason = f"{tokens:.1f} queries can be sent now, and {rate:g} a second are added; {budget.in_flight} are in "
         reason += f"flight and {budget.waiting} wait, {budget.waiting_of(client)} of them for {client}."
         refusal = budget.refusal

@@ -17,7 +17,7 @@ from app.features.options import Settings
 def open_library(context: Context) -> Opened:
     """The stage of detours, and the page of preferences. Raises ConfigurationError for a file with a problem."""
     core = context.core
-    library = Library(context.meter.counter(COPIES), core.prefixes, core.networks)
+    library = Library(context.meter.counter(COPIES), core.prefixes)
     library.followers.append(core.forget_prepared)
     file = LibraryFile(library.use, last_good_of(context.facts.store_url))
     file.load(context.settings.group(LibrarySettings).library_rules)

@@ -26,7 +26,7 @@ from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import agency_name
-from app.web.client_network import ClientNetworks, read_address
+from app.web.client_network import client_of, read_address
 from app.web.conditions import demand_for_others
 from app.web.header import Header
 from app.web.negotiation import preferred_languages, wants_page
@@ -59,11 +59,10 @@ _REASONS: Final = {
 class Library(Stage):
     """The rules in force. At first there are none."""
 
-    def __init__(self, count: Callable[[str], None], prefixes: PrefixChain, networks: ClientNetworks) -> None:
+    def __init__(self, count: Callable[[str], None], prefixes: PrefixChain) -> None:
         """`count` gets the outcome of each redirect that a rule concerns."""
         self._count = count
         self._prefixes = prefixes
-        self._networks = networks
         #: Called after the rules have changed.
         self.followers: list[Callable[[], None]] = []
         self.use(LibraryRules())
@@ -82,7 +81,7 @@ class Library(Stage):
         name = found.chain.last.name
         if found.target is None or not name.is_doi or not self.is_for_readers(request):
             return None
-        client = self._networks.client_of(request.client_address)
+        client = client_of(request.client_address)
         try:
             async with asyncio.timeout(_AGENCY_TIMEOUT):
                 services = await self._prefixes.services(name.prefix, demand_for_others(request, client))

@@ -12,6 +12,7 @@ from app.features.limits.denials import Denials
 from app.features.limits.limits import ClientLimits
 from app.features.limits.settings import LimitSettings
 from app.features.refusals import REFUSED
+from app.web.client_network import client_of
 
 _SECONDS_A_MINUTE: Final = 60
 
@@ -33,9 +34,8 @@ class ClientRefreshes(Service):
 
 def open_limits(context: Context) -> Opened:
     """The stages that admit clients and count them. Raises ConfigurationError for a list that cannot be read."""
-    settings, networks = context.settings.group(LimitSettings), context.core.networks
+    settings = context.settings.group(LimitSettings)
     limits = ClientLimits(
-        networks=networks,
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
         bypasses=Rate(settings.bypass_burst / _SECONDS_A_MINUTE, settings.bypass_burst),
         allow_file=settings.client_allow_file,
@@ -43,7 +43,7 @@ def open_limits(context: Context) -> Opened:
         clock=context.clock,
         refused=context.meter.counter(REFUSED),
     )
-    counts = ClientCounts(networks.client_of, context.clock)
+    counts = ClientCounts(client_of, context.clock)
     denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
     context.deny, context.read_denials, context.read_shares = denials.deny, denials.list, counts.shares
     context.reloads.on_reload(lambda _: limits.reload())

@@ -17,7 +17,7 @@ from app.errors import ClientDenied, RateExceeded, TooManyRequests
 from app.features.client_buckets import ClientBuckets, Rate
 from app.features.limits.errors import TooManyBypasses
 from app.features.network_list import NetworkList, read_denied, read_networks
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
 from app.web.stage import Explanation, Stage
 
 #: The names of the limits, in RateLimit headers and in metrics.
@@ -41,7 +41,6 @@ class ClientLimits(Stage):
     def __init__(
         self,
         *,
-        networks: ClientNetworks,
         requests: Rate | None,
         bypasses: Rate,
         allow_file: Path | None,
@@ -53,7 +52,6 @@ class ClientLimits(Stage):
 
         Raises ConfigurationError for a file that cannot be used.
         """
-        self._networks = networks
         self._requests = None if requests is None else ClientBuckets(RATE, requests, RateExceeded, clock)
         self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
         self._allow_file = allow_file
@@ -142,7 +140,7 @@ class ClientLimits(Stage):
         if standing is None:
             if len(self._standings) >= MAX_ADDRESSES:
                 self._standings.clear()
-            network = None if address in self._allowed else self._networks.client_of(address)
+            network = None if address in self._allowed else client_of(address)
             is_denied = address in self._denied or address in self._denied_for_now
             standing = self._standings[key] = _Standing(is_denied, network)
         return standing

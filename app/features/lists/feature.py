@@ -16,6 +16,7 @@ from app.features.lists.metrics import ROWS
 from app.features.lists.settings import BatchSettings
 from app.features.refusals import REFUSED
 from app.features.suggestions.suggested_names import SuggestedNames
+from app.web.client_network import client_of
 from app.web.operations import Face
 
 
@@ -30,7 +31,7 @@ def open_lists(context: Context) -> Opened:
     context.provide(service)
 
     def add(app: FastAPI, face: Face) -> None:
-        add_resolve(app, service, core.networks.client_of)
+        add_resolve(app, service, client_of)
 
     return Opened(routes=(add,), own_api={RESOLVE_PATH.encode(): "batch"})
 

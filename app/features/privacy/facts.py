@@ -9,7 +9,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from app.features.options import Settings
-from app.web.client_network import ClientNetworks
+from app.web.client_network import IPV4_PREFIX, IPV6_PREFIX
 
 _SECONDS_A_DAY: Final = 86_400
 #: The `privacy_level` at which the program keeps nothing about which names are requested.
@@ -38,7 +38,7 @@ class PrivacyFacts:
 
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
-    scheme, networks = settings.store_url.partition(":")[0], ClientNetworks()
+    scheme = settings.store_url.partition(":")[0]
     hosts = (urlsplit(url).hostname or url.partition("/")[0] for url in urls)
     return PrivacyFacts(
         log_level=None if settings.value("access_log") in (None, "off") else settings.value("privacy_level"),
@@ -46,8 +46,8 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
         # Only the hosts, because a URL may contain a password.
         hosts=tuple(dict.fromkeys(hosts)),
-        ipv4_prefix=networks.ipv4_prefix,
-        ipv6_prefix=networks.ipv6_prefix,
+        ipv4_prefix=IPV4_PREFIX,
+        ipv6_prefix=IPV6_PREFIX,
         has_countries=settings.value("country_database") is not None,
         has_popular_names=settings.mode == "online" and settings.value("privacy_level") < _NOTHING_KEPT,
     )
