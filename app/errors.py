@@ -268,7 +268,7 @@ class AnswerTooLarge(InvalidAnswer):
     # The upstream did nothing wrong. Its other servers and transports have the same answer.
     @classmethod
     def over(cls, max_bytes: int) -> AnswerTooLarge:
-        """The error for an answer with more bytes than `upstream_max_answer_bytes`."""
+        """The error for an answer with more bytes than the limit."""
         return cls(f"The upstream's answer is longer than {max_bytes} bytes.")
 
 

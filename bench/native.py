@@ -102,12 +102,7 @@ async def _ask(source: Source, start: str) -> _Times:
 
 def _open_api(url: str) -> HandleClient:
     settings = Settings(upstream_url=url)
-    options = HttpOptions(
-        connect_timeout=settings.upstream_connect_timeout,
-        read_timeout=settings.upstream_read_timeout,
-        total_timeout=settings.upstream_timeout,
-        max_answer_bytes=settings.upstream_max_answer_bytes,
-    )
+    options = HttpOptions(total_timeout=settings.upstream_timeout)
     identity = ClientIdentity("doi-proxy-bench", None, "bench")
     return HandleClient(url, identity, options, clock=time.time, may_ask_again=_allow)
 

@@ -56,12 +56,7 @@ def usual_api(base_url: str, **options: Any) -> HandleClient:
     identity = ClientIdentity(
         "doi-proxy/1.0", options.pop("contact", None), options.pop("loop_id", "doi-proxy-0123456789abcdef")
     )
-    usual = HttpOptions(
-        connect_timeout=DEFAULTS.upstream_connect_timeout,
-        read_timeout=DEFAULTS.upstream_read_timeout,
-        total_timeout=DEFAULTS.upstream_timeout,
-        max_answer_bytes=DEFAULTS.upstream_max_answer_bytes,
-    )
+    usual = HttpOptions(total_timeout=DEFAULTS.upstream_timeout)
     return HandleClient(base_url, identity, replace(usual, **options), **parts)
 
 

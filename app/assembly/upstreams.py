@@ -144,10 +144,7 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
         )
     identity = ClientIdentity(f"doi-proxy/{__version__}", settings.upstream_contact, read_loop_id())
     options = HttpOptions(
-        connect_timeout=settings.upstream_connect_timeout,
-        read_timeout=settings.upstream_read_timeout,
         total_timeout=settings.upstream_timeout,
-        max_answer_bytes=settings.upstream_max_answer_bytes,
         literal_slashes=settings.upstream_literal_slashes,
         http2=settings.upstream_http2,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,

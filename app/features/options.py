@@ -71,10 +71,8 @@ class Settings(SettingsGroup):
         upstream_verify: Literal["never", "when-asked", "lookups", "always"]
         upstream_private_servers: bool
         upstream_refused_networks: str
-        upstream_connect_timeout: float
         upstream_timeout: float
         upstream_queue_timeout: float
-        upstream_max_answer_bytes: int
         upstream_max_concurrency: int
         upstream_rate: float
         upstream_breaker_failures: int

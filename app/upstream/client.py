@@ -36,6 +36,10 @@ from app.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
 MAX_REDIRECTS: Final = 3
 #: Names in one query about registration agencies. Its URL must be short enough for any server.
 MAX_AGENCY_NAMES: Final = 50
+#: Timeout for connecting to the upstream, in seconds.
+CONNECT_TIMEOUT: Final = 3.0
+#: The largest upstream answer. The values of a record have at most 262,144 bytes of JSON in any case.
+MAX_ANSWER_BYTES: Final = 1024 * 1024
 _REFUSALS: Final = (403, 429)
 _SERVER_ERRORS: Final = 500
 #: The status for a query of this resolver that arrived at the resolver itself.
@@ -80,11 +84,11 @@ class ClientIdentity:
 class HttpOptions:
     """How one upstream is queried. Timeouts are in seconds."""
 
-    connect_timeout: float
-    read_timeout: float
     #: For a whole query with its retry and redirects.
     total_timeout: float
-    max_answer_bytes: int
+    connect_timeout: float = CONNECT_TIMEOUT
+    #: A larger answer counts as unreadable.
+    max_answer_bytes: int = MAX_ANSWER_BYTES
     literal_slashes: bool = False
     http2: bool = False
     #: The certificates of a private authority (PEM), which are trusted too.
@@ -123,7 +127,7 @@ class HandleClient:
                 **_authorize(base),
             }
         )
-        self._timeout = httpx.Timeout(options.read_timeout, connect=options.connect_timeout, pool=None).as_dict()
+        self._timeout = httpx.Timeout(options.total_timeout, connect=options.connect_timeout, pool=None).as_dict()
         self._options = options
         self._clock = clock
         self._may_ask_again = may_ask_again
@@ -134,7 +138,6 @@ class HandleClient:
         self._engine = transport or open_engine(
             http2=options.http2,
             connect_timeout=options.connect_timeout,
-            read_timeout=options.read_timeout,
             trusted=load_authorities(options.ca_file) if is_tls else None,
             proxy=proxy,
         )

@@ -33,15 +33,15 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
 def open_engine(
-    *, http2: bool, connect_timeout: float, read_timeout: float, trusted: ssl.SSLContext | None, proxy: str | None
+    *, http2: bool, connect_timeout: float, trusted: ssl.SSLContext | None, proxy: str | None
 ) -> httpx.AsyncBaseTransport:
-    """The transport to one upstream, through `proxy` if there is one; timeouts in seconds.
+    """The transport to one upstream, through `proxy` if there is one; the timeout in seconds.
 
     `trusted` holds the certificate authorities of an https upstream. The caller limits the number of
-    connections.
+    connections, and the time of a query.
     """
     if not http2:
-        timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout, sock_read=read_timeout)
+        timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
         return AiohttpTransport(timeout, trusted, proxy)
     return HttpcoreTransport(
         verify=trusted if trusted is not None else False,

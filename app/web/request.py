@@ -12,7 +12,7 @@ from app.doi.name import HandleName
 from app.doi.uri import url_path
 from app.errors import InvalidParameter, RequestTooLarge
 from app.web.languages import choose_language
-from app.web.media_types import JSON, media_type_of
+from app.web.media_types import JSON
 from app.web.request_path import NO_PARAMETERS, Parameters, parameter_name, read_form_body, read_query
 from app.web.responses import Receive, Scope
 
@@ -107,6 +107,11 @@ class Request:
                 raise RequestTooLarge(f"The request's body is larger than {most} bytes.")
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+def media_type_of(content_type: str | None) -> str:
+    """The media type without its parameters, in lower case. Empty without a Content-Type (RFC 9110, section 8.3)."""
+    return (content_type or "").partition(";")[0].strip().lower()
 
 
 def below(sub_path: bytes, path: bytes) -> bytes:

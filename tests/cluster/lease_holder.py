@@ -18,7 +18,7 @@ URL: Final = "https://www.example.org/held"
 #: Seconds for which the upstream holds its first answer.
 HELD: Final = 60.0
 #: The query of the process that has the lease lasts longer than the test.
-SETTINGS: Final[dict[str, object]] = {"upstream_timeout": HELD, "upstream_read_timeout": HELD}
+SETTINGS: Final[dict[str, object]] = {"upstream_timeout": HELD}
 
 
 async def begin_query(holder: Proxy, upstream: UpstreamProcess) -> asyncio.Task[Any]:

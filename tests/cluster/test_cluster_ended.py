@@ -72,7 +72,7 @@ async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
 ) -> None:
     upstream = start_upstream(NAMES)
-    proxy = start_proxy(upstream.url, store_file, upstream_timeout=60, upstream_read_timeout=60)
+    proxy = start_proxy(upstream.url, store_file, upstream_timeout=60)
     await asyncio.gather(upstream.ready(), proxy.ready())
     await expect_all(proxy, NAMES)
     await upstream.tell("fault", kind="hang")

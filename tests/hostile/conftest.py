@@ -57,7 +57,7 @@ def started(folder: Path, upstream_url: str, **settings: object) -> Proxy:
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
     """A proxy with short deadlines for the upstream."""
-    settings = {"upstream_timeout": 2, "upstream_read_timeout": 1, "upstream_max_answer_bytes": 4 * 1024 * 1024}
+    settings = {"upstream_timeout": 2}
     one = started(tmp_path_factory.mktemp("proxy"), upstream_url, **settings)
     try:
         yield one

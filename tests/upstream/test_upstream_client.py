@@ -263,7 +263,7 @@ FAILURES: list[tuple[str, dict[str, Any], dict[str, Any], type[CouldNotVerify], 
     ("close", {}, {}, UpstreamUnreachable, 2),
     ("not_http", {}, {}, UpstreamUnreachable, 2),
     ("hang", {}, IMPATIENT, UpstreamTimeout, 1),
-    ("hang", {}, {"read_timeout": SHORT}, UpstreamTimeout, 1),
+    ("hang", {}, {"total_timeout": SHORT}, UpstreamTimeout, 1),
     ("drip", {}, IMPATIENT, UpstreamTimeout, 1),
     ("delay", {"seconds": 3600}, IMPATIENT, UpstreamTimeout, 1),
 ]

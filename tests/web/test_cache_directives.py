@@ -84,7 +84,7 @@ async def test_the_json_of_a_record_obeys_too() -> None:
 
 
 async def test_reloads_within_the_reload_age_share_one_query() -> None:
-    async with running(cache_reload_age=10) as proxy:
+    async with running() as proxy:
         path = await moved(proxy, 0)
         before = proxy.upstream.queries()
         for _ in range(20):

@@ -19,6 +19,14 @@ pytestmark = pytest.mark.anyio
 #: A deadline that passes while the test waits, in seconds.
 SOON = 0.05
 LINK, OTHER = "10.5072/LINK", "10.5072/OTHER"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time of a request end soon."""
+    monkeypatch.setattr("app.assembly.core.REQUEST_SECONDS", SOON)
+
+
 ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": OTHER}}]
 
 
@@ -31,7 +39,7 @@ ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format
     ],
 )
 async def test_an_upstream_that_hangs_uses_up_the_time_of_a_request(target: str, status: int) -> None:
-    async with running(upstream_request_timeout=SOON) as proxy:
+    async with running() as proxy:
         proxy.upstream.put(OTHER, url="https://there.example/")
         proxy.upstream.hold(OTHER)
         got = await proxy.get(target, accept="application/json")
@@ -40,7 +48,7 @@ async def test_an_upstream_that_hangs_uses_up_the_time_of_a_request(target: str,
 
 
 async def test_the_query_goes_on_and_its_answer_is_kept() -> None:
-    async with running(upstream_request_timeout=SOON) as proxy:
+    async with running() as proxy:
         proxy.upstream.put(OTHER, url="https://there.example/")
         proxy.upstream.hold(OTHER)
         assert (await proxy.get(f"/{OTHER}")).status == 504
@@ -53,7 +61,7 @@ async def test_the_query_goes_on_and_its_answer_is_kept() -> None:
 
 
 async def test_the_wait_for_the_budget_uses_up_the_time_of_a_request() -> None:
-    async with running(upstream_request_timeout=SOON, upstream_max_concurrency=1) as proxy:
+    async with running(upstream_max_concurrency=1) as proxy:
         proxy.upstream.hold(LINK)
         assert (await proxy.get(f"/{LINK}")).status == 504
         got = await proxy.get(f"/{OTHER}", accept="application/json")

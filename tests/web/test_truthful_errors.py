@@ -94,7 +94,7 @@ ERROR_TYPES: Final = {
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
     # Patience is longer than the faults, so the answer reports the failure.
-    async with running(upstream_max_answer_bytes=65_536, upstream_stale_timeout=20, upstream_timeout=20) as proxy:
+    async with running(upstream_stale_timeout=20, upstream_timeout=20) as proxy:
         yield proxy
 
 

@@ -18,12 +18,6 @@ class CacheSettings(SettingsGroup):
     cache_ttl_floor: float = Field(0.0, ge=0, description="Shortest time that a record is fresh, in seconds.")
     cache_ttl_ceiling: float = Field(86400.0, ge=0, description="Longest time that a record is fresh, in seconds.")
     cache_negative_ttl: float = Field(60.0, ge=0, description='Seconds for which "not found" is cached.')
-    cache_reload_age: float = Field(
-        10.0,
-        ge=0,
-        description="Age in seconds up to which a cached record answers a reload (`Cache-Control: no-cache` or "
-        "`max-age=0` of a request).",
-    )
     cache_grace: float = Field(
         30 * 86400.0, ge=0, description="Seconds after the end of its TTL in which a record can be served stale."
     )

@@ -64,25 +64,7 @@ class UpstreamSettings(SettingsGroup):
     upstream_http2: bool = Field(
         False, description="Use HTTP/2 if the upstream offers it. It takes six times the CPU time of HTTP/1.1."
     )
-    upstream_connect_timeout: float = Field(
-        3.0, gt=0, description="Timeout for connecting to the upstream, in seconds."
-    )
-    upstream_read_timeout: float = Field(
-        8.0, gt=0, description="Timeout between two reads of an upstream answer, in seconds."
-    )
     upstream_timeout: float = Field(10.0, gt=0, description="Timeout for a whole upstream query, in seconds.")
-    upstream_request_timeout: float = Field(
-        8.0,
-        gt=0,
-        description="Seconds that all upstream queries of one request may take together, with their waits for the "
-        "budget, before its answer is 503 or 504, or a stale record. The queries continue for the next request.",
-    )
-    upstream_max_answer_bytes: int = Field(
-        1024 * 1024,
-        ge=1024,
-        description="Largest upstream answer, in bytes; a larger one counts as unreadable. The values of a "
-        "record have at most 262,144 bytes of JSON in any case.",
-    )
     upstream_stale_timeout: float = Field(
         1.8, ge=0, description="Seconds to wait for the upstream before a stale record is served instead."
     )

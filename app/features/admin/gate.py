@@ -20,9 +20,9 @@ from app.features.operators import CLIENT
 from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE
 from app.web.header import Header
-from app.web.media_types import JSON, media_type_of
+from app.web.media_types import JSON
 from app.web.problem import problem
-from app.web.request import Request
+from app.web.request import Request, media_type_of
 from app.web.responses import Message, Receive, Reply, Scope, Send
 
 #: The paths of the admin API.

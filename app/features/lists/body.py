@@ -16,7 +16,8 @@ from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
-from app.web.media_types import BIBTEX, CSV, JSON, NDJSON, PROBLEM, RIS, TEXT, media_type_of
+from app.web.media_types import BIBTEX, CSV, JSON, NDJSON, PROBLEM, RIS, TEXT
+from app.web.request import media_type_of
 from app.web.responses import Receive
 
 #: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.

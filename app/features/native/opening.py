@@ -42,7 +42,7 @@ from app.features.options import Settings
 from app.features.source_context import SourceContext
 from app.regular_file import read_regular
 from app.upstream.budget import Budget
-from app.upstream.client import identify
+from app.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
 from app.upstream.source import CONTROL_NAME
 
 log = logging.getLogger(__name__)
@@ -221,19 +221,18 @@ def _report_site(url: str, site: ServiceSite) -> None:
 def _open_transports(
     settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
 ) -> dict[TransportProtocol, Transport]:
-    most, connect = settings.upstream_max_answer_bytes, settings.upstream_connect_timeout
     messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
     requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
     tunnel = TunnelTransport(
-        Egress(connect_timeout=connect, max_bytes=most + ENVELOPE_BYTES),
+        Egress(connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES),
         requests,
         headers=identify(f"doi-proxy/{__version__}", settings.upstream_contact),
-        max_bytes=most,
+        max_bytes=MAX_ANSWER_BYTES,
         clock=time.time,
     )
     return {
-        TransportProtocol.UDP: UdpTransport(max_bytes=most),
-        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect, max_bytes=most),
+        TransportProtocol.UDP: UdpTransport(max_bytes=MAX_ANSWER_BYTES),
+        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES),
         TransportProtocol.HTTP: tunnel,
         TransportProtocol.HTTPS: tunnel,
     }

@@ -74,8 +74,6 @@ class _Order:
 
 _ORDERS: Final = (
     _Order("cache_ttl_floor", "cache_ttl_ceiling"),
-    _Order("upstream_connect_timeout", "upstream_timeout"),
-    _Order("upstream_read_timeout", "upstream_timeout"),
     _Order("upstream_stale_timeout", "upstream_timeout"),
 )
 

@@ -360,7 +360,7 @@ async def test_cached_names_are_answered_while_the_upstream_hangs(proxy: Proxy) 
 
 
 async def test_names_of_an_upstream_that_hangs_are_unverified_after_its_timeout() -> None:
-    async with running(upstream_timeout=0.2, upstream_read_timeout=0.2, batch_wait_timeout=0) as proxy:
+    async with running(upstream_timeout=0.2, batch_wait_timeout=0) as proxy:
         proxy.upstream.fault(EVERY_NAME, "hang")
         got = await send(proxy, "".join(f"10.5555/{number}\n" for number in range(20)))
         assert [row["verdict"] for row in rows(got)] == ["unverified"] * 20

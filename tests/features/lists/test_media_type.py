@@ -6,7 +6,8 @@ import pytest
 
 from app.errors import UnsupportedBody
 from app.features.lists.body import read_content_type
-from app.web.media_types import CSV, JSON, NDJSON, TEXT, media_type_of
+from app.web.media_types import CSV, JSON, NDJSON, TEXT
+from app.web.request import media_type_of
 
 
 @pytest.mark.parametrize(
