@@ -21,10 +21,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.assembly.stores import read_tables
 from app.cache.memory import MemoryStore
-from app.cache.wire import pack, unpack
 from app.doi.presentation import read_path
 from app.doi.uri import url_path
 from app.features.sqlite.store import SqliteStore
+from app.features.stored_entry import pack, unpack
 from app.handle.answer import read_answer
 from app.handle.location import read_locations
 from app.handle.record import read_values

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from app.cache.coordination import Coordination
-from app.cache.wire import has_old_layout, unpack
 from app.errors import DamagedEntry, StoreError
+from app.features.stored_entry import has_old_layout, unpack
 
 #: The format of a store that this release writes. SQLite has it as user_version, Valkey as a key. Format 1 is that of
 #: release 0.1.0, format 2 that of 0.2.0.

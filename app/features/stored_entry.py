@@ -9,9 +9,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from app.cache.compression import compress, decompress
 from app.cache.entry import FOREVER, Entry
 from app.errors import DamagedEntry
+from app.features.store_compression import compress, decompress
 from app.handle.answer import Answer, ResponseCode
 from app.handle.proven_answer import ProvenAnswer
 

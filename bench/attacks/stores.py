@@ -21,7 +21,7 @@ _STRANGER: Final = "127.0.0.3"
 _PACK: Final = """
 import sys
 from app.cache.entry import Entry
-from app.cache.wire import pack
+from app.features.stored_entry import pack
 from app.handle.answer import Answer, ResponseCode
 import msgspec
 values = msgspec.json.encode([{"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z",

@@ -14,11 +14,11 @@ from redis.asyncio import Redis
 from app.cache.coordination import Changes
 from app.cache.entry import FOREVER, Entry, bound_times
 from app.cache.memory import MemoryStore
-from app.cache.wire import pack, unpack
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleWriter, Refused, read_bundle
 from app.features.bundles.lines import from_line
 from app.features.sqlite.file import mark_damaged, total_bytes
+from app.features.stored_entry import pack, unpack
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock

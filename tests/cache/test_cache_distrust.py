@@ -17,9 +17,9 @@ from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore
-from app.cache.wire import pack
 from app.errors import StoreError
 from app.features.sqlite.store import SqliteStore
+from app.features.stored_entry import pack
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing

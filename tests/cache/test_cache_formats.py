@@ -16,8 +16,8 @@ from redis.asyncio.cluster import RedisCluster
 
 from app.cache.entry import Entry
 from app.cache.store import SharedStore
-from app.cache.wire import pack
 from app.features.sqlite.store import SqliteStore
+from app.features.stored_entry import pack
 from app.features.valkey.layout import Layout, find_layout, partitions_of_cluster
 from app.features.valkey.store import ValkeyStore
 from app.features.valkey.url import StoreKind

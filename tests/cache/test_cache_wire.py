@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.cache.entry import FOREVER, Entry
-from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
+from app.features.stored_entry import has_old_layout, pack, unpack
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import entry, missing, proven, values, verified
 from tests.table import table

@@ -15,9 +15,7 @@ from zlib import crc32
 
 from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
-from app.cache.compression import compress
 from app.cache.entry import Entry
-from app.cache.wire import pack, unpack
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.uri import url_path
@@ -47,6 +45,8 @@ from app.features.registry.reading import BlockReader, Findings, detect_format
 from app.features.registry.record import RecordDates
 from app.features.registry.tar import InvalidArchive, TarReader
 from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
+from app.features.store_compression import compress
+from app.features.stored_entry import pack, unpack
 from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.location import MalformedLocations, read_locations

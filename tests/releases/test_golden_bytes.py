@@ -1,7 +1,7 @@
 """What this release writes, byte for byte. A change here without a new number costs every user the cache.
 
-A new layout of an entry gets a number in app/cache/wire.py, a line in ROWS, and a new STORE_FORMAT. The lines of
-earlier layouts stay: they are read for ever. A new release gets its files by make.py.
+A new layout of an entry gets a number in app/features/stored_entry.py, a line in ROWS, and a new STORE_FORMAT. The
+lines of earlier layouts stay: they are read for ever. A new release gets its files by make.py.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final
 import pytest
 
 from app.assembly.stores import read_tables
-from app.cache.compression import decompress
-from app.cache.dictionary import read_dictionary_1
 from app.cache.entry import Entry
-from app.cache.wire import pack, unpack
 from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
 from app.features.registry.wire import pack_block, to_line, unpack_block
 from app.features.sqlite.store import SqliteStore
+from app.features.store_compression import decompress
+from app.features.store_dictionary import read_dictionary_1
 from app.features.store_format import STORE_FORMAT
+from app.features.stored_entry import pack, unpack
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
 from tests.cluster.processes import ROOT

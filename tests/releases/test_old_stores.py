@@ -18,7 +18,6 @@ from app.assembly.settings import Settings
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
 from app.cache.store import SharedStore
-from app.cache.wire import has_old_layout
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
@@ -27,6 +26,7 @@ from app.features.registry.sqlite_table import RegistryTable
 from app.features.rewriting.rewriting import rewrite_entries
 from app.features.sqlite.store import SqliteStore
 from app.features.store_format import STORE_FORMAT, Rewritable
+from app.features.stored_entry import has_old_layout
 from app.features.valkey.store import ValkeyStore
 from tests.cache.conftest import valkey_url
 from tests.clock import Clock

@@ -12,7 +12,6 @@ from typing import BinaryIO, Final
 from zlib import crc32
 
 from app.cache.entry import Entry
-from app.cache.wire import unpack
 from app.errors import DamagedEntry
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.delta import (
@@ -31,6 +30,7 @@ from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange, read_keys
 from app.features.registry.wire import to_record
 from app.features.sqlite.file import connect_to_read, translate_open_errors
+from app.features.stored_entry import unpack
 
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
 MAX_CHANGES: Final = 2_000

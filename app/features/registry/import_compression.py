@@ -5,10 +5,10 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from app.cache.compression import WINDOW_BITS, compress
-from app.cache.dictionary import read_dictionary_1
 from app.features.registry.import_streams import library
 from app.features.registry.wire import Compress
+from app.features.store_compression import WINDOW_BITS, compress
+from app.features.store_dictionary import read_dictionary_1
 
 #: isal at this level takes a third of the time of zlib for a block, which becomes 3 % longer.
 _LEVEL: Final = 2

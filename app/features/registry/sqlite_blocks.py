@@ -16,7 +16,6 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
-from app.cache.compression import compress
 from app.doi.name import MAX_NAME_BYTES
 from app.errors import DamagedEntry, StoreError
 from app.features.registry.wire import (
@@ -32,6 +31,7 @@ from app.features.registry.wire import (
     unpack_block,
     unpack_lines,
 )
+from app.features.store_compression import compress
 
 #: The block of a key: its first key, the number of its records, and its data.
 SELECT_BLOCK: Final = "SELECT first, records, data FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"

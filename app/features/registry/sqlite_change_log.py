@@ -17,10 +17,10 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from app.cache.compression import compress, decompress
 from app.cache.entry import Entry
 from app.cache.purges import Purges
 from app.features.sqlite.feature_tables import Table, Written
+from app.features.store_compression import compress, decompress
 
 #: Limit of the rows of the log. A row takes about 40 bytes.
 MAX_ROWS: Final = 1_000_000

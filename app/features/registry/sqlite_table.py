@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
-from app.cache.compression import compress
 from app.cache.coordination import REGISTRY_CHANGED
 from app.errors import StoreError
 from app.features.registry import sqlite_blocks as registry_blocks
@@ -21,6 +20,7 @@ from app.features.registry.wire import Compress, RegistryRow, to_record
 from app.features.sqlite.batch import announce
 from app.features.sqlite.feature_tables import Table
 from app.features.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
+from app.features.store_compression import compress
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
 MAX_BATCH: Final = 20_000

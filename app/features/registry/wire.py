@@ -15,16 +15,16 @@ from zlib import crc32
 
 import msgspec
 
-from app.cache.compression import compress, decompress
 from app.cache.entry import FOREVER, RegistryEntry
 from app.doi.name import HandleName
 from app.errors import DamagedEntry
 from app.features.registry.record import LAST_DATE, RegistryRecord
+from app.features.store_compression import compress, decompress
 from app.handle.answer import Answer, ResponseCode
 
 #: A record as a tuple: key, date, agency, URL. See RegistryRecord. An import has hundreds of millions of them.
 RegistryRow = tuple[str, int, str, str]
-#: Compresses the text of a block into what `app.cache.compression.decompress` reads.
+#: Compresses the text of a block into what `app.features.store_compression.decompress` reads.
 Compress = Callable[[bytes], bytes]
 
 #: Limits of a block. A look-up decompresses one block, in 15 µs. Blocks twice as long take 21 µs, and the file does not

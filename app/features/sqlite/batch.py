@@ -11,12 +11,12 @@ from typing import Final
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import MAX_SKEW, Entry, loses_proof
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
-from app.cache.wire import VERIFIED, VERSION_OFFSET, pack, unpack
 from app.errors import DamagedEntry
 from app.features.sqlite.eviction import evict
 from app.features.sqlite.feature_tables import Table, Written
 from app.features.sqlite.file import total_bytes
 from app.features.sqlite.writer import Change, is_later
+from app.features.stored_entry import VERIFIED, VERSION_OFFSET, pack, unpack
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from app.cache.wire import has_old_layout, pack, unpack
 from app.features.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, translate_open_errors
 from app.features.store_format import REWRITE_PAGE, Rewrite, is_readable
+from app.features.stored_entry import has_old_layout, pack, unpack
 
 _STATE: Final = "SELECT place, visited, rewritten, unreadable FROM rewriting"
 # SQLite sorts blobs, which a damaged row can have as its key, after all text.

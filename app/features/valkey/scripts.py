@@ -4,7 +4,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
-from app.cache.wire import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
+from app.features.stored_entry import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
 from app.token_bucket import MAX_BACK_OFF, ROUNDING
 
 #: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
@@ -161,7 +161,7 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 #: KEYS are the entry, the purges and the announcements. ARGV are the data, its milliseconds to live, its key if it is
 #: to be announced, the seconds since its query was sent, the time at which it was fetched, the latest valid time,
 #: the scopes of its key, and the time if it is not verified. A condition that does not apply is "". See Store.put. The
-#: seconds are a duration, because the clocks of hosts differ. The format of an entry is that of app/cache/wire.py:
+#: seconds are a duration, because the clocks of hosts differ. app/features/stored_entry.py has the format of an entry:
 #: checksum, version, code, fetched, and fresh until, in version 3 as whole seconds after fetched.
 PUT: Final = (
     _NOW

@@ -11,9 +11,9 @@ from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
-from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.store_format import Rewrite, Survey
+from app.features.stored_entry import pack, unpack
 from app.features.valkey.announcements import read_announcements
 from app.features.valkey.layout import Partition, find_layout
 from app.features.valkey.node import Access, Script, command

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
 from app.features.store_format import (
     OLD_ENTRIES_UP_TO,
@@ -17,6 +16,7 @@ from app.features.store_format import (
     is_readable,
     refuse_newer,
 )
+from app.features.stored_entry import has_old_layout, pack, unpack
 from app.features.valkey.layout import Layout
 from app.features.valkey.node import Access, Node, Result, Script, Words, Work, command
 from app.features.valkey.replies import read_anything, read_data, read_number

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.cache.entry import FOREVER, Entry
-from app.cache.wire import pack, unpack
 from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
+from app.features.stored_entry import pack, unpack
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.cache.test_cache_wire import entries

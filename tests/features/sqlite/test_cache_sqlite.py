@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from app.cache.wire import pack
 from app.errors import StoreError
 from app.features.sqlite.store import SqliteStore
 from app.features.sqlite.writer import GATHER, MAX_PENDING, BatchWriter, Change
+from app.features.stored_entry import pack
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER, fill, keys, opened

@@ -11,10 +11,10 @@ import pytest
 
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
-from app.cache.wire import pack, unpack
 from app.features.sqlite.batch import write_batch
 from app.features.sqlite.file import connect, prepare, total_bytes
 from app.features.sqlite.writer import Change
+from app.features.stored_entry import pack, unpack
 from tests.cache.entries import NOW, entry
 
 KEY = "10.1000/182"
