@@ -27,6 +27,8 @@ from app.upstream.source import Source, Verification
 
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05
+#: Seconds before the next query for a name that the upstream refused, or whose record is unreadable.
+FAILURE_TTL: Final = 15.0
 #: Memory for the names whose queries failed, in bytes.
 _FAILURE_BYTES: Final = 4 * 1024 * 1024
 #: Tokens of a shared store that one process reserves at a time, at most.
@@ -85,7 +87,7 @@ def assemble(
             owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
             verification=read_verification(settings),
         ),
-        failures=FailureMemory(ttl=settings.upstream_failure_ttl, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
+        failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
         observer=observers.resolver,
     )
     return Parts(settings, cache, upstream, resolver, bucket)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, Final
+from unittest.mock import patch
 from urllib.parse import unquote, urlsplit
 
 from app.assembly.lifecycle import Lifecycle
@@ -40,7 +41,6 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "upstream_rate": 1e6,
     "upstream_burst": 1e6,
     "upstream_breaker_failures": 10**6,
-    "upstream_failure_ttl": 0.0,
     "bypass_burst": 1e6,
     "upstream_http2": False,
 }
@@ -228,13 +228,14 @@ async def running(**settings: Any) -> AsyncIterator[Proxy]:
 
 @asynccontextmanager
 async def running_with(
-    lifecycle: Lifecycle | None, *, clock: Clock | None = None, **settings: Any
+    lifecycle: Lifecycle | None, *, clock: Clock | None = None, failure_ttl: float = 0.0, **settings: Any
 ) -> AsyncIterator[Proxy]:
-    """The same with a lifecycle, which can reload it, or with another clock."""
+    """The same with a lifecycle, which can reload it, or with another clock. A failed name is queried again at once."""
     async with FakeUpstream() as upstream:
         clock = clock or Clock()
         chosen = Settings(**{**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings})
-        app = create(chosen, clock=clock, lifecycle=lifecycle)
+        with patch("app.assembly.resolving.FAILURE_TTL", failure_ttl):
+            app = create(chosen, clock=clock, lifecycle=lifecycle)
         async with _lifespan(app):
             yield Proxy(app, upstream, clock, chosen)
 

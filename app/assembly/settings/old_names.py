@@ -70,6 +70,7 @@ REMOVED: Final = frozenset(
         "upstream_allotment",
         "upstream_connect_timeout",
         "upstream_failure_memory_bytes",
+        "upstream_failure_ttl",
         "upstream_max_answer_bytes",
         "upstream_pause_first",
         "upstream_pause_max",

@@ -94,12 +94,6 @@ class UpstreamSettings(SettingsGroup):
     upstream_breaker_cooldown: float = Field(
         15.0, gt=0, description="Seconds that the circuit breaker stays open before one query probes the upstream."
     )
-    upstream_failure_ttl: float = Field(
-        15.0,
-        ge=0,
-        description="Seconds before the next upstream query for a name that the upstream refused, or whose record is "
-        "unreadable.",
-    )
 
     @field_validator("upstream_url", "upstream_routes")
     @classmethod

@@ -33,7 +33,7 @@ from app.web.stage import NO_DETOUR, Detour
 _SETTINGS: Final[dict[DecisionName, tuple[str, ...]]] = {
     "local record": ("local_records",),
     "cache": ("store_url", "cache_ttl_floor", "cache_ttl_ceiling", "cache_negative_ttl", "cache_grace"),
-    "back-off": ("upstream_recheck", "upstream_failure_ttl", "upstream_breaker_failures", "upstream_breaker_cooldown"),
+    "back-off": ("upstream_recheck", "upstream_breaker_failures", "upstream_breaker_cooldown"),
     "budget": (
         "upstream_rate", "upstream_burst", "upstream_max_concurrency", "upstream_queue_timeout", "client_most_waiting",
     ),
