@@ -17,7 +17,9 @@ from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes
+from app.cli.supervisor import Supervisor
 from app.cli.systemd import SOCKET_VARIABLE, Notifier
+from app.cli.worker import WorkerServer
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.main import check, create
@@ -25,8 +27,6 @@ from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 from app.server.listening import UNIX, listen, listen_at
 from app.server.signals import SignalServer, ignore_hangup
-from app.server.supervisor import Supervisor
-from app.server.worker import WorkerServer
 from app.web.application import Application
 
 log = logging.getLogger(__name__)

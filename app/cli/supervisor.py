@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Any, Final
 
+from app.cli.worker import PipeMessage
 from app.server.http_server import Events
-from app.server.worker import PipeMessage
 
 log = logging.getLogger(__name__)
 

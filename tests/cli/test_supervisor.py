@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from app.cli.supervisor import Supervisor
+from app.cli.worker import PipeMessage
 from app.server.http_server import Events
-from app.server.supervisor import Supervisor
-from app.server.worker import PipeMessage
 
 pytestmark = [
     pytest.mark.process,
