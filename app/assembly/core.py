@@ -36,12 +36,6 @@ from app.web.pages import Link, Pages
 from app.web.redirect import RedirectFacts, Redirects
 from app.web.stage import Stage, Stages
 
-#: A record younger than this answers the reload of a page, in seconds: a reload must not cost a query each time.
-RELOAD_AGE: Final = 10.0
-#: Seconds that all queries of one request may take together, with their waits for the budget. Then its answer is 503
-#: or 504, or a stale record. The queries continue for the next request.
-REQUEST_SECONDS: Final = 8.0
-
 
 def read_sub_path(settings: Settings) -> str:
     """The path under which a front proxy serves the service, without a slash at its end."""
@@ -150,7 +144,7 @@ def build_face(
     settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
 ) -> Face:
     """The answers to names."""
-    conditions = Conditions(stages, RELOAD_AGE, REQUEST_SECONDS)
+    conditions = Conditions(stages)
     sections = opened.sections
     api = RestApi(
         resolver=core.resolver,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import cache, partial
 from math import inf
+from typing import Final
 
 from app.resolver.demand import Demand
 from app.resolver.options import ResolveOptions
@@ -15,15 +16,18 @@ from app.web.freshness import CACHE_CONTROL
 from app.web.request import Request
 from app.web.stage import Stages
 
+#: A record younger than this answers the reload of a page, in seconds: a reload must not cost a query each time.
+RELOAD_AGE: Final = 10.0
+#: Seconds that all queries of one request may take together, with their waits for the budget. Then its answer is 503
+#: or 504, or a stale record. The queries continue for the next request.
+REQUEST_SECONDS: Final = 8.0
+
 
 class Conditions:
     """Reads the conditions of requests. A client is the network of an address."""
 
-    def __init__(self, stages: Stages, reload_age: float, seconds: float) -> None:
-        """A record younger than `reload_age` seconds is new enough for every request, which may take `seconds`."""
+    def __init__(self, stages: Stages) -> None:
         self.stages = stages
-        self._reload_age = reload_age
-        self._seconds = seconds
 
     def client_of(self, request: Request) -> str:
         """The client that sent a request."""
@@ -42,8 +46,7 @@ class Conditions:
             client=client,
             admit_bypass=self._charge_once(address),
             only_cached=directives.only_if_cached,
-            # The reload of a page must not cost a query each time.
-            max_age=None if youngest is None else max(youngest, self._reload_age),
+            max_age=None if youngest is None else max(youngest, RELOAD_AGE),
             may_renew=lambda: self.stages.may_renew is None or self.stages.may_renew(address),
             max_stale=directives.max_stale,
             stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
@@ -52,7 +55,7 @@ class Conditions:
 
     def due(self, request: Request) -> float:
         """When the answer to a request is due. The same for all queries that the request causes."""
-        request.due = request.due or time.monotonic() + self._seconds
+        request.due = request.due or time.monotonic() + REQUEST_SECONDS
         return request.due
 
     def for_others(self, request: Request) -> Demand:

@@ -24,7 +24,7 @@ LINK, OTHER = "10.5072/LINK", "10.5072/OTHER"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time of a request end soon."""
-    monkeypatch.setattr("app.assembly.core.REQUEST_SECONDS", SOON)
+    monkeypatch.setattr("app.web.conditions.REQUEST_SECONDS", SOON)
 
 
 ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": OTHER}}]

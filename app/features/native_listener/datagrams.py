@@ -13,12 +13,12 @@ from app.features.native.wire.message import OpCode
 from app.features.native.wire.packets import MAX_PACKET_BYTES
 from app.features.native_listener.messages import Request, read_request
 from app.features.native_listener.responder import Peer, Responder
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
 
 #: Answers to one network in any second. With MAX_PACKET_BYTES, a forged sender gets 2.5 kB a second.
 MAX_ANSWERS: Final = 5
-#: The networks that count, in bits of their prefix: those that a provider gives to one customer.
-NETWORKS: Final = ClientNetworks(ipv4_prefix=24, ipv6_prefix=56)
+#: The IPv6 networks that count, in bits of their prefix: those that a provider gives to one customer.
+_IPV6_PREFIX: Final = 56
 #: Networks that can have answers in one second. Packets of further ones are dropped.
 MAX_NETWORKS: Final = 4_096
 #: Answers that wait for a query.
@@ -71,7 +71,7 @@ class NativeDatagrams(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """A packet of a client, or of a sender who forges its address."""
-        if not self._limit.admit(NETWORKS.client_of(addr[0]), self._timer()):
+        if not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
             self._responder.count("dropped")
             return
         try:

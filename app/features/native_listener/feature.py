@@ -20,10 +20,8 @@ def open_listener(context: Context) -> Opened:
     def listen(stages: Any, connections: Any) -> NativeServer:
         responder = Responder(
             core.destinations,
-            core.networks,
             stages,
             clock=context.clock,
-            seconds=context.settings.value("upstream_request_timeout"),
             count=context.meter.counter(MESSAGES),
         )
         return listener.open(responder, connections)

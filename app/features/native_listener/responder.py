@@ -39,7 +39,8 @@ from app.resolver.demand import Demand
 from app.resolver.destination import Destinations
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import MAX_BYTES_NOW
-from app.web.client_network import ClientNetworks
+from app.web.client_network import client_of
+from app.web.conditions import REQUEST_SECONDS
 from app.web.stage import Stages
 
 log = logging.getLogger(__name__)
@@ -73,24 +74,20 @@ class Peer:
 
 
 class Responder:
-    """Answers requests. `count` is called with the result of each; see RESULTS. `seconds` limit one answer."""
+    """Answers requests. `count` is called with the result of each; see RESULTS."""
 
     def __init__(
         self,
         destinations: Destinations,
-        networks: ClientNetworks,
         stages: Stages,
         *,
         clock: Callable[[], float],
-        seconds: float,
         count: Callable[[str], None],
     ) -> None:
         self._destinations = destinations
         self._resolver = destinations.resolver
-        self._networks = networks
         self._stages = stages
         self._clock = clock
-        self._seconds = seconds
         self.count = count
         #: Whether clients reach this service by UDP too.
         self.has_udp = False
@@ -155,9 +152,9 @@ class Responder:
         return Demand(
             request.has(OpFlag.AUTHORITATIVE),
             request.has(OpFlag.CERTIFIED),
-            client=self._networks.client_of(address),
+            client=client_of(address),
             admit_bypass=(lambda: None) if charge is None else partial(charge, address),
-            due=time.monotonic() + self._seconds,
+            due=time.monotonic() + REQUEST_SECONDS,
         )
 
     def _write(self, request: Request, found: Resolution, values: Iterable[Value]) -> bytes:

@@ -52,7 +52,7 @@ class Bench:
             "refused": self.refusals.append,
         }
         self.limits = ClientLimits(**(defaults | options))
-        self.conditions = Conditions(fold_stages([self.limits]), 10.0, 8.0)
+        self.conditions = Conditions(fold_stages([self.limits]))
 
 
 def write_list(folder: Path, text: str) -> Path:
