@@ -35,7 +35,6 @@ REMOVED: Final = frozenset(
         "import_max_workers",
         "import_run_rows",
         "library_cookie_seconds",
-        "local_records_max",
         "local_records_max_bytes",
         "mcp_max_calls",
         "mcp_max_line_characters",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from app.features.check import Finding, Inspection
-from app.features.local_records.files import BOUNDS, last_good_of, read_files, read_last_good
+from app.features.local_records.files import FileBounds, last_good_of, read_files, read_last_good
 from app.features.local_records.settings import LocalRecordSettings
 
 
@@ -16,7 +16,7 @@ def find_record_problems(inspection: Inspection) -> Iterator[Finding]:
     if settings.local_records is None:
         return
     source = inspection.source("local_records")
-    bounds = BOUNDS
+    bounds = FileBounds.of_records(settings.local_records_max)
     reading = read_files(settings.local_records, bounds, time.time())
     last_good = last_good_of(inspection.settings.store_url)
     if (

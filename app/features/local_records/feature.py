@@ -6,7 +6,7 @@ from typing import Final
 
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.local_records.check import find_record_problems
-from app.features.local_records.files import BOUNDS, LocalFiles, last_good_of
+from app.features.local_records.files import FileBounds, LocalFiles, last_good_of
 from app.features.local_records.metrics import PROBLEMS, RECORDS
 from app.features.local_records.records import LocalRecords
 from app.features.local_records.settings import LocalRecordSettings
@@ -22,7 +22,7 @@ def add_local_records(context: Context) -> None:
         core.upstream.use_routes(records.routes())
         core.resolver.local_records = records if len(records) else None
 
-    bounds = BOUNDS
+    bounds = FileBounds.of_records(settings.local_records_max)
     last_good = last_good_of(context.facts.store_url)
     files = LocalFiles(settings.local_records, bounds, context.clock, use, last_good)
     files.load()

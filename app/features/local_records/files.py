@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 #: Limits of the problems that are collected, and of those that are logged.
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
-_TOO_LARGE: Final = "the files are too large; remove records"
+_TOO_LARGE: Final = "the files are larger than local_records_max allows; raise it, or remove records"
 #: Problems that /readyz shows.
 _MAX_PLACES: Final = 10
 
@@ -40,9 +40,10 @@ class FileBounds:
     records: int
     bytes: int
 
-
-#: 200,000 records, which have 335 bytes each on average.
-BOUNDS: Final = FileBounds(200_000, 64 * 1024 * 1024)
+    @classmethod
+    def of_records(cls, records: int) -> FileBounds:
+        """The bounds of a number of records, which have 335 bytes each on average: 64 MiB for 200,000."""
+        return cls(records, records * 335)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
             if len(problems) >= MAX_PROBLEMS or len(records) > bounds.records:
                 break
     if len(records) > bounds.records:
-        problems.append(records[-1].problem(f"there are more than {bounds.records} records; remove some"))
+        problems.append(records[-1].problem(f"there are more than {bounds.records} records; raise local_records_max"))
     if not problems:
         problems = [*find_conflicts(records), *find_expired(records, now)]
     return Reading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))

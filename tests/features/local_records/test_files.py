@@ -176,10 +176,12 @@ def test_what_is_not_text_has_its_place(tmp_path: Path) -> None:
 def test_records_bytes_and_files_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1) + alias(2))
-    assert problems(path, FileBounds(1, 10_000)) == ["a.toml:4:1: there are more than 1 records; remove some"]
+    assert problems(path, FileBounds(1, 10_000)) == [
+        "a.toml:4:1: there are more than 1 records; raise local_records_max"
+    ]
     assert problems(path, FileBounds(2, path.stat().st_size)) == []
     (too_large,) = problems(path, FileBounds(2, path.stat().st_size - 1))
-    assert "the files are too large" in too_large
+    assert "local_records_max allows" in too_large
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(MAX_FILES + 1):

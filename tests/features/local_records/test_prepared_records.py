@@ -72,6 +72,6 @@ async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(reco
     def use(read: LocalRecords) -> None:
         resolver.local_records = read
 
-    LocalFiles(records, FileBounds(10, 10_000), server.clock, use).load()
+    LocalFiles(records, FileBounds.of_records(10), server.clock, use).load()
     assert b"Merged." in (await server.answers(get("/10.1000/gone")))[0]
     assert len(uses) == 1
