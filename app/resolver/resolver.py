@@ -216,10 +216,7 @@ class Resolver:
             return Resolution(name, entry, stale_origin(entry), refusal)
         urgent = demand.priority is Priority.PERSON
         task, is_new = self._flights.join(
-            name.key,
-            partial(self._fetcher.fetch, name, demand, entry),
-            urgent=urgent,
-            client=demand.client,
+            name.key, partial(self._fetcher.fetch, name, demand, entry), urgent=urgent, client=demand.client
         )
         if entry is None or step is Step.FETCH:
             fetched = await await_until_due(self._flights, name.key, task, demand.due)

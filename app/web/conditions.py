@@ -18,8 +18,7 @@ from app.web.stage import Stages
 
 #: A record younger than this answers the reload of a page, in seconds: a reload must not cost a query each time.
 RELOAD_AGE: Final = 10.0
-#: Seconds that all queries of one request may take together, with their waits for the budget. Then its answer is 503
-#: or 504, or a stale record. The queries continue for the next request.
+#: Seconds that all queries of one request may take, with their waits. They go on for the next request.
 REQUEST_SECONDS: Final = 8.0
 
 
