@@ -15,7 +15,7 @@ from typing import Final
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.handle.answer import Answer
-from app.resolver.resolution import Step, in_refresh_window, next_step
+from app.resolver.resolution import Step, next_step, refresh_from
 
 #: As in app/resolver/resolver.py: hits after which a record is refreshed ahead, and names whose hits are counted.
 POPULAR_HITS: Final = 3
@@ -146,7 +146,7 @@ class SimulatedProxy:
 
     def _is_popular(self, entry: Entry, now: float) -> bool:
         """See Resolver."""
-        if not in_refresh_window(entry, now):
+        if now < refresh_from(entry):
             return False
         hits = self._hits[entry.key] = self._hits.get(entry.key, 0) + 1
         while len(self._hits) > self._sizes.remembered:

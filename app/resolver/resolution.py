@@ -133,15 +133,10 @@ def next_step(entry: Entry | None, now: float, *, failed_recently: bool, popular
     if entry is None:
         return Step.FETCH
     if entry.is_fresh(now):
-        return Step.ANSWER_AND_REFRESH if popular and in_refresh_window(entry, now) else Step.ANSWER
+        return Step.ANSWER_AND_REFRESH if popular and now >= refresh_from(entry) else Step.ANSWER
     if not entry.is_usable(now):
         return Step.FETCH
     return Step.ANSWER_STALE if failed_recently else Step.FETCH_WITH_FALLBACK
-
-
-def in_refresh_window(entry: Entry, now: float) -> bool:
-    """Whether an entry is in its refresh window."""
-    return now >= refresh_from(entry)
 
 
 def refresh_from(entry: Entry) -> float:

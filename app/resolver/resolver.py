@@ -25,7 +25,6 @@ from app.resolver.resolution import (
     Origin,
     Resolution,
     Step,
-    in_refresh_window,
     next_step,
     refresh_from,
     renewal_origin,
@@ -278,7 +277,7 @@ class Resolver:
             self._observer.record_refresh()
 
     def _is_popular(self, entry: Entry, now: float) -> bool:
-        if not in_refresh_window(entry, now):
+        if now < refresh_from(entry):
             return False
         hits = self._hits[entry.key] = self._hits.get(entry.key, 0) + 1
         return hits >= _POPULAR_HITS

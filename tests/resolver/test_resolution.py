@@ -11,7 +11,6 @@ from app.resolver.resolution import (
     Origin,
     Resolution,
     Step,
-    in_refresh_window,
     must_confirm,
     next_step,
     refresh_from,
@@ -79,7 +78,7 @@ def test_an_entry_without_a_life_is_never_in_its_refresh_window_while_fresh() ->
 def test_the_refresh_window_is_the_last_tenth_of_a_life(fresh: float, begins: float) -> None:
     one = entry(fresh=fresh)
     assert refresh_from(one) == begins
-    assert [in_refresh_window(one, begins - 0.1), in_refresh_window(one, begins)] == [False, True]
+    assert [now >= refresh_from(one) for now in (begins - 0.1, begins)] == [False, True]
 
 
 @pytest.mark.parametrize(
