@@ -10,17 +10,18 @@ from app.features.feature import Context, Feature, Opened, required
 from app.features.lists.answer import BatchService
 from app.features.references.page import PATH, ReferencesPage
 from app.features.references.result import CheckedReference, Result
+from app.web.client_network import client_of
 from app.web.operations import Face
 from app.web.pages import PageLink
 
 
 def open_references(context: Context) -> Opened:
     """The page, and its link in the footer of every page."""
-    service, networks = required(context.find(BatchService)), context.core.networks
+    service = required(context.find(BatchService))
 
     def add(app: FastAPI, face: Face) -> None:
         face.pages.links.append(PageLink("footer", PATH, "references.title"))
-        ReferencesPage(service, face, networks.client_of).add_to(app)
+        ReferencesPage(service, face, client_of).add_to(app)
 
     return Opened(routes=(add,), own_api={PATH.encode(): "references"})
 
