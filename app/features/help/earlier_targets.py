@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from app.cache.entry import Entry
-from app.cache.wire import unpack
 from app.errors import DamagedEntry
 from app.features.sqlite.feature_tables import Table, Written
 from app.features.sqlite.file import connect_to_read
+from app.features.stored_entry import unpack
 from app.handle.answer import ResponseCode
 from app.handle.record import parse_record
 from app.web.pages import find_target

@@ -22,6 +22,7 @@ from app.features.status.runbook import RUNBOOK_PATH
 from app.features.status.samples import sample_facts
 from app.features.status.settings import StatusSettings
 from app.features.status.state import add_state
+from app.web.client_network import client_of
 from app.web.operations import Face
 
 #: The privacy level from which prefixes are not counted.
@@ -58,7 +59,7 @@ def open_status(context: Context) -> Opened:
     context.reloads.on_reload(lambda _: reader.record_event("reload"))
 
     # The highest privacy level counts clients and names together nowhere.
-    prefixes = PrefixCounts(context.core.networks.client_of, context.clock, lambda: os.urandom(16))
+    prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16))
     shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
     stages = () if shown is None else (shown,)
 
