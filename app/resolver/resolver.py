@@ -96,12 +96,12 @@ class Resolver:
     def find_stored(self, name: HandleName) -> Resolution | None:
         """Like `find_fresh`, with what the store has, if reading it takes no task."""
         found = self.find_fresh(name)
-        if found is not None or (entry := self._cache.load(name.key)) is None or self._is_denied(name):
+        if found is not None or (entry := self._cache.load(name.key)) is None or self.is_local(name):
             return found
         return self._answer_with(name, entry)
 
-    def _is_denied(self, name: HandleName) -> bool:
-        """Whether a local record denies a name."""
+    def is_local(self, name: HandleName) -> bool:
+        """Whether a local record answers or denies a name, in place of the cache."""
         try:
             return self.local_records is not None and self.local_records.resolve(name, self._clock()) is not None
         except PrefixDenied:

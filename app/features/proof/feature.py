@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def open_proof(context: Context) -> Opened:
     """The endpoint /api/proof/<name>, and the link to it if names are found from the root."""
-    root, cache = _read_root(context.settings), context.core.cache
+    root, core = _read_root(context.settings), context.core
 
     def add(app: FastAPI, face: Face) -> None:
-        add_proof(app, cache, root)
+        add_proof(app, core, root)
 
-    sections = () if root is None else (ProofLink(cache),)
+    sections = () if root is None else (ProofLink(core),)
     return Opened(sections=sections, routes=(add,), own_api={PROOF_PATH.encode(): "proof"})
 
 

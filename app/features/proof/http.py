@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from fastapi import FastAPI, Request, Response
 
 from app.cache.entry import Entry
-from app.cache.tiered import TieredStore
 from app.doi.presentation import read_path
 from app.errors import CouldNotVerify
 from app.features.lists.body import problem_responses
@@ -20,12 +19,13 @@ from app.web.freshness import NO_STORE
 from app.web.media_types import JSON
 
 if TYPE_CHECKING:
+    from app.features.feature import Core
     from app.features.native.referral import HandleService
 
 PROOF_PATH: Final = "/api/proof/"
 
 
-def add_proof(app: FastAPI, cache: TieredStore, root: HandleService | None) -> None:
+def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
     """Add the route. `root` is the operator's; None if no answer can be verified from it."""
     # Verifying takes milliseconds of a thread. One proof at a time leaves the other threads to other requests.
     turn = asyncio.Lock()
@@ -38,7 +38,8 @@ def add_proof(app: FastAPI, cache: TieredStore, root: HandleService | None) -> N
         """
         # The framework decodes the path with loss.
         asked = read_path(b"/" + request.scope["raw_path"].partition(PROOF_PATH.encode())[2])
-        entry = None if root is None else await cache.get(asked.key)
+        # A proof of what the operator withdrew would publish it.
+        entry = None if root is None or core.resolver.is_local(asked) else await core.cache.get(asked.key)
         if root is None or entry is None or not isinstance(entry.answer, ProvenAnswer):
             raise NotVerified
         async with turn:

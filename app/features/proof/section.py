@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.handle.proven_answer import ProvenAnswer
 from app.web.section import PageKind
+
+if TYPE_CHECKING:
+    from app.features.feature import Core
 
 
 class ProofLink:
@@ -16,8 +18,8 @@ class ProofLink:
 
     template = "proof.html"
 
-    def __init__(self, cache: TieredStore) -> None:
-        self._cache = cache
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """The entry of the name is in memory."""
@@ -27,10 +29,10 @@ class ProofLink:
         return None
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
-        """The path of the proof, if the answer in memory has one."""
-        if kind not in ("values", "not_found") or name is None:
+        """The path of the proof, if the answer in memory has one and no local record takes its place."""
+        if kind not in ("values", "not_found") or name is None or self._core.resolver.is_local(name):
             return {}
-        entry = self._cache.peek(name.key)
+        entry = self._core.cache.peek(name.key)
         is_proven = entry is not None and isinstance(entry.answer, ProvenAnswer)
         return {"is_proven": True} if is_proven else {}
 

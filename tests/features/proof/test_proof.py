@@ -164,6 +164,30 @@ async def test_a_service_that_was_kept_is_part_of_a_proof(tmp_path: Path) -> Non
             assert world.check(await replace(world, proxy=later).prove(OTHER))
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        'prefix = "10.1000"\ndeny = "By order of a court."',
+        f'doi = "{NAME}"\ntombstone = {{ reason = "By order of a court.", date = 2026-03-01 }}',
+        f'doi = "{NAME}"\ntarget = "https://ours.example/"',
+    ],
+)
+async def test_what_a_local_record_answers_or_denies_has_no_proof(tmp_path: Path, record: str) -> None:
+    store = f"sqlite:///{tmp_path}/store.sqlite3"
+    async with worlds(tmp_path) as world:
+        async with running(**world.settings, store_url=store) as first:
+            await replace(world, proxy=first).prove(NAME)
+        (tmp_path / "records.toml").write_text(f"[[record]]\n{record}\n")
+        async with running(**world.settings, store_url=store, local_records=tmp_path / "records.toml") as later:
+            assert (await later.get(f"/api/proof/{NAME}")).status == 404
+            assert "/api/proof/" not in (await later.get(f"/{NAME}?noredirect", accept="text/html")).text
+
+
+async def test_the_record_of_a_prefix_has_a_proof_without_cert(world: World) -> None:
+    assert (await world.proxy.get(f"/{NAME}")).status == 302
+    assert "0.NA/10.1000 has these" in world.check((await world.proxy.get("/api/proof/10.1000")).json)
+
+
 async def test_the_page_of_a_record_links_its_proof(world: World) -> None:
     link = f'href="/api/proof/{NAME}"'
     assert link not in (await world.proxy.get(f"/{NAME}?noredirect", accept="text/html")).text
