@@ -45,8 +45,10 @@ def _import(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.format == HANDLE_DUMP:
         from app.features.handle_dump.import_dump import import_dump
 
-        if namespace.since or namespace.missing or namespace.no_checksum:
-            raise ConfigurationError("--since, --missing and --no-checksum are not for the dump of a handle server")
+        if namespace.since or namespace.missing or namespace.restart or namespace.no_checksum:
+            raise ConfigurationError(
+                "--since, --missing, --restart and --no-checksum are not for the dump of a handle server"
+            )
         return import_dump(context.settings, Path(namespace.path))
     from app.features.bundles.import_command import run_import
 

@@ -30,6 +30,8 @@ _MAX_KEYS: Final = 10_000
 _MAX_SIGNATURES: Final = 10
 _USUAL: Final = "1110"
 _STEP: Final = 200
+#: The first line of a file that an import may replace.
+_MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
 Values = Mapping[int, Mapping[str, Any]]
 
 
@@ -40,9 +42,11 @@ def import_dump(settings: Settings, path: Path) -> int:
     if folder is None or not folder.is_dir():
         raise ConfigurationError("handle-dump needs a folder in local_records, where it writes a file")
     require_libraries(NATIVE)
-    target = folder / f"{path.name.split('.')[0]}.toml"
+    # A proxy does not read a file whose name begins with a dot.
+    target = folder / f"{path.name.lstrip('.').partition('.')[0]}.toml"
     part = target.with_suffix(".part")
     try:
+        _require_own(target)
         counts = _write(path, part)
         _require_usable(part, target, FileBounds.of_records(group.local_records_max))
         part.replace(target)
@@ -56,6 +60,17 @@ def import_dump(settings: Settings, path: Path) -> int:
         part.unlink(missing_ok=True)
     _report(counts, target)
     return 0
+
+
+def _require_own(target: Path) -> None:
+    """Keep a file that an operator wrote. Raises ConfigurationError, and OSError."""
+    try:
+        with open_regular(target) as file:
+            is_own = file.read(len(_MARK)) == _MARK.encode()
+    except FileNotFoundError:
+        return
+    if not is_own:
+        raise ConfigurationError(f"{target} was not written by an import; rename it or the dump")
 
 
 def _report(counts: Counter[str], target: Path) -> None:
@@ -72,6 +87,7 @@ def _write(path: Path, part: Path) -> Counter[str]:
         file.seek(0)
         records = _Records(keys)
         with part.open("w", encoding="utf-8") as output:
+            output.write(_MARK)
             position = 0
             for number, record in enumerate(read_dump(file)):
                 output.write(records.write(record))

@@ -227,3 +227,27 @@ def test_a_name_that_another_file_has_is_refused(tmp_path: Path, capsys: pytest.
     assert run(tmp_path, as_json(make_records(1, rsa_key()))) == 1
     assert "has a record already" in capsys.readouterr().err
     assert [file.name for file in (tmp_path / "records").iterdir()] == ["other.toml"]
+
+
+def test_a_dump_with_a_hidden_name_becomes_a_file_that_a_proxy_reads(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / ".dump.json").write_text(as_json(make_records(1, rsa_key())))
+    assert import_file(tmp_path, tmp_path / ".dump.json") == 0
+    assert [file.name for file in (tmp_path / "records").iterdir()] == ["dump.toml"]
+
+
+def test_a_file_of_the_operator_is_never_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own, text = tmp_path / "records/dump.toml", '[[record]]\ndoi = "10.5555/1"\ntarget = "https://ours.example/"\n'
+    own.parent.mkdir()
+    own.write_text(text)
+    assert run(tmp_path, as_json(make_records(1, rsa_key()))) == 2
+    assert "dump.toml was not written by an import; rename it or the dump" in capsys.readouterr().err
+    assert own.read_text() == text
+    own.unlink()
+    assert [run(tmp_path, as_json(make_records(count, rsa_key()))) for count in (1, 2)] == [0, 0]
+
+
+@pytest.mark.parametrize("option", ["--restart", "--no-checksum", "--missing=count", "--since=2026-01-01"])
+def test_an_option_of_other_formats_is_refused(tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "import", "--format", "handle-dump", str(tmp_path / "dump.json"), option]) == 2
+    assert "are not for the dump of a handle server" in capsys.readouterr().err
