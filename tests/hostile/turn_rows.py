@@ -197,6 +197,10 @@ def operation_exchanges() -> Iterator[Exchange]:
     yield Exchange("POST /preferences", "a form of 64 KiB", "/preferences", "POST", form, b"service=" + b"x" * 65_000)
 
 
+#: The longest tag that is read.
+_ATTRIBUTES: Final = b"<a " + b" ".join(b'a%d=""' % number for number in range(12_000)) + b"/>"
+
+
 def _bibliographies() -> Iterator[tuple[str, bytes]]:
     """Files for /references that take long."""
     yield "4 MiB of delimiters", b"\r\n--x" * 600_000
@@ -205,11 +209,16 @@ def _bibliographies() -> Iterator[tuple[str, bytes]]:
     yield "500 KB of blank lines", b"\n \n" * 170_000
     yield "500 KB of words", b"10.1000/" + b"a " * 260_000
     yield "500 KB of markup", b"<" * 520_000
-    for largest, element in (("16 MiB of elements", b"<a/>"), ("paragraphs", b"<w:p/>"), ("text", b"x" * 400_000)):
+    for largest, element in (
+        ("16 MiB of elements", b"<a/>"),
+        ("paragraphs", b"<w:p/>"),
+        ("text", b"x" * 400_000),
+        ("attributes", _ATTRIBUTES),
+    ):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             word = b'<w:d xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:t>'
-            text = element * (1 if largest == "text" else 4_190_000 if largest[0] == "1" else 400_000)
+            text = element * (1 if largest in ("text", "attributes") else 4_190_000 if largest[0] == "1" else 400_000)
             archive.writestr("word/document.xml", word + text + b"</w:t></w:d>")
         yield f"a document with {largest}", file.getvalue()
     with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:

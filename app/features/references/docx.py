@@ -1,7 +1,7 @@
 """The text of a .docx file (ECMA-376): the paragraphs of the document, its footnotes and its endnotes.
 
-The archive is read from memory. Its directory, the unpacked bytes and the text are bounded, and a document type
-declaration is refused, so an entity cannot be declared.
+The archive is read from memory. Its directory, the unpacked bytes, the depth of elements, each tag and the text are
+bounded, and a document type declaration is refused, so an entity cannot be declared.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from app.features.lists.errors import UnreadableList
 
 #: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
 MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
+#: Unpacked bytes for each byte that was sent, and those of a small document. Documents have up to about 20.
+_MAX_RATIO: Final = 100
+_SMALL_BYTES: Final = 1024 * 1024
+#: Bytes of a tag or a comment. expat reads an unfinished one again with each block, and one of 128 KiB takes 15 ms.
+_MAX_TOKEN_BYTES: Final = 131_072
+#: Elements in each other. A document has about 30; 5 million took 620 MB.
+_MAX_DEPTH: Final = 1_000
 #: Bytes of the directory: about 700 files. A document has about 20.
 _MAX_DIRECTORY_BYTES: Final = 65_536
 #: Bytes that are parsed in one turn of the event loop. 16 KiB of the shortest elements took 3 ms.
@@ -38,9 +45,12 @@ async def read_docx(data: bytes, max_characters: int) -> str:
     _require_small_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return await _read_parts(archive, max_characters)
+            room = min(MAX_UNPACKED_BYTES, max(_SMALL_BYTES, _MAX_RATIO * len(data)))
+            return await _read_parts(archive, max_characters, room)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, ValueError) as error:
         raise _unreadable("it is damaged, or encrypted") from error
+    except LookupError as error:
+        raise _unreadable("its encoding is not known") from error
     except expat.ExpatError as error:
         raise _unreadable("its XML is not well-formed") from error
 
@@ -54,8 +64,8 @@ def _require_small_directory(data: bytes) -> None:
         raise _unreadable("it has too many parts")
 
 
-async def _read_parts(archive: zipfile.ZipFile, max_characters: int) -> str:
-    text, room = _Text(max_characters), MAX_UNPACKED_BYTES
+async def _read_parts(archive: zipfile.ZipFile, max_characters: int, room: int) -> str:
+    text = _Text(max_characters)
     names = frozenset(archive.namelist())
     if _PARTS[0] not in names:
         raise _unreadable(f"it has no {_PARTS[0]}")
@@ -64,13 +74,16 @@ async def _read_parts(archive: zipfile.ZipFile, max_characters: int) -> str:
             continue
         if archive.getinfo(name).compress_type not in _METHODS:
             raise _unreadable("it is compressed in an unusual way")
-        parser = text.open_parser()
+        parser, parsed = text.open_parser(), 0
         with archive.open(name) as part:
             while block := part.read(_BLOCK_BYTES):
                 room -= len(block)
                 if room < 0:
                     raise _unreadable("it is too large when it is unpacked")
                 parser.Parse(block, False)
+                parsed += len(block)
+                if parsed - parser.CurrentByteIndex >= _MAX_TOKEN_BYTES:
+                    raise _unreadable("it has a tag or a comment that is too long")
                 await asyncio.sleep(0)
         parser.Parse(b"", True)
     return "".join(text.pieces)
@@ -83,6 +96,7 @@ class _Text:
         self.pieces: list[str] = []
         self._room = max_characters
         self._is_text = False
+        self._depth = 0
 
     def open_parser(self) -> expat.XMLParserType:
         """A parser of one part."""
@@ -93,12 +107,16 @@ class _Text:
         return parser
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise _unreadable("its elements are nested too deeply")
         local = _local(name)
         self._is_text = local == "t"
         if local in _BLANKS:
             self._add(_BLANKS[local])
 
     def _end(self, name: str) -> None:
+        self._depth -= 1
         self._is_text = False
         if _local(name) == "p":
             self._add("\n")

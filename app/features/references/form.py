@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.features.lists.errors import UnreadableList
-from app.web.request_path import read_form_body
 
 _BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)
 _NAME: Final = re.compile(r';\s*name="([^"]{0,100})"', re.IGNORECASE)
@@ -26,9 +25,10 @@ class SentBibliography:
 
 
 def read_form(content_type: str, body: bytes) -> SentBibliography:
-    """The file of a form, else its text. Raises UnreadableList for another media type."""
-    if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
-        return SentBibliography((read_form_body(body).first("text") or "").encode("utf-8", "replace"))
+    """The file of a form, else its text. Raises UnreadableList for another media type.
+
+    A form in percent-encoding is refused: 4 MB of it take 700 ms.
+    """
     found = _BOUNDARY.match(content_type.strip())
     if found is None:
         raise UnreadableList("Send the form of this page, as multipart/form-data.")

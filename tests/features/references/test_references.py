@@ -77,6 +77,13 @@ def document(
     return file.getvalue()
 
 
+def in_encoding(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("word/document.xml", f'<?xml version="1.0" encoding="{name}"?><a/>')
+    return file.getvalue()
+
+
 def paragraphs(*texts: str) -> str:
     return "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in texts)
 
@@ -102,8 +109,6 @@ async def test_a_text_is_checked_and_corrected(proxy: Proxy) -> None:
     assert corrected(got) == ("refs-corrected.txt", TEXT.replace("10.10O0", "10.1000"))
     pasted = await proxy.post(PATH, form("", "", TEXT), content_type=FORM)
     assert results(pasted) == results(got)
-    encoded = await proxy.post(PATH, "text=see+10.1000%2F182")
-    assert results(encoded) == [("see 10.1000/182", "1", "The DOI works 10.1000/182")]
 
 
 async def test_a_blank_line_separates_references_of_several_lines(proxy: Proxy) -> None:
@@ -143,6 +148,12 @@ _ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;
     [
         (document(paragraphs("&b;"), head=_ENTITIES), 400, "document type declaration"),
         (document("<w:x/>" * 3_000_000), 400, "too large when it is unpacked"),
+        (document("<w:x>" * 150_000), 400, "nested too deeply"),
+        (document(f'<w:x a="{"x" * 200_000}"/>'), 400, "a tag or a comment that is too long"),
+        (document(f"<!--{'x' * 200_000}-->"), 400, "a tag or a comment that is too long"),
+        (document("<w:x/>" * 200_000), 400, "too large when it is unpacked"),
+        (in_encoding("no-such-encoding"), 400, "its encoding is not known"),
+        (in_encoding("rot13"), 400, "its encoding is not known"),
         (document(paragraphs("x" * 600_000)), 400, "its text is too long"),
         (document("", method=zipfile.ZIP_BZIP2), 400, "unusual way"),
         (document("", name="other.xml"), 400, "no word/document.xml"),
@@ -169,6 +180,7 @@ async def test_what_is_too_large_or_damaged_is_refused(
     ("content_type", "body"),
     [
         ("text/plain", b"10.1000/182"),
+        ("application/x-www-form-urlencoded", b"text=10.1000/182"),
         ("multipart/form-data", b""),
     ],
 )
