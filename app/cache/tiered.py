@@ -395,7 +395,7 @@ async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | 
 async def _forget_names(store: SharedStore, scope: str) -> None:
     """Drop the names of a scope from the list of names that are fetched first."""
     names = await store.read_note(POPULAR_NAMES)
-    kept = [key for key in (names or b"").decode().splitlines() if scope not in scopes_of(key)]
+    kept = [key for key in (names or b"").decode("utf-8", "replace").split("\n") if scope not in scopes_of(key)]
     if names and (data := "\n".join(kept).encode()) != names:
         await store.write_note(POPULAR_NAMES, data)
 

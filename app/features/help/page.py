@@ -76,7 +76,7 @@ class HelpPage:
         facts: dict[str, Any] = {
             "known": True,
             "target": target,
-            "host": urlsplit(target).hostname or "",
+            "host": _host_of(target),
             "agency": agency.agency,
             "registered": write_timestamp(texts, _registered_at(known.record)),
             "earlier": [(one.target, write_moment(texts, one.seen)) for one in earlier],
@@ -106,6 +106,14 @@ class HelpPage:
             return []
         found = await asyncio.to_thread(read_earlier_targets, self._store, name.key)
         return [one for one in found if web_address(one.target) is not None and one.target != target]
+
+
+def _host_of(target: str) -> str:
+    """The host of a target, "" if it has none that can be read, such as "http://[x/"."""
+    try:
+        return urlsplit(target).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _registered_at(record: Record) -> str | None:

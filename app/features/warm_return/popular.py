@@ -54,5 +54,5 @@ def write_names(names: Iterable[str], before: bytes | None) -> bytes:
 
 
 def read_names(note: bytes | None) -> list[str]:
-    """The names of a note."""
-    return (note or b"").decode("utf-8", "replace").splitlines()[:MOST_NAMES]
+    """The names of a note. A name can have a line separator of Unicode, so only LF ends a line."""
+    return [key for key in (note or b"").decode("utf-8", "replace").split("\n") if key][:MOST_NAMES]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,15 @@ async def test_a_target_that_a_browser_must_not_open_is_not_shown() -> None:
         await proxy.get(f"/{NAME}", accept=BROWSER)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 404 and "javascript:" not in page.text
+
+
+@table("target", ["http://[x/", "https://[::1", "http://a]b/", "http://ex\u2047ample/"])
+async def test_a_target_with_a_broken_host_is_shown_as_it_is(target: str) -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url=target)
+        await proxy.get(f"/{NAME}", accept=BROWSER)
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 200 and target in page.text
 
 
 async def test_a_withdrawn_name_leads_to_its_tombstone(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_the_note_has_the_newest_names_first_and_no_more_than_its_bound() -> Non
     assert read_names(note) == ["10.1/B", "10.1/A"]
     many = write_names((f"10.1/{number}" for number in range(2 * MOST_NAMES)), note)
     assert len(read_names(many)) == MOST_NAMES
+    assert read_names(write_names(["10.1/A\u2028B"], None)) == ["10.1/A\u2028B"]
     assert read_names(None) == read_names(b"") == []
 
 
