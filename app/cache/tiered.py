@@ -14,7 +14,8 @@ from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
-from app.cache.purges import EVERYTHING, Purges, scopes_of
+from app.cache.purges import EVERYTHING, Purges
+from app.cache.purging import delete_scope, forget_names
 from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats
 from app.doi.name import fold
 from app.errors import StoreError
@@ -22,8 +23,6 @@ from app.handle.answer import ResponseCode
 
 log = logging.getLogger(__name__)
 
-#: The note with the keys of the names that are fetched first, one a line. A purge drops its names from it.
-POPULAR_NAMES: Final = "popular-names"
 #: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
 #: Entries that are checked in one step after the clock was set back. 1,000 take 2 ms.
@@ -191,7 +190,7 @@ class TieredStore(FallbackStore):
             await self._try("delete", self._store.delete(scope), False)
             await self.flush()
             self._memory.drop_scope(scope)
-            await self._try("write_note", _forget_names(self._store, scope), None)
+            await self._try("write_note", forget_names(self._store, scope), None)
 
     async def delete(self, key: str) -> bool:
         """Delete an entry in both tiers and in other processes. Returns whether there was one."""
@@ -311,7 +310,7 @@ class TieredStore(FallbackStore):
         if late is None or (store := await late.open()) is None:
             return
         for scope in tuple(self._purges):
-            await self._try("delete", _delete_scope(store, scope), None)
+            await self._try("delete", delete_scope(store, scope), None)
         before, self._late, self._store = self._store, None, store
         self._read_now = store.read_now if _is_immediate(store) else None
         for number, key in enumerate(self._memory.unsorted_keys()):
@@ -390,22 +389,6 @@ class TieredStore(FallbackStore):
 
 async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
     await store.write_note(name, change(await store.read_note(name)))
-
-
-async def _forget_names(store: SharedStore, scope: str) -> None:
-    """Drop the names of a scope from the list of names that are fetched first."""
-    names = await store.read_note(POPULAR_NAMES)
-    kept = [key for key in (names or b"").decode("utf-8", "replace").split("\n") if scope not in scopes_of(key)]
-    if names and (data := "\n".join(kept).encode()) != names:
-        await store.write_note(POPULAR_NAMES, data)
-
-
-async def _delete_scope(store: SharedStore, scope: str) -> None:
-    await store.delete(scope)
-    if not scope or scope.endswith("/"):
-        async for entry in store.scan(scope):
-            await store.delete(entry.key)
-    await store.flush()
 
 
 def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:

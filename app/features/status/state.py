@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from app.features.status.events import Event
 from app.features.status.models import State
 from app.features.status.summary import write_start, write_uptime
-from app.web.freshness import VARY_ACCEPT_AND_LANGUAGE
+from app.web.freshness import CACHE_CONTROL, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
 from app.web.languages import Catalogue, choose_language
 from app.web.pages import Link, Pages
@@ -24,7 +24,7 @@ STATE_PATH: Final = "/state"
 FEED_PATH: Final = "/state.atom"
 _ATOM: Final[Header] = (b"content-type", b"application/atom+xml;charset=utf-8")
 #: A browser or a feed reader uses an answer for a minute.
-_FRESHNESS: Final[Header] = (b"cache-control", b"max-age=60")
+_FRESHNESS: Final[Header] = (CACHE_CONTROL, b"max-age=60")
 _DOCUMENTED: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"application/atom+xml": {}}}}
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from app.doi.name import HandleName
 from app.features.feature import Context, Feature, Opened
 from app.features.options import Settings
+from app.features.suggestions.name_search import NameSearch
 from app.features.suggestions.nearest import NearestNames
 from app.features.suggestions.settings import SuggestionSettings
 from app.features.suggestions.suggested_names import (
@@ -18,7 +19,6 @@ from app.features.suggestions.suggested_names import (
     Existence,
     SuggestedNames,
 )
-from app.resolver.near import NameSearch
 from app.resolver.resolver import Resolver
 from app.upstream.budget import LocalBucket
 from app.web.shown_name import show_names

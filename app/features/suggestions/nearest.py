@@ -10,8 +10,8 @@ from typing import Final
 from cachetools import TTLCache
 
 from app.doi.name import HandleName
+from app.features.suggestions.name_search import NameSearch, NearNames
 from app.features.suggestions.one_edit import list_candidates
-from app.resolver.near import NameSearch, NearNames
 
 #: Names one edit away that a page shows: of all, and of those that only the cache has. With more, a reader could walk
 #: through what the readers of this resolver look up.

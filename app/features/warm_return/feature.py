@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from app.cache.tiered import POPULAR_NAMES
+from app.cache.purging import POPULAR_NAMES
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidName
 from app.features.feature import Context, Core, Feature, Opened, Service

@@ -14,7 +14,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.cache.purges import EVERYTHING
-from app.cache.tiered import POPULAR_NAMES
+from app.cache.purging import POPULAR_NAMES
 from app.doi.name import HandleName
 from app.features.admin.purge import Selection, purge
 from app.features.feature import Core
@@ -107,7 +107,7 @@ async def test_what_the_store_lacks_at_the_start_is_fetched(tmp_path: Path) -> N
 async def test_the_most_used_names_are_fetched_after_a_purge_of_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feature, "_LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(feature, "_LOOK_INTERVAL", 0.01)
     async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
         popular = PopularNames()
         for name in ("10.5555/HOT", "10.5555/ONCE"):

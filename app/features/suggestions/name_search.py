@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.cache.near import find_near
+from app.cache.store import NearKeys, SearchableStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import PrefixDenied
+from app.errors import PrefixDenied, StoreError
 from app.handle.answer import ResponseCode
 from app.resolver.resolver import Resolver
 
@@ -34,7 +34,7 @@ class NameSearch:
 
     async def find_near(self, name: HandleName, candidates: Sequence[str]) -> NearNames:
         """The candidates that local records and the cache have, and the neighbours of the name."""
-        kept = await find_near(self._cache, name.key, candidates)
+        kept = await _find_keys(self._cache, name.key, candidates)
         records = self._resolver.local_records
         local = None if records is None else records.find_near(name.key, candidates)
         known, before, after = local or ([], [], [])
@@ -56,3 +56,18 @@ class NameSearch:
             return local.tombstone is None and local.is_registered
         entry = await self._cache.get(name.key)
         return entry is not None and entry.answer.code is ResponseCode.SUCCESS
+
+
+async def _find_keys(cache: TieredStore, key: str, candidates: Sequence[str]) -> NearKeys:
+    """What memory and the store have of the candidates, and the registry keys next to `key`.
+
+    A Valkey server is not searched: it would be a message of 50 kB for each page.
+    """
+    found, store = NearKeys(), cache.store
+    if isinstance(store, SearchableStore):
+        try:
+            found = await store.find_near(key, candidates)
+        except StoreError:
+            found = NearKeys()  # a request that needs the store reports it
+    recent = cache.memory.list_known(candidates)
+    return replace(found, known=list(dict.fromkeys([*found.known, *recent])))
