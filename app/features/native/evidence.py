@@ -1,7 +1,7 @@
 """The proof of an answer: the signed answers that lead to it from the root, and how they are verified again.
 
-A proof is verified as the answers were found: from the root over the record of the prefix and its services. So its
-answers can have any order, and one that is about another name or from another service proves nothing.
+A proof is verified as the answers were found: from the root over the record of the prefix and its services. So an
+answer that is about another name or from another service proves nothing.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ class _Replay:
         self._left = [(_read_request(one), one) for one in answers]
         self._signatures = _MAX_SIGNATURES
         self._links: list[Link] = []
+        #: The services of the prefixes that were found. Several service handles can have one prefix.
+        self._services: dict[bytes, HandleService] = {}
 
     def resolve(self, handle: bytes) -> list[Link]:
         """The links of the way, in order."""
@@ -102,11 +104,13 @@ class _Replay:
     def _find(self, handle: bytes) -> Response:
         record = prefix_record(handle)
         service = self._root
-        if record is not None:
+        if record is not None and record.upper() not in self._services:
             response = self._find(record)
             if response.code == ResponseStatus.HANDLE_NOT_FOUND:
                 return response
-            service = self._follow(_read(response, is_referral=False))
+            self._services[record.upper()] = self._follow(_read(response, is_referral=False))
+        if record is not None:
+            service = self._services[record.upper()]
         while True:
             response = self._take(handle, service)
             if response.code not in _REFERRALS:

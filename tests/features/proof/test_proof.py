@@ -140,6 +140,16 @@ async def test_a_service_handle_and_a_referral_are_part_of_the_way(world: World)
     assert world.check(document)
 
 
+async def test_two_service_handles_of_one_prefix_need_its_record_once(world: World) -> None:
+    world.root.put_values("0.NA/10.4000", Value(2, b"HS_SERV", b"0.SERV/A"))
+    world.root.put_values("0.NA/0.SERV", world.home.site_value())
+    world.home.put_values("0.SERV/A", Value(2, b"HS_SERV", b"0.SERV/B"))
+    world.home.put_values("0.SERV/B", world.other.site_value())
+    world.other.put("10.4000/1", url=URL)
+    document = await world.prove("10.4000/1")
+    assert "5 signatures" in world.check(document)
+
+
 async def test_a_restarted_proxy_and_a_purge(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     async with worlds(tmp_path, store_url=store) as world:
