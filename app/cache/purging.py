@@ -11,10 +11,11 @@ from app.cache.store import SharedStore
 POPULAR_NAMES: Final = "popular-names"
 
 
-async def forget_names(store: SharedStore, scope: str) -> None:
-    """Drop the names of a scope from the list of names that are fetched first."""
+async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
+    """Drop the names of scopes from the list of names that are fetched first."""
     names = await store.read_note(POPULAR_NAMES)
-    kept = [key for key in (names or b"").decode("utf-8", "replace").split("\n") if scope not in scopes_of(key)]
+    listed = (names or b"").decode("utf-8", "replace").split("\n")
+    kept = [key for key in listed if scopes.isdisjoint(scopes_of(key))]
     if names and (data := "\n".join(kept).encode()) != names:
         await store.write_note(POPULAR_NAMES, data)
 

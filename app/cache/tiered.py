@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final, TypeGuard
 
 from msgspec.structs import replace
@@ -190,7 +190,12 @@ class TieredStore(FallbackStore):
             await self._try("delete", self._store.delete(scope), False)
             await self.flush()
             self._memory.drop_scope(scope)
-            await self._try("write_note", forget_names(self._store, scope), None)
+        await self.forget_popular([scope])
+
+    async def forget_popular(self, scopes: Collection[str]) -> None:
+        """Drop the names of scopes from the list of names that are fetched first."""
+        if self._store is not None:
+            await self._try("write_note", forget_names(self._store, frozenset(scopes)), None)
 
     async def delete(self, key: str) -> bool:
         """Delete an entry in both tiers and in other processes. Returns whether there was one."""

@@ -84,7 +84,7 @@ async def test_a_purge_drops_its_names_from_the_list(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
         cache = core.cache
         await cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A\n10.1/B\n10.2/A\n10.3/A")
-        await cache.begin_purge("10.1/A")
+        await purge(cache, Selection(names=(HandleName("10.1/a"),)))
         assert await cache.read_note(POPULAR_NAMES) == b"10.1/B\n10.2/A\n10.3/A"
         await cache.clear_prefix("10.2")
         assert await cache.read_note(POPULAR_NAMES) == b"10.1/B\n10.3/A"
