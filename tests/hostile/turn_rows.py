@@ -206,6 +206,8 @@ def _bibliographies() -> Iterator[tuple[str, bytes]]:
     yield "4 MiB of delimiters", b"\r\n--x" * 600_000
     yield "500 entries without a DOI", b"@a{" + b"k" * 200 + b",\n" + (b"x" * 200 + b"\n@a{k,\n") * 500
     yield "500 broken names", b"Smith 10.1000 / 1<b>&amp;\xe2\x80\x93x.;\n" * 500
+    yield "49,500 lines", b"x\n" * 49_000 + b"Smith 10.1000 / 1;\n" * 499
+    yield "an entry of 49,500 lines", b"@a{k,\n" + b"x\n" * 49_000 + b"doi = {10.1000 / 1}\n}\n" * 240
     yield "500 KB of blank lines", b"\n \n" * 170_000
     yield "500 KB of words", b"10.1000/" + b"a " * 260_000
     yield "500 KB of markup", b"<" * 520_000
@@ -247,7 +249,8 @@ def admin_exchanges() -> Iterator[Exchange]:
     yield _operate("/admin/refresh", f"1,000 of {STORED:,} names", {"prefix": STORED_PREFIX, "limit": 1_000})
     yield _operate("/admin/refresh", "a record of 256 KiB", {"doi": f"{PREFIX}/many-values-1000~1"})
     yield _operate("/admin/deny", "a network", {"network": "192.0.2.0/24", "seconds": 60})
-    for path in ("/admin/purge", "/admin/refresh", "/admin/deny"):
+    yield _operate("/admin/drill", "a drill", {"seconds": 0})
+    for path in ("/admin/purge", "/admin/refresh", "/admin/deny", "/admin/drill"):
         for body in (b"[" * 16_000, b"{" + b",".join(b'"a%d":1' % at for at in range(1_600)) + b"}", b"[1," * 5_000):
             yield Exchange(f"POST {path}", "a body of 16 KiB", path, "POST", _OPERATOR, body)
     yield _operate("/admin/purge", f"{STORED:,} names", {"prefix": STORED_PREFIX})

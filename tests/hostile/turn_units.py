@@ -148,7 +148,7 @@ def _answer(message: bytes) -> object:
 def texts() -> Iterator[Unit]:
     """Single texts, parsed with warnings and suggestions, and written."""
     for text in long_texts(MAX_TYPED_CHARACTERS):
-        yield Unit("text", f"{MAX_TYPED_CHARACTERS:,} characters", _once(partial(_parse, text)))
+        yield Unit("reader of a single text", f"{MAX_TYPED_CHARACTERS:,} characters", _once(partial(_parse, text)))
 
 
 def _parse(text: str) -> bytes:

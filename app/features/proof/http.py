@@ -55,7 +55,6 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         response_model=ProofModel,
         response_description="The messages, their signatures and keys.",
         responses=problem_responses({404: "The cache has no proof of the name.", 429: "The client is over its limit."}),
-        openapi_extra={"x-example": f"{PROOF_PATH}10.1000/182"},
     )
     app.add_api_route(PROOF_PATH + "{name:path}", get_proof, methods=["HEAD"], include_in_schema=False)
 

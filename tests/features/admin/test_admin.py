@@ -205,7 +205,7 @@ async def test_a_mistake_is_a_problem_that_says_what_is_wrong(proxy: Proxy, acti
 @table(
     ("action", "body", "detail"),
     [
-        ("purge", {"prefx": "10.1000"}, "prefx: there is no such member."),
+        ("purge", {"prefx": "10.1000"}, "prefx: this member is not known."),
         ("purge", [1], "The body is not a JSON object."),
         ("deny", {"network": "192.0.2.0/24"}, "seconds: this is required."),
         ("deny", {"network": "192.0.2.0/24", "seconds": "soon"}, "seconds: this is not a number."),
