@@ -99,7 +99,7 @@ async def _copy(
         if new is not None and row is not None:
             members = new.members()
             row |= {name: members[name] for name in row if name in members and name not in ("line", "key", "echo")}
-            target.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            target.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n")
             verdicts[new.verdict] += 1
         else:
             target.write(line)
@@ -125,7 +125,8 @@ def _read_rows(file: IO[bytes], choice: ResolveChoice, path: Path) -> Iterator[t
         number += 1
         try:
             row = json.loads(line)
-            is_row = "error" in row or (isinstance(row["input"], str) and Verdict(row["verdict"]))
+            is_error = isinstance(row, dict) and "error" in row
+            is_row = is_error or (isinstance(row["input"], str) and Verdict(row["verdict"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             is_row = False
         if not is_row:
@@ -133,7 +134,7 @@ def _read_rows(file: IO[bytes], choice: ResolveChoice, path: Path) -> Iterator[t
                 f"-o {path}, line {number}: this is not a row in JSON with the members input and verdict; name the "
                 "file of an earlier run in the format jsonl"
             )
-        yield line, row if row.get("verdict") in choice.again else None
+        yield line, row if not is_error and row["verdict"] in choice.again else None
 
 
 async def _flatten(groups: AsyncIterator[list[ListRow]]) -> AsyncGenerator[ListRow]:

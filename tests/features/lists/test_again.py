@@ -70,6 +70,8 @@ async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) ->
     ("content", "message"),
     [
         ("verdict,input\n", "line 1: this is not a row in JSON"),
+        ('["error"]\n', "line 1: this is not a row in JSON"),
+        ('"an error"\n', "line 1: this is not a row in JSON"),
         (row("10.5555/a", "unverified") + '{"doi": "10.5555/a"}\n', "line 2: this is not a row in JSON"),
     ],
 )
@@ -79,6 +81,15 @@ async def test_another_file_is_refused_and_unchanged(bench: Bench, content: str,
     assert ended.status == 2 and message in ended.errors
     assert bench.output.read_text() == content
     assert not list(bench.folder.glob("*.partial"))
+
+
+async def test_the_rows_of_errors_stay_and_a_lone_surrogate_is_written(bench: Bench) -> None:  # noqa: F811
+    error = '{"error": "The list ends here.", "verdict": "unverified"}\n'
+    bench.output.write_text('{"input": "10.5555/\\ud800", "verdict": "unverified"}\n' + error)
+    ended = await bench.run(*AGAIN, "-o", bench.output)
+    assert ended.status == 1 and "Traceback" not in ended.errors
+    first, second = bench.output.read_text().splitlines(keepends=True)
+    assert json.loads(first)["verdict"] == "not_a_doi" and second == error
 
 
 async def test_what_cannot_be_rewritten_is_said(bench: Bench) -> None:  # noqa: F811
