@@ -24,15 +24,15 @@ _MAX_PIECES: Final = 3
 _PLAIN: Final = (
     {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
     | dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
-    | dict.fromkeys((0x3002, 0xFF61), ".")
+    | dict.fromkeys((0x2024, 0x3002, 0xFF61), ".")
 )
 #: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
 #: in a URL or after a label.
 _START: Final = re.compile(
-    r"""(?<![0-9.]) (?: 10 | [1lI|][0oO] ) [.,:;] \s?
+    r"""(?<![0-9]) (?<![0-9]\.) (?: 10 | [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
         (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
-        (?: \s?/ | %2F | \\{1,4}/?(?=[0-9a-z(]) )
-      | (?<=doi\.org/) (?:10/)? [a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-])
+        (?: \s?/ | %(?:25)?2F | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
+      | (?<=doi\.org/) (?!https?:) (?:10/)? [a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-])
       | (?<=doi:) \s? (?: 10/[a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-]) | 10\.[0-9]{4,5}[._:-](?=[0-9a-z]) )""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
@@ -84,7 +84,9 @@ class NameFinder:
 
     def end(self) -> list[FoundName]:
         """The names at the end of the text."""
-        return self._find(len(self._rest))
+        whole = self._rest if self._before == 0 else ""
+        names = self._find(len(self._rest))
+        return names or _read_word(whole)
 
     def _find(self, until: int) -> list[FoundName]:
         """The names that begin before a position of the rest. What lies before it is dropped, but for some context."""
@@ -147,7 +149,7 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleNa
     short = _SHORT.match(text, begin, limit)
     if short:
         return HandleName(f"10/{short[1]}"), "literal", None, short.end()
-    end = _find_end(text, begin, limit)
+    end = _find_end(text, begin, suffix, limit)
     if not text[suffix:end].strip():
         return None
     reading = read_best(raw[begin:end])
@@ -156,10 +158,25 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleNa
     return reading.name, reading.confidence, reading.rule, begin + _length(text[begin:end], reading.name.text)
 
 
-def _find_end(text: str, begin: int, limit: int) -> int:
+def _read_word(text: str) -> list[FoundName]:
+    """The name that a text of one word is after a doubtful repair, such as a lost dot: 101000/182."""
+    word = text.strip()
+    if not word or len(word) > MAX_NAME_CHARACTERS or len(word.split()) > 1 or _START.search(word):
+        return []
+    reading = read_best(word)
+    if reading is None or not reading.name.is_doi:
+        return []
+    start = text.index(word)
+    return [FoundName(reading.name, start, start + len(word), word, reading.confidence, reading.rule)]
+
+
+def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
     """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end."""
-    first = _WORD.match(text, begin, limit)
+    first = _WORD.match(text, suffix - 1, limit)
     end = first.end() if first else limit
+    emphasis = text.rfind("_", suffix, end) if text[begin - 1 : begin] == "_" else -1
+    if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
+        return emphasis
     for _ in range(_MAX_PIECES):
         blank = _BREAK.match(text, end, limit)
         word = _WORD.match(text, blank.end(), limit) if blank else None

@@ -1,4 +1,4 @@
-"""One text has one reading, wherever it is sent: parse, extract, a list, the form."""
+"""One text has one reading, wherever it is sent: form, parse, extract, resolve, list, assistants, command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from app.cli.main import main
+from tests.features.assistants.test_tools import running as running_tools
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
@@ -56,7 +58,34 @@ TEXTS: Final = [
     ("text 10.1000/ 182", "10.1000/182"),
     ("text 10.1371/journal.\npone.0123456", "10.1371/journal.pone.0123456"),
     (f"text {SICI} text", SICI),
+    ("info:doi/10.1000/182", "10.1000/182"),
+    ("urn:doi:10.1000/182", "10.1000/182"),
+    ("Digital Object Identifier 10.1000/182", "10.1000/182"),
+    ("https://web.example/20200101/https://doi.org/10.1000/182", "10.1000/182"),
+    ("[a title](https://doi.org/10.1000/182).", "10.1000/182"),
+    (r"\href{https://doi.org/10.1000/182}{A title}", "10.1000/182"),
+    ("{{cite journal |title=A |doi=10.1000/182 |pmid=1}}", "10.1000/182"),
+    ("UR  - https://doi.org/10.1000/182", "10.1000/182"),
+    ("LID - 10.1000/182 [doi]", "10.1000/182"),
+    ("<prism:doi>10.1000/182</prism:doi>", "10.1000/182"),
+    ("_10.1000/182_", "10.1000/182"),
+    ("see 10.1000/182[Crossref]", "10.1000/182"),
+    ("see 10.1000/182…", "10.1000/182"),
+    ("see 10.1000/182.svg", "10.1000/182"),
+    ("10.1000⁄182", "10.1000/182"),
+    ("10․1000/182", "10.1000/182"),
+    ("10.1000&#x2F;182", "10.1000/182"),
+    ("10 .1000/182", "10.1000/182"),
+    ("text 10.1000 / 182", "10.1000/182"),
+    ("doi.10.1000/182", "10.1000/182"),
+    (r"text 10.1000\182 text", "10.1000/182"),
+    ("doi:10.1000/con\u00ad\nfined text", "10.1000/confined"),
+    ("doi:10.1016/j.cell.2020.\n01.021", "10.1016/j.cell.2020.01.021"),
 ]
+
+
+def test_there_are_60_kinds() -> None:
+    assert len({text for text, _ in TEXTS}) == 60
 
 
 @pytest.fixture
@@ -77,12 +106,24 @@ async def form_leads_to(proxy: Proxy, text: str) -> str:
 
 
 @table(("text", "name"), TEXTS)
-async def test_every_reader_finds_the_same_name(proxy: Proxy, text: str, name: str) -> None:
+async def test_every_reader_finds_the_same_name(
+    proxy: Proxy, capsys: pytest.CaptureFixture[str], text: str, name: str
+) -> None:
     parsed = (await proxy.get(f"/api/parse?doi={quote(quote(text))}")).json["best"]
     extracted = await proxy.post("/api/extract?output=json", text, content_type="text/plain")
     looked_up = await proxy.post("/api/resolve?extract=true&output=json", text, content_type="text/plain")
     listed = await proxy.post("/api/parse", json.dumps([quote(text)]), content_type="application/json")
     assert [parsed["doi"], listed.json[0]["best"]["doi"]] == [name, name]
     assert [one["doi"] for one in extracted.json] == [name]
+    resolved = await proxy.post("/api/resolve?suggest=true", json.dumps([quote(text)]), content_type="application/json")
+    assert [row["best"]["doi"] for row in resolved.json] == [name]
+    main(["parse", "--json", quote(text)])
+    assert json.loads(capsys.readouterr().out)["best"]["doi"] == name
     assert [(one["doi"], one["verdict"]) for one in looked_up.json] == [(name, "resolved")]
     assert (await form_leads_to(proxy, quote(text))).replace("&lt;", "<").replace("&gt;", ">") == name
+
+
+async def test_an_assistant_gets_the_same_name() -> None:
+    async with running_tools() as desk:
+        parsed = await desk.call("parse", texts=[quote(text) for text, _ in TEXTS])
+    assert [row["best"]["doi"] for row in parsed["texts"]] == [name for _, name in TEXTS]

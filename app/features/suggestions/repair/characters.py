@@ -12,13 +12,20 @@ from app.doi.code_point import questionable
 
 # All repetitions are bounded: a search that backtracks over an unbounded one takes quadratic time.
 _DASHES: Final = re.compile("[-\u00ad]{0,4}[\u2010-\u2015\u2043\u2212\ufe58\ufe63][-\u00ad\u2010-\u2015\u2212]{0,4}")
-#: U+FF01 to U+FF5E, Fullwidth Exclamation Mark to Fullwidth Tilde, in the order of ASCII; U+3000, Ideographic Space.
-_FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3002: ".", 0xFF61: "."}
+#: U+FF01 to U+FF5E, Fullwidth Exclamation Mark to Fullwidth Tilde, in the order of ASCII; U+3000; dots.
+_FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
+    0x3000: " ",
+    0x2024: ".",
+    0x3002: ".",
+    0xFF61: ".",
+}
 #: Fraction Slash, Division Slash, Big Solidus, Box Drawings Light Diagonal.
 _SLASHES: Final = dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
 #: Much Less-Than and Much Greater-Than, angle brackets of mathematics and of East Asia.
 _ANGLES: Final = dict.fromkeys("\u226a\u27e8\u2329\u3008", "<") | dict.fromkeys("\u226b\u27e9\u232a\u3009", ">")
 _ANGLE: Final = re.compile(rf"\\{{0,8}}([{''.join(_ANGLES)}])")
+#: The end of a line inside a word.
+_DIVIDED: Final = re.compile(r"\u00ad\s{1,4}")
 _LATEX_ESCAPE: Final = re.compile(
     r"""\{\\([_&%#$<>])\}
       | \\{1,4}(?=[_&%#${}<>])
@@ -76,6 +83,7 @@ def without_invisible(text: str) -> str:
     """10.1000/1\u200b82 -> 10.1000/182: every character that is not graphic, except white space."""
     if text.isprintable():
         return text
+    text = _DIVIDED.sub("", text)
     dropped = {point.character for point in questionable(text)}
     return "".join(c for c in text if c.isspace() or (c not in dropped and unicodedata.category(c) not in ("Cc", "Cs")))
 

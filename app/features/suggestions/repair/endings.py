@@ -9,7 +9,7 @@ from typing import Final
 _MAX_ENDINGS: Final = 16
 #: A complete name does not end with these. It can end with "+", "-" and "#": 10.1021/ja001926+, ...CO;2-#.
 _ENDINGS: Final = frozenset(
-    ".,;:\"'`|*\\!?&$^~=([{<\u2020\u2021\u00ab\u00bb\u2018\u2019\u201a\u201c\u201d\u201e\u2026\u2039\u203a\u3001\u00b7\ufffd"
+    ".,;:\"'`|*\\!?&$^~=([{<\u2020\u2021\u00ab\u00bb\u2018\u2019\u201a\u201c\u201d\u201e\u2026\u2039\u203a\u3001\u00b7\u2197\ufffd"
 )
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
 _CASELESS: Final = re.IGNORECASE | re.ASCII
@@ -17,18 +17,18 @@ _PAGE_PART: Final = re.compile(
     r"""(?: /(?: abstract | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus)? | html? | meta | epub | reader | short
                | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo | xml
                | supplementary-material )
-          | \.(?: full(?:-text)? | abstract | short | long | e?pdf | html? | xml | epub | ris | bib ) )\Z""",
+          | \.(?: full(?:-text)? | abstract | short | long | e?pdf | html? | xml | epub | ris | bib | svg ) )\Z""",
     _CASELESS | re.VERBOSE,
 )
 _SUBPAGE: Final = re.compile(
-    r"/(?:asset|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html)/.*\Z",
+    r"/(?:asset|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
     _CASELESS | re.DOTALL,
 )
 _QUERY_OR_FRAGMENT: Final = re.compile(r"(?:[?#&](?=[A-Za-z])|#:~|\?\Z).*", re.DOTALL)
 _SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
 #: No registered name contains these. SICIs have "<" before a digit.
 _MARKUP: Final = re.compile(
-    r"""(?:</|<(?:a|br|cite|div|em|li|p|ref|span|sub|sup|td)[\s/>]|\]\(|\}[,}{\s]|\]\]|\)/S/URI|>>/(?:Border|Rect|Type)|["'\u201d]\s{0,4}[>,]|\||\u2026).*""",
+    r"""(?:</|<(?:a|br|cite|div|em|li|p|ref|span|sub|sup|td)[\s/>]|\]\(|\[(?:crossref|pubmed|medline|google\sscholar|web\sof\sscience)\]|__;|\}[,}{\s]|\]\]|\)/S/URI|>>/(?:Border|Rect|Type)|["'\u201d]\s{0,4}[>,]|\||\u2026).*""",
     _CASELESS | re.DOTALL,
 )
 #: bioRxiv, medRxiv and arXiv number the versions of a work, and register one name for all of them.

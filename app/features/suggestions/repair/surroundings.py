@@ -8,14 +8,16 @@ from typing import Final
 from urllib.parse import unquote
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[])10\.[0-9]{4,9}/", _CASELESS)
+_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[>])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
 _NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
 #: The next name begins at least this many characters after the first: a prefix and a slash.
 _MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
-_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_-])\s|(?<=10\.)\s(?=[0-9]{4})")
+_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})")
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
+#: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
+_BLANK_BEFORE_ZERO: Final = re.compile(r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3}))")
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
 _EMPHASIS: Final = "*_~`"
 #: Parameters of a query that are read.
@@ -50,6 +52,7 @@ def first_word(text: str) -> str:
 def without_blanks(text: str) -> str:
     """10.1000/ 182 -> 10.1000/182: a line was broken at a punctuation mark."""
     text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
+    text = _BLANK_BEFORE_ZERO.sub(r"\1", text)
     found = _PREFIX.search(text)
     begin = found.start() if found else 0
     words = text[begin:].split(maxsplit=2)
