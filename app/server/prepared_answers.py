@@ -10,6 +10,7 @@ A usual redirect is prepared here at its first request, if memory or the store h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from app.doi.name import HandleName
@@ -20,6 +21,7 @@ from app.resolver.resolver import Resolver
 from app.server.generations import Generations
 from app.server.plain_head import FORWARDED_FOR, ORIGIN_FORM, cut_forwarded, read_plain
 from app.server.prepared_reply import Ground, Prepared, hash_resolution
+from app.web.application import ADMITTED, TRIED
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines
 from app.web.route import DOI_PATH
@@ -41,6 +43,7 @@ _ERROR: Final = 400
 #: each would add 2.4 us, and 6 us behind a front proxy (processor time, best of 7).
 CLIENT_SAMPLE: Final = 16
 _NOTHING: Final = (None, None, None)
+_NOT_DONE: Final[tuple[bytes, set[str]]] = (b"", set())
 
 
 class Shelf:
@@ -93,8 +96,8 @@ class ExpressLane:
         #: Replies of which a client can request any number, such as pages, and those to targets with a query.
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
         self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
-        #: The last target whose name was looked up in vain.
-        self._missed = b""
+        #: What was done for the last request whose redirect was to be made, by its target.
+        self._done = _NOT_DONE
         #: The targets of rare replies that were requested once.
         self._seen: Generations[bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
 
@@ -147,15 +150,16 @@ class ExpressLane:
         if prepared is None:
             # The address of a client is not kept, and the next client of a front proxy has the same request.
             request, forwarded_for = cut_forwarded(request)
-            prepared, forwarded_for, found = self._find(request, forwarded_for)
+            prepared, forwarded_for, found = self._find(request, forwarded_for, client_of)
             if prepared is None:
                 return None
+        is_admitted = found is not None
         found = found or self._find_source(prepared)
         followed = self._find_others(prepared) if prepared.others else ()
         if found is None or followed is None:
             self._drop(request, prepared.target)
             return None
-        if self._gates and not self._admits(client_of, forwarded_for):
+        if self._gates and not is_admitted and not self._admits(client_of, forwarded_for):
             return None
         self._resolver.count_answer(found)
         entry, second = found.entry, int(self._clock())
@@ -193,9 +197,10 @@ class ExpressLane:
         """Whether the client may have the answer. If not, the full path refuses and counts the request."""
         return all(gate.admits_all or gate.passes(client_of(forwarded_for)) for gate in self._gates)
 
-    def has_missed(self, target: bytes) -> bool:
+    def take_marks(self, target: bytes) -> set[str]:
         """See app.web.application.Lane."""
-        return target == self._missed
+        done, self._done = self._done, _NOT_DONE
+        return done[1] if done[0] == target else set()
 
     def _count_use(self, prepared: Prepared, followed: tuple[Resolution, ...], second: int) -> None:
         if self._count_name is not None and second != prepared.second:
@@ -213,7 +218,7 @@ class ExpressLane:
             self._count_path(client, path, prepared.status, CLIENT_SAMPLE)
 
     def _find(
-        self, request: bytes, forwarded_for: bytes | None
+        self, request: bytes, forwarded_for: bytes | None, client_of: Callable[[bytes | None], str]
     ) -> tuple[Prepared | None, bytes | None, Resolution | None]:
         """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
 
@@ -234,36 +239,49 @@ class ExpressLane:
         if other is not None and forwarded_for is not None:
             return _NOTHING  # of several lines, the full path decides which counts
         client = forwarded_for if other is None else other.encode("latin-1")
+        prepared = self._choose(selected, usual, rare, None if other is not None else request)
+        if usual or rare:
+            return prepared, client, None
+        if selected.wants_data or (self._gates and not self._admits(client_of, client)):
+            return _NOTHING
+        made = self._make(target, selected)
+        return _NOTHING if made is None else (made[0], client, made[1])
+
+    def _choose(
+        self,
+        selected: Variant,
+        usual: tuple[Prepared, ...],
+        rare: tuple[Prepared, ...],
+        request: bytes | None,
+    ) -> Prepared | None:
+        """The reply for what a request selects. It is kept for the whole request, if that is given."""
         for shelf, replies in ((self._usual, usual), (self._rare, rare)):
             for prepared in replies:
                 if prepared.variant.admits(selected):
-                    if other is None:
+                    if request is not None:
                         shelf.requests.put(request, prepared)
-                    return prepared, client, None
-        made = None if usual or rare else self._make(target, selected)
-        return _NOTHING if made is None else (made[0], client, made[1])
+                    return prepared
+        return None
 
     def _is_usual(self, target: bytes) -> bool:
         """Whether a target names a DOI name and nothing else."""
-        return target.startswith(self._usual_path) and b"?" not in target
+        is_name = target.startswith(self._usual_path) and b"?" not in target
+        return is_name and ORIGIN_FORM.fullmatch(target) is not None
 
     def _make(self, target: bytes, selected: Variant) -> tuple[Prepared, Resolution] | None:
-        """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record."""
-        if selected.wants_data or not ORIGIN_FORM.fullmatch(target):
-            return None
-        try:
+        """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.
+
+        The client is admitted. If there is no such redirect, `take_marks` tells the full path so.
+        """
+        found, reply = None, None
+        with suppress(DoiProxyError):  # the full path meets the same error, and answers it
             found = self._resolver.find_stored(read_path(target[len(self._sub_path) :]))
-            if found is None:
-                self._missed = target
             reply = None if found is None else self._redirect(found)
-        except DoiProxyError:
-            return None  # the full path meets the same error, and answers it
         if found is None or reply is None or reply.hit is None:
+            self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
             return None
         prepared = _prepare(target, narrow(selected, reply.hit.varies), found, reply, reply.hit)
-        if prepared.size > MAX_ANSWER_BYTES:
-            return None
-        if self._resolver.find_fresh(found.name) is not None:
+        if prepared.size <= MAX_ANSWER_BYTES and self._resolver.find_fresh(found.name) is not None:
             self._usual.targets.put(target, (prepared,))
         return prepared, found
 

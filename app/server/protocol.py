@@ -22,7 +22,7 @@ from app.server.plain_head import ORIGIN_FORM
 from app.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
-from app.web.application import MARKS, TRIED, Lane
+from app.web.application import MARKS, Lane
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
@@ -244,8 +244,8 @@ class ExpressProtocol(HttpToolsProtocol):
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
-        if self._lane is not None and self._lane.has_missed(scope["raw_path"]):
-            scope[MARKS] = {TRIED}
+        if self._lane is not None and (marks := self._lane.take_marks(self.url)):
+            scope[MARKS] = marks
         forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
         return application.answer_now(forwarded, self._default_headers())
 

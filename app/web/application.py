@@ -47,7 +47,8 @@ from app.web.stage import Answer, Stages
 
 #: The member of the scope with what has been done for the request. Copies of a scope share it.
 MARKS = "doi_proxy.marks"
-_ADMITTED = "admitted"
+#: The mark of a request whose client is admitted.
+ADMITTED = "admitted"
 #: The mark of a request that memory and an immediate store cannot answer.
 TRIED = "tried"
 
@@ -61,8 +62,8 @@ class Lane(Protocol):
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request, None if there is none."""
 
-    def has_missed(self, target: bytes) -> bool:
-        """Whether the last name that it looked up is that of `target`, and neither memory nor the store has it."""
+    def take_marks(self, target: bytes) -> set[str]:
+        """What was done for the request that had no such answer last, if it was for `target`. It is told once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Application:
         return None
 
     def _ask_gates(self, request: Request, route: str) -> Reply | None:
-        if route == "operation" or not _is_first(request, _ADMITTED):
+        if route == "operation" or not _is_first(request, ADMITTED):
             return None
         try:
             for gate in self._gates:

@@ -32,12 +32,14 @@ _NO_PREFIXES: Final = 3
 class HistoryService(Service):
     """Records the history and the events, and keeps them in the store."""
 
-    def __init__(self, reader: StatusReader, keeper: StatusKeeper) -> None:
+    def __init__(self, reader: StatusReader, keeper: StatusKeeper, prefixes: PrefixCounts) -> None:
         self._reader = reader
         self._keeper = keeper
+        self._prefixes = prefixes
 
     def tick(self) -> None:
         """Record a point, if it is due, and what has changed."""
+        self._prefixes.refresh()
         self._reader.watch()
         self._reader.record()
 
@@ -54,12 +56,12 @@ def open_status(context: Context) -> Opened:
     reader = StatusReader(context, history, events)
     is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
     keeper = StatusKeeper(context.core.cache, history, events, context.clock, is_shared)
-    service = HistoryService(reader, keeper)
     context.record_event = reader.record_event
     context.reloads.on_reload(lambda _: reader.record_event("reload"))
 
     # The highest privacy level counts clients and names together nowhere.
     prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16))
+    service = HistoryService(reader, keeper, prefixes)
     shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
     stages = () if shown is None else (shown,)
 

@@ -37,6 +37,7 @@ def test_nothing_is_left_of_the_day_before() -> None:
     clock = Clock()
     counts = make_counts(clock)
     request(counts, "10.1000", 9)
+    counts.refresh()
     clock.advance(86_400)
     assert counts.top("asked") == []
 

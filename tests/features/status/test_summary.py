@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from app.features.status.reader import StatusReader
 from app.features.status.summary import write_uptime
 from tests.web.proxy import Proxy, running
 
@@ -35,14 +36,10 @@ async def page(proxy: Proxy, target: str = "/status", language: str = "en") -> s
 def record(proxy: Proxy) -> None:
     """Record what was counted, as the service does every thirty seconds."""
     app: Any = proxy.app
-    for route in app._operations.app.routes:
-        if getattr(route, "path", "") == "/status" and "GET" in route.methods:
-            read = next(
-                cell.cell_contents
-                for cell in route.endpoint.__closure__
-                if hasattr(cell.cell_contents, "__self__") and hasattr(cell.cell_contents.__self__, "record")
-            )
-            read.__self__.record()
+    show = next(route.endpoint for route in app._operations.app.routes if getattr(route, "path", "") == "/status")
+    values = [cell.cell_contents for cell in show.__closure__]
+    read = next(value for value in values if getattr(value, "__qualname__", "").endswith(".read"))
+    next(cell.cell_contents for cell in read.__closure__ if isinstance(cell.cell_contents, StatusReader)).record()
 
 
 async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
