@@ -30,7 +30,7 @@ PACKAGES = (CORE, *(folder.package for folder in text_folders()))
 CATALOGUES = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
 ENGLISH = CATALOGUES[LANGUAGES[0]]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
-JOINED = ("ways.subject_", "ways.mail_",
+JOINED = ("ways.subject_", "ways.mail_", "references.",
     "gone.title_", "which_ra.", "locations.", "privacy.", "status.", "values.leads_",
     "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
     "failure.", "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp",

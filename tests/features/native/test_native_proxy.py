@@ -163,7 +163,7 @@ async def test_messages_to_handle_servers_are_counted() -> None:
         assert float(text.partition(sample)[2].partition("\n")[0]) >= 1
 
 
-@pytest.mark.parametrize("url", ["hdl://", "hdl:/x", "hdl://host/path", "hdl://host:0", "hdl://u:p@host", "hdl:x"])
+@pytest.mark.parametrize("url", ["hdl://", "hdl:./x", "hdl://host/path", "hdl://host:0", "hdl://u:p@host", "hdl:x"])
 def test_what_is_not_the_url_of_a_handle_server_is_refused(url: str) -> None:
     with pytest.raises(ValidationError):
         Settings(upstream_url=url)

@@ -81,7 +81,7 @@ def test_a_route_of_a_prefix_that_is_not_resolved_is_a_warning() -> None:
 def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
     (found,) = find_contradictions(configured(cache_ttl_floor=90_000))
     assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
-    (found,) = find_contradictions(configured(upstream_timeout=5))
+    (found,) = find_contradictions(configured(upstream_timeout=1))
     assert found.source == "DOI_PROXY_UPSTREAM_TIMEOUT"
 
 
