@@ -75,9 +75,6 @@ async def _explain_alone(context: CommandContext, parameters: Mapping[str, str])
         raise ConfigurationError("--store-url memory: this store ends with its process; use --server URL")
     context.stores.require()
     token = secrets.token_urlsafe()
-    logging.disable(logging.WARNING)  # the line of the admin API about each action
-    # The answer to a query is stored, as that to any other.
-    app = context.create_application({**_ALONE, "admin_token": token}, read_only="fetch" not in parameters)
     scope = {
         "type": "http",
         "http_version": "1.1",
@@ -98,7 +95,14 @@ async def _explain_alone(context: CommandContext, parameters: Mapping[str, str])
     async def send(message: Mapping[str, Any]) -> None:
         body.extend(message.get("body", b""))
 
-    await app(scope, receive, send)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # the line of the admin API about each action
+    try:
+        # The answer to a query is stored, as that to any other.
+        app = context.create_application({**_ALONE, "admin_token": token}, read_only="fetch" not in parameters)
+        await app(scope, receive, send)
+    finally:
+        logging.disable(before)
     document: dict[str, Any] = json.loads(body)
     if "decisions" not in document:
         raise DoiProxyError(str(document.get("detail", document)))
