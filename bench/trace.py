@@ -32,6 +32,7 @@ NOT_DECIDING: Final = frozenset(
         "features/admin/show.py",  # the age of an entry, a key in JSON
         "features/lists/verdict.py",  # the age in a row of a list
         "features/lists/writing.py",
+        "features/proof/document.py",  # the end of a proof, a key in JSON
     }
 )
 

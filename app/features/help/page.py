@@ -29,6 +29,8 @@ from app.web.pages import PageLink, find_target
 from app.web.shown_values import web_address
 
 HELP_PATH: Final = "/help/"
+#: The headers of the redirect to the page of a withdrawn name.
+_NOT_STORED: Final = {NO_STORE[0].decode(): NO_STORE[1].decode()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class HelpPage:
         known = await self._find(name)
         if known is not None and known.is_gone:
             # Its record says what can be said.
-            return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, {"cache-control": "no-store"})
+            return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, _NOT_STORED)
         target = None if known is None else find_target(known.record.values)
         if known is None or target is None:
             body = pages.render("help", face.link, language, "help.title", name, known=known is not None, target=None)
