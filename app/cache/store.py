@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -131,3 +131,8 @@ class SearchableStore(Protocol):
 
 class SharedStore(Store, Coordination, Protocol):
     """A store and what the processes that share it agree on: SQLite, Valkey, or memory for one process."""
+
+
+async def change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    """Replace the value of a note by what `change` returns for it. Another process may change it meanwhile."""
+    await store.write_note(name, change(await store.read_note(name)))

@@ -16,7 +16,7 @@ from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.purging import delete_scope, forget_names
-from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats
+from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats, change_note
 from app.doi.name import fold
 from app.errors import StoreError
 from app.handle.answer import ResponseCode
@@ -257,7 +257,7 @@ class TieredStore(FallbackStore):
     async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Replace the value of a note by what `change` returns for it. If it cannot be read, it stays."""
         if self._store is not None:
-            await self._try("write_note", _change_note(self._store, name, change), None)
+            await self._try("write_note", change_note(self._store, name, change), None)
 
     async def stats(self) -> TierStats:
         """The state of both tiers."""
@@ -390,10 +390,6 @@ class TieredStore(FallbackStore):
             self._memory.drop(entry.key)
         else:
             self._memory.keep(admitted)
-
-
-async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
-    await store.write_note(name, change(await store.read_note(name)))
 
 
 def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:
