@@ -20,8 +20,8 @@ from app.features.suggestions.find_names import FoundName, find_names_of
 from app.web.media_types import BIBTEX, RIS
 
 #: The references of one page.
-MAX_REFERENCES: Final = 500
-#: Characters of a bibliography: 500 references with abstracts have about this many.
+MAX_REFERENCES: Final = 300
+#: Characters of a bibliography: 300 references with abstracts have about this many.
 MAX_CHARACTERS: Final = 512 * 1024
 #: A correction finds its line in one turn of the event loop. 400,000 lines took 80 ms, 50,000 up to 23 ms.
 MAX_LINES: Final = 20_000
