@@ -9,9 +9,6 @@ from tests.browser.conftest import NewVisitor
 from tests.browser.site import EVERY_FORMAT, LANDING_TITLE, UNKNOWN, WORK, Site
 from tests.browser.watched import Visit
 
-#: Why a test may fail: the pages have folded values, nearest names and searches since, and it does not know them yet.
-BEHIND = "the page has changed, and the test does not follow it yet"
-
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 
@@ -52,7 +49,6 @@ async def test_no_script_is_needed(visitor: NewVisitor, site: Site) -> None:
     await expect(page).to_have_url(site.landing)
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_the_second_button_shows_the_record(visit: Visit, site: Site) -> None:
     page = await visit("/")
     await page.get_by_label("DOI", exact=True).fill(WORK)
@@ -87,7 +83,6 @@ async def test_the_doi_of_a_pasted_citation_is_one_button_away(visit: Visit, sit
     await expect(page).to_have_url(site.landing)
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_the_link_without_the_trailing_slash_leads_to_the_work(visit: Visit, site: Site) -> None:
     page = await visit(f"/{WORK}/")
     await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Not Found")
@@ -108,7 +103,6 @@ async def test_a_name_that_was_not_found_can_be_corrected_in_place(visit: Visit,
     await expect(page).to_have_url(site.landing)
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_the_not_found_page_offers_a_search_and_the_form_of_the_agency(visit: Visit) -> None:
     page = await visit(f"/{UNKNOWN}")
     ways = page.get_by_role("region", name="What you can do")
@@ -130,7 +124,6 @@ async def test_the_form_for_agencies_answers_each_name(visit: Visit) -> None:
     await expect(table.get_by_text("This name is not registered.")).to_be_visible()
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_administrative_values_unfold(visit: Visit) -> None:
     page = await visit(f"/{EVERY_FORMAT}?noredirect")
     table = page.get_by_role("table", name="Administrative values")

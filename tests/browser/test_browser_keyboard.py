@@ -10,9 +10,6 @@ from playwright.async_api import Page, expect
 from tests.browser.site import EVERY_FORMAT, WORK, Site
 from tests.browser.watched import Visit
 
-#: Why a test may fail: the pages have folded values, nearest names and searches since, and it does not know them yet.
-BEHIND = "the page has changed, and the test does not follow it yet"
-
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 #: What has the focus: its words, how its focus shows, and whether it is on the screen.
@@ -39,7 +36,6 @@ async def stops(page: Page) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_the_tab_key_goes_through_the_home_page_in_reading_order(visit: Visit, site: Site) -> None:
     found = await stops(await visit("/"))
     assert [one["words"] for one in found] == [
@@ -87,7 +83,6 @@ async def test_a_doi_is_resolved_without_a_mouse(visit: Visit, site: Site) -> No
     await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Record")
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_the_link_without_the_trailing_slash_is_followed_without_a_mouse(visit: Visit, site: Site) -> None:
     page = await visit(f"/{WORK}/")
     link = page.get_by_role("link", name=WORK, exact=True)

@@ -17,9 +17,6 @@ from tests.browser.proxy_process import ROOT
 from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, WORK, Site
 from tests.browser.watched import Visit
 
-#: Why a test may fail: the pages have folded values, nearest names and searches since, and it does not know them yet.
-BEHIND = "the page has changed, and the test does not follow it yet"
-
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 #: A folder, such as tests/browser/screenshots, to which every page is written as a PNG; none unless it is set.
@@ -109,7 +106,6 @@ def _brightness(colour: str) -> float:
 
 
 @of_every_page
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_a_page_fits_a_narrow_screen_also_with_wide_spacing(window: Window, key: str) -> None:
     await window.show(key)
     page = window.page
@@ -147,7 +143,6 @@ async def test_a_german_browser_gets_german(visitor: NewVisitor, path: str, head
     await picture(page, "german", heading)
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_a_record_of_every_format_is_a_table_with_a_row_for_each_value(visit: Visit, site: Site) -> None:
     page = await visit(f"/{EVERY_FORMAT}?noredirect")
     table = page.get_by_role("table", name="Registered values")
@@ -161,7 +156,6 @@ async def test_a_record_of_every_format_is_a_table_with_a_row_for_each_value(vis
         await expect(page.get_by_text(words).first).to_be_visible()
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_a_table_keeps_its_rows_for_assistive_technology_on_a_narrow_screen(visitor: NewVisitor) -> None:
     page = await (await visitor(viewport=NARROW)).visit(f"/{WORK}?noredirect")
     row = page.get_by_role("table", name="Registered values").get_by_role("row").nth(1)
@@ -169,7 +163,6 @@ async def test_a_table_keeps_its_rows_for_assistive_technology_on_a_narrow_scree
     await expect(page.get_by_role("columnheader")).to_have_count(4)
 
 
-@pytest.mark.xfail(reason=BEHIND, strict=False)
 async def test_a_stale_record_says_so_above_its_values(visit: Visit) -> None:
     page = await visit(f"/{STALE}?noredirect")
     note = page.get_by_role("region", name="This record may be out of date")

@@ -668,7 +668,6 @@ async def test_promtool_accepts_the_metrics() -> None:
     "command",
     [["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]],
 )
-@pytest.mark.xfail(reason="the path of the alerts in prometheus.yml has changed", strict=False)
 def test_promtool_accepts_the_configuration_and_the_rules_alert_as_tested(command: list[str]) -> None:
     status, said = promtool(*command)
     assert status == 0, said
@@ -691,7 +690,6 @@ def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
 @pytest.mark.process
 @pytest.mark.slow
 @_needs("prometheus")
-@pytest.mark.xfail(reason="the path of the alerts in prometheus.yml has changed", strict=False)
 def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_shipped(tmp_path: Path) -> None:
     with served("--store-url", "memory:", temporary=tmp_path) as proxy:
         proxy.get("/no-doi")
