@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from app.assembly.settings.sources import SourcedValue
     from app.features.check import Check, Finding
     from app.server.connections import Connections
+    from app.upstream.source import Source
     from app.web.application import Application
 
 
@@ -76,14 +78,29 @@ class ParsedContext:
 
         return open_connections(self.settings)
 
-    def create_application(self, changes: Mapping[str, Any], *, read_only: bool = False) -> Application:
+    @asynccontextmanager
+    async def open_application(
+        self, changes: Mapping[str, Any], *, read_only: bool = False
+    ) -> AsyncIterator[Application]:
         """See CommandContext."""
         from app.assembly.stores import open_cache
-        from app.main import NO_PARTS, SuppliedParts, create
+        from app.main import SuppliedParts, create
 
         settings = self.settings.model_copy(update=dict(changes))
-        parts = SuppliedParts(cache=open_cache(settings, read_only=True)) if read_only else NO_PARTS
-        return create(settings, parts=parts)
+        cache = open_cache(settings, read_only=read_only)
+        sources: list[Source] = []
+
+        def keep(source: Source) -> Source:
+            sources.append(source)
+            return source
+
+        try:
+            yield create(settings, parts=SuppliedParts(cache=cache, wrap_source=keep))
+            await cache.flush()
+        finally:
+            for source in sources:
+                await source.aclose()
+            await cache.close()
 
     def _flags(self) -> dict[str, str | None]:
         from app.assembly.settings import Settings

@@ -73,10 +73,12 @@ class CommandContext(Protocol):
     def open_connections(self) -> Connections:
         """What a server keeps about its connections."""
 
-    def create_application(self, changes: Mapping[str, Any], *, read_only: bool = False) -> Any:
-        """The ASGI application of the settings, with changes. Nothing serves it. Raises ConfigurationError.
+    def open_application(
+        self, changes: Mapping[str, Any], *, read_only: bool = False
+    ) -> AbstractAsyncContextManager[Any]:
+        """The ASGI application of the settings, with changes, without its services. Nothing serves it.
 
-        With `read_only`, its store is not changed.
+        What it stored is written at the end; with `read_only`, its store is not changed. Raises ConfigurationError.
         """
 
     @property

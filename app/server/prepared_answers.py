@@ -271,7 +271,7 @@ class ExpressLane:
     def _make(self, target: bytes, selected: Variant) -> tuple[Prepared, Resolution] | None:
         """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.
 
-        The client is admitted. If there is no such redirect, `take_marks` tells the full path so.
+        The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
         """
         found, reply = None, None
         with suppress(DoiProxyError):  # the full path meets the same error, and answers it

@@ -63,7 +63,7 @@ class Lane(Protocol):
         """The whole answer to one whole request, None if there is none."""
 
     def take_marks(self, target: bytes) -> set[str]:
-        """What was done for the request that had no such answer last, if it was for `target`. It is told once."""
+        """The steps that `answer` did for its last request, if that was for `target`. A second call returns none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from playwright.async_api import Page, expect
 
@@ -54,7 +56,10 @@ async def test_the_second_button_shows_the_record(visit: Visit, site: Site) -> N
     await page.get_by_label("DOI", exact=True).fill(WORK)
     await page.get_by_role("button", name="Show the record").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Record")
-    await expect(page.get_by_role("table", name="Registered values")).to_be_visible()
+    table = page.get_by_role("table", name="Registered values")
+    await expect(table).not_to_be_visible()
+    await page.get_by_text("Registered values: 1").click()
+    await expect(table).to_be_visible()
     await page.get_by_role("link", name="Go to the work").click()
     await expect(page).to_have_url(site.landing)
 
@@ -107,7 +112,9 @@ async def test_the_not_found_page_offers_a_search_and_the_form_of_the_agency(vis
     page = await visit(f"/{UNKNOWN}")
     ways = page.get_by_role("region", name="What you can do")
     search = ways.get_by_role("link", name="Crossref")
-    await expect(search).to_have_attribute("href", "https://search.crossref.org/")
+    await expect(search).to_have_attribute(
+        "href", f"https://search.crossref.org/search/works?q={quote(UNKNOWN, safe='')}&from_ui=yes"
+    )
     await expect(ways.get_by_text("Report the missing DOI to Example Agency")).to_be_visible()
     report = ways.get_by_role("link", name="https://agency.example/report")
     await expect(report).to_have_attribute("href", "https://agency.example/report")
@@ -126,6 +133,7 @@ async def test_the_form_for_agencies_answers_each_name(visit: Visit) -> None:
 
 async def test_administrative_values_unfold(visit: Visit) -> None:
     page = await visit(f"/{EVERY_FORMAT}?noredirect")
+    await page.get_by_text("Registered values: 14").click()
     table = page.get_by_role("table", name="Administrative values")
     await expect(table).not_to_be_visible()
     await page.get_by_text("Administrative values: 4").click()

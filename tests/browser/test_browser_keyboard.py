@@ -51,6 +51,7 @@ async def test_the_tab_key_goes_through_the_home_page_in_reading_order(visit: Vi
         "10.1000",
         "/api/handles/10.1000/182",
         "Privacy",
+        "Check my references",
     ]
 
 

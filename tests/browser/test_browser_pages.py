@@ -145,6 +145,7 @@ async def test_a_german_browser_gets_german(visitor: NewVisitor, path: str, head
 
 async def test_a_record_of_every_format_is_a_table_with_a_row_for_each_value(visit: Visit, site: Site) -> None:
     page = await visit(f"/{EVERY_FORMAT}?noredirect")
+    await page.get_by_text("Registered values: 14").click()
     table = page.get_by_role("table", name="Registered values")
     await expect(table.get_by_role("columnheader")).to_have_text(["Index", "Type", "Timestamp", "Data"])
     rows = table.get_by_role("row")
@@ -158,6 +159,7 @@ async def test_a_record_of_every_format_is_a_table_with_a_row_for_each_value(vis
 
 async def test_a_table_keeps_its_rows_for_assistive_technology_on_a_narrow_screen(visitor: NewVisitor) -> None:
     page = await (await visitor(viewport=NARROW)).visit(f"/{WORK}?noredirect")
+    await page.get_by_text("Registered values: 1").click()
     row = page.get_by_role("table", name="Registered values").get_by_role("row").nth(1)
     await expect(row.get_by_role("cell")).to_have_count(4)
     await expect(page.get_by_role("columnheader")).to_have_count(4)
@@ -167,6 +169,7 @@ async def test_a_stale_record_says_so_above_its_values(visit: Visit) -> None:
     page = await visit(f"/{STALE}?noredirect")
     note = page.get_by_role("region", name="This record may be out of date")
     await expect(note).to_be_visible()
+    await page.get_by_text("Registered values: 2").click()
     below = await page.get_by_role("table", name="Registered values").bounding_box()
     above = await note.bounding_box()
     assert above is not None and below is not None and above["y"] + above["height"] <= below["y"]

@@ -99,8 +99,9 @@ async def _explain_alone(context: CommandContext, parameters: Mapping[str, str])
     logging.disable(logging.WARNING)  # the line of the admin API about each action
     try:
         # The answer to a query is stored, as that to any other.
-        app = context.create_application({**_ALONE, "admin_token": token}, read_only="fetch" not in parameters)
-        await app(scope, receive, send)
+        settings = {**_ALONE, "admin_token": token}
+        async with context.open_application(settings, read_only="fetch" not in parameters) as application:
+            await application(scope, receive, send)
     finally:
         logging.disable(before)
     document: dict[str, Any] = json.loads(body)

@@ -89,7 +89,7 @@ async def _copy(
     rows: AsyncIterator[ListRow],
     verdicts: Counter[Verdict],
 ) -> None:
-    """Copy rows, and replace those that are looked up again, until there are no more answers."""
+    """Copy rows, and replace those that are looked up again, until the new rows end."""
     for line, row in _read_rows(source, choice, path):
         try:
             new = await anext(rows, None) if row is not None else None

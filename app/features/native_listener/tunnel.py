@@ -19,7 +19,7 @@ _TOO_LARGE: Final = b"The message is too large.\n"
 class Tunnel:
     """Answers messages by HTTP. `connections` are the server's; see app.server.application."""
 
-    #: There are no prepared answers.
+    #: A tunnel has no express lane.
     express: None = None
 
     def __init__(self, responder: Responder, connections: object) -> None:

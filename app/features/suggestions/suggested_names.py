@@ -168,12 +168,13 @@ class SuggestedNames:
         offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
         names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
         near = NOTHING_NEAR if self._nearest is None or name is None else self._nearest.find(name)
-        registered = list(dict.fromkeys([*(one for one in names if self._existence.find(one)), *near.one_edit]))
+        edited = [one for one in near.one_edit if one.text != offered]
+        registered = list(dict.fromkeys([*(one for one in names if self._existence.find(one)), *edited]))
         unchecked = [one for one in names if one not in registered]
         return {
             "registered": show_names(registered),
             "suggestions": show_names(unchecked),
-            "around": show_names(near.around),
+            "around": show_names([one for one in near.around if one.text != offered]),
         }
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
