@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
+from weakref import WeakSet
 
+import aiohttp
 import pytest
 from hypothesis import settings
 
@@ -147,6 +149,30 @@ def starts_by_fork() -> Iterator[None]:
         patch.setattr(subprocess, "_fork_exec", zygote.start)
         yield
     zygote.close()
+
+
+@pytest.fixture(autouse=True)
+def no_open_session(opened_sessions: WeakSet[aiohttp.ClientSession]) -> Iterator[None]:
+    """A test closes the HTTP clients that it opens. Otherwise a later test would fail when they are collected."""
+    before = set(opened_sessions)
+    yield
+    left = [session for session in opened_sessions if not session.closed and session not in before]
+    assert not left, f"{len(left)} aiohttp sessions of this test are still open"
+
+
+@pytest.fixture(scope="session")
+def opened_sessions() -> Iterator[WeakSet[aiohttp.ClientSession]]:
+    """The aiohttp sessions of this process that are in use."""
+    opened: WeakSet[aiohttp.ClientSession] = WeakSet()
+    initialise = aiohttp.ClientSession.__init__
+
+    def noted(self: aiohttp.ClientSession, *args: Any, **kwargs: Any) -> None:
+        initialise(self, *args, **kwargs)
+        opened.add(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aiohttp.ClientSession, "__init__", noted)
+        yield opened
 
 
 def _require_marker() -> None:

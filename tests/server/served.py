@@ -20,6 +20,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
+from app.upstream.source import Source
 
 #: The deadline of every awaited event, in seconds, on a busy machine.
 PATIENCE: Final = 30.0
@@ -112,7 +113,13 @@ async def served(**settings: Any) -> AsyncIterator[Served]:
     """A server with these settings; it knows 10.1000/182."""
     chosen = Settings(**{**_CHOSEN, **settings})
     cache = open_cache(chosen)
-    application = create(chosen, parts=SuppliedParts(cache=cache))
+    sources: list[Source] = []
+
+    def keep(source: Source) -> Source:
+        sources.append(source)
+        return source
+
+    application = create(chosen, parts=SuppliedParts(cache=cache, wrap_source=keep))
     config = Config(application, log_config=None, lifespan="off", access_log=False, date_header=False)
     config.load()
     state = ServerState()
@@ -132,3 +139,5 @@ async def served(**settings: Any) -> AsyncIterator[Served]:
             connection.transport.abort()
         await asyncio.gather(*state.tasks, return_exceptions=True)
         await listening.wait_closed()
+        for source in sources:
+            await source.aclose()

@@ -14,11 +14,14 @@ from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
 from app.cache.entry import Entry
+from app.errors import UpstreamUnreachable
 from app.features.access_log.access_log import AccessLog
 from app.features.access_log.line import LineFormat
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.protocol import ExpressProtocol
+from app.upstream.local import SealedSource
+from app.upstream.source import Source, UpstreamQuery
 from tests.clock import Clock
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
@@ -41,6 +44,21 @@ RECORDS = {
 }  # fmt: skip
 #: For the first one, 10.1000/182 is suggested.
 MISSING = ("10.1000/182.", "10.1000/MISSING")
+
+
+class NoUpstream:
+    """A source that reaches nobody, in place of an HTTP client, whose connections a test would have to close."""
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """Fail as a client does that finds nothing at its port."""
+        raise UpstreamUnreachable
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _without_connections(source: Source) -> Source:
+    return source if isinstance(source, SealedSource) else NoUpstream()
 
 
 class Wire(asyncio.Transport):
@@ -113,7 +131,7 @@ class Server:
         self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         cache = open_cache(chosen, clock)
         self.memory = cache.memory
-        parts = SuppliedParts(cache=cache, access_log=None if privacy is None else log)
+        parts = SuppliedParts(cache, _without_connections, access_log=None if privacy is None else log)
         self.lifecycle = Lifecycle(chosen)
         self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5, lifecycle=self.lifecycle)
         self.clock, self._kind = clock, kind
