@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from app.features.status.events import MAX_EVENTS, Event
 from app.features.status.keeping import NOTE, Kept
 from app.handle.answer import Answer, ResponseCode
 from tests.hostile import turn_units
+from tests.hostile.signed import proof_exchanges, signed_upstream
 from tests.hostile.turn_rows import (
     STORED,
     STORED_PREFIX,
@@ -38,12 +40,20 @@ _SETTLING: Final = 1.0
 _VALUES: Final = b'[{"index":1,"type":"URL","data":"https://example.org/"}]'
 
 Exchanges = Callable[[int], Iterator[Exchange]]
-#: Each group has a process of its own: its arguments, and its requests, given the number of the repetition.
+
+
+def _service_exchanges(number: int) -> Iterator[Exchange]:
+    yield from name_exchanges(number)
+    yield from text_exchanges()
+    yield from operation_exchanges()
+    yield from admin_exchanges()
+
+
+#: Each group has a process of its own, which starts for seconds: its arguments, and its requests, given the number of
+#: the repetition.
 GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
-    "names": (_SERVE, name_exchanges),
-    "texts": (_SERVE, lambda number: text_exchanges()),
-    "operation": (_SERVE, lambda number: operation_exchanges()),
-    "admin": (_SERVE, lambda number: admin_exchanges()),
+    "service": (_SERVE, _service_exchanges),
+    "proofs": (_SERVE, lambda number: proof_exchanges()),
     "assistants": (_ASSISTANTS, lambda number: assistant_exchanges()),
 }
 UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
@@ -67,23 +77,36 @@ class Longest:
 async def measure_group(group: str, folder: Path, upstream_url: str) -> list[Longest]:
     """Send the requests of a group to a process of its own. What is over the bound is sent again."""
     words, exchanges = GROUPS[group]
-    store_url = f"sqlite:///{folder}/{group}.sqlite3" if group in _FILLED else "memory:"
-    if group in _FILLED:
-        await _FILLED[group](store_url)
-    settings: dict[str, object] = {"upstream_url": upstream_url, "store_url": store_url, "admin_token": TOKEN}
+    async with _prepared(group, folder, upstream_url) as settings:
+        proxy = TimedProxy(folder, words, settings)
+        try:
+            await proxy.wait_for("/healthz")
+            await asyncio.sleep(_SETTLING)
+            measured = [await _measure(proxy, exchange) for exchange in exchanges(0)]
+            for number in range(1, REPEATS):
+                for at, exchange in enumerate(exchanges(number)):
+                    if measured[at].milliseconds > MAX_TURN_MS:
+                        again = await _measure(proxy, exchange)
+                        measured[at] = min(measured[at], again, key=lambda one: one.milliseconds)
+            return measured
+        finally:
+            proxy.process.kill()
+
+
+@asynccontextmanager
+async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterator[dict[str, object]]:
+    """The settings of a group's process, whose store and upstream are ready."""
+    settings: dict[str, object] = {"upstream_url": upstream_url, "store_url": "memory:", "admin_token": TOKEN}
     settings |= {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False}
-    proxy = TimedProxy(folder, words, settings)
-    try:
-        await proxy.wait_for("/healthz")
-        await asyncio.sleep(_SETTLING)
-        measured = [await _measure(proxy, exchange) for exchange in exchanges(0)]
-        for number in range(1, REPEATS):
-            for at, exchange in enumerate(exchanges(number)):
-                if measured[at].milliseconds > MAX_TURN_MS:
-                    measured[at] = min(measured[at], await _measure(proxy, exchange), key=lambda one: one.milliseconds)
-        return measured
-    finally:
-        proxy.process.kill()
+    if group == "service":
+        settings["store_url"] = store_url = f"sqlite:///{folder}/{group}.sqlite3"
+        await _fill(store_url)
+        await _fill_history(store_url)
+    if group != "proofs":
+        yield settings
+        return
+    async with signed_upstream(folder) as upstream:
+        yield settings | upstream
 
 
 async def _measure(proxy: TimedProxy, exchange: Exchange) -> Longest:
@@ -114,10 +137,6 @@ async def _fill_history(store_url: str) -> None:
     kept = msgspec.json.encode({"": Kept(points, events, now)})
     await cache.change_note(NOTE, lambda _: kept)
     await cache.close()
-
-
-#: What fills the store of a group.
-_FILLED: Final = {"admin": _fill, "operation": _fill_history}
 
 
 def measure_unit(unit: Unit) -> Longest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
 
 from app.features.suggestions.find_names import MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
@@ -67,7 +67,7 @@ def test_the_borders_of_pieces_do_not_matter() -> None:
             size = chance.randint(1, 700)
             found += finder.feed(text[at : at + size])
             at += size
-        assert [*found, *finder.end()] == whole
+        assert [*found, *chain.from_iterable(finder.end())] == whole
 
 
 def test_a_long_word_is_cut_and_its_rest_is_not_a_name() -> None:
