@@ -120,7 +120,8 @@ def strip_typed_form(text: str) -> BareName:
         typed = _undo("query", typed, _QUERY_OR_FRAGMENT.sub("", typed), rules)
     typed = _undo("percent-decoded", typed, decode(typed), rules)
     typed = _undo("leading-slash", typed, typed.lstrip("/"), rules)
-    bare = strip_form(typed)
+    # A resolver reads the path of its URL as any text: https://doi.org/https://doi.org/10.1000/182.
+    bare = strip_form(_without_url(typed, rules))
     # A blank can stand on both sides of an escape, so "trimmed" can occur twice.
     return BareName(bare.text, tuple(dict.fromkeys((*rules, *bare.rules))))
 

@@ -295,14 +295,15 @@ class Application:
                 # Not every sender of an OpenURL escapes the ";" of a DOI name.
                 typed = read_openurl(read_query(request.query, semicolons=False) + parameters)
             name = read_path(path) if typed is None else read_typed(typed)
-            return await self._face.redirects.answer(request, name, parameters)
+            reply = await self._face.redirects.answer(request, name, parameters)
         except EmptyName:
             return self._home(request)
         except DoiProxyError as error:
-            if isinstance(error, InvalidName) and typed is not None and request.method == "POST":
-                client = self._face.conditions.client_of(request)
-                return await self._face.errors.answer_text(request, error, typed, client)
-            return self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
+            reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
+        if typed is not None and request.method == "POST" and reply.status in (400, 404):
+            client = self._face.conditions.client_of(request)
+            return await self._face.errors.find_in_text(request, typed, client) or reply
+        return reply
 
     def _home(self, request: Request) -> Reply:
         language = request.language(self._face.pages.languages)

@@ -65,14 +65,14 @@ class ErrorPages:
             self._logged_faults.add(type(error))
             log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
-    async def answer_text(self, request: Request, error: InvalidName, typed: str, client: str | None) -> Reply:
-        """The answer about a text in the form that is not a name: the one name in it, if it exists."""
+    async def find_in_text(self, request: Request, typed: str, client: str | None) -> Reply | None:
+        """The page about the one name in a text of the form that does not exist as it stands, if that name does."""
         if not wants_problem(request.header(b"accept")):
             for section in self._sections:
                 if (name := await section.find_only(typed, client)) is not None:
                     language = request.language(self._pages.languages)
                     return _page(200, self._pages.found(self._link, language, name=name, typed=typed))
-        return self.answer(request, error, name=None, typed=typed)
+        return None
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify
+from app.doi.percent import decode
+from app.errors import CouldNotVerify, InvalidName
 from app.features.suggestions.find_names import find_names
 from app.features.suggestions.nearest import NOTHING_NEAR, NearestNames
 from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, suggest, suggest_instead
@@ -149,7 +150,9 @@ class SuggestedNames:
         return name if name is not None and await self._existence.exists(name, client) else None
 
     def _read_only(self, text: str) -> HandleName | None:
-        """The name in a text, None if it has several or none, or if its reading is doubtful."""
+        """The name in a text, None if it has several or none, or if its reading is doubtful. "%" begins an escape."""
+        with suppress(InvalidName):
+            text = decode(text)
         names = {one.name.key: one.name for one in find_names(text[:_MAX_SEARCHED]) if one.confidence != "doubtful"}
         if len(names) == 1:
             return next(iter(names.values()))

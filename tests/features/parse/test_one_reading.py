@@ -81,11 +81,27 @@ TEXTS: Final = [
     (r"text 10.1000\182 text", "10.1000/182"),
     ("doi:10.1000/con\u00ad\nfined text", "10.1000/confined"),
     ("doi:10.1016/j.cell.2020.\n01.021", "10.1016/j.cell.2020.01.021"),
+    # names as they stand, with an error that the form would look up
+    ("10.1000/182[Crossref]", "10.1000/182"),
+    ("10.1000/182…", "10.1000/182"),
+    ("10.1000/182.svg", "10.1000/182"),
+    ("10.1000/ 182", "10.1000/182"),
+    ("10.1000/182.", "10.1000/182"),
+    ("10.1000/182/", "10.1000/182"),
+    ("10.1000/182, page 3", "10.1000/182"),
+    ("10.1000/con\ufb01ned", "10.1000/confined"),
+    ("https://doi.org/10.1000/182/abstract", "10.1000/182"),
+    # a resolver's URL before another form
+    ("https://doi.org/https://doi.org/10.1000/182", "10.1000/182"),
+    ("https://doi.org/https://doi.org/abcde", "10/abcde"),
+    ("https://doi.org/doi:10.1000/182", "10.1000/182"),
+    ("https://doi.org/https://publisher.example/doi/full/10.1000/182", "10.1000/182"),
+    ("see _10.1000/182_ and", "10.1000/182"),
 ]
 
 
-def test_there_are_60_kinds() -> None:
-    assert len({text for text, _ in TEXTS}) == 60
+def test_there_are_74_kinds() -> None:
+    assert len({text for text, _ in TEXTS}) == 74
 
 
 @pytest.fixture

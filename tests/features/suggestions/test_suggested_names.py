@@ -139,6 +139,18 @@ async def test_a_name_in_a_text_that_does_not_exist_or_is_not_alone_is_only_sugg
         assert (got.status, 'class="button" href' in got.text) == (404 if text.startswith("10.") else 400, False)
 
 
+async def test_the_form_resolves_a_name_as_it_stands_before_it_reads_it_otherwise(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/a", url="https://example.org/a")
+    proxy.upstream.put("10.5555/a/full", url="https://example.org/full")
+    proxy.upstream.fault("10.5555/a/pdf", "status", status=503)
+    assert (await proxy.post("/", "hdl=10.5555/a/full", accept=BROWSER))["location"] == "https://example.org/full"
+    assert (await proxy.post("/", "hdl=10.5555/a/pdf", accept=BROWSER)).status == 502
+    got = await proxy.post("/", "hdl=10.5555/a/abstract", accept=BROWSER)
+    assert (got.status, 'class="button" href="/10.5555/a"' in got.text) == (200, True)
+    got = await proxy.post("/", "hdl=10.5555/a/abstract", accept="application/json")
+    assert (got.status, got.json["suggestions"][0]["doi"]) == (404, "10.5555/a")
+
+
 async def test_a_citation_is_helped_in_an_outage_too(proxy: Proxy) -> None:
     proxy.upstream.put("10.5555/amajethics.2021.550", url="https://example.org/", ttl=10)
     await proxy.get("/10.5555/amajethics.2021.550")

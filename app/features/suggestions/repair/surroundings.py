@@ -20,11 +20,13 @@ _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0
 _BLANK_BEFORE_ZERO: Final = re.compile(r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3}))")
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
 _EMPHASIS: Final = "*_~`"
+#: Inside a text, only the underscore can be part of a name.
+_UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
 #: Parameters of a query that are read.
 _MAX_PARAMETERS: Final = 32
 #: In a text, a letter comes first: 10/12 is a date or a fraction. After a digit and a slash it is a date: 2020/10/may.
 _SHORT: Final = re.compile(
-    r"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/))([a-z][0-9a-z]{2,7})(?![0-9A-Za-z/_.-]{2}|[0-9A-Za-z/_-])",
+    r"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/)(?!https?(?::|%3A)))([a-z][0-9a-z]{2,7})(?![0-9A-Za-z/_.-]{2}|[0-9A-Za-z/_-])",
     re.ASCII,
 )
 #: The "<947:ABC>" of a SICI (ANSI/NISO Z39.56). Some publishers register square brackets, none of them with "(SICI)".
@@ -40,7 +42,8 @@ def before_repetition(text: str) -> str:
 
 def without_emphasis(text: str) -> str:
     """_10.1000/182_ -> 10.1000/182: emphasis of Markdown around the name."""
-    return text.strip(_EMPHASIS) if text.startswith(tuple(_EMPHASIS)) else text
+    text = text.strip(_EMPHASIS) if text.startswith(tuple(_EMPHASIS)) else text
+    return _UNDERSCORES.sub(r"\1", text)
 
 
 def first_word(text: str) -> str:
