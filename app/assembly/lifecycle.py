@@ -12,6 +12,7 @@ from typing import Any, Final
 from app.assembly.settings import Settings, mask_settings
 from app.assembly.settings.sources import names_from_files
 from app.errors import ConfigurationError
+from app.features.shared_memory import SharedMemory
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class Lifecycle:
         self.draining = False
         #: Reloads the whole service, all workers included. None where nothing follows a reload.
         self.request_reload: Callable[[], None] | None = None
+        #: What the workers share besides files. None for a process alone.
+        self.memory: SharedMemory | None = None
         self._parts: list[_Part] = []
 
     def on_reload(self, apply: Apply, *names: str) -> None:

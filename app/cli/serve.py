@@ -22,6 +22,7 @@ from app.cli.systemd import SOCKET_VARIABLE, Notifier
 from app.cli.worker import WorkerServer
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
+from app.features.shared_memory import SharedMemory
 from app.main import check, create
 from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
@@ -131,9 +132,10 @@ def _supervise(
     with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
         check(settings)
+        memory = SharedMemory(folder / "memory.lock")
         status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
         return Supervisor(
-            lambda pipe: work(in_force, sockets, pipe, certificate),
+            lambda pipe: work(in_force, sockets, pipe, certificate, memory),
             settings.workers,
             [*sockets.values()],
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
@@ -142,12 +144,14 @@ def _supervise(
         ).run()
 
 
-def work(settings: Settings, sockets: Sockets, pipe: Connection, certificate: Certificate) -> None:
+def work(
+    settings: Settings, sockets: Sockets, pipe: Connection, certificate: Certificate, memory: SharedMemory
+) -> None:
     """Serve as one of several workers, until the supervisor sends END through the pipe."""
     ignore_hangup()
     begin_logging(settings)
     lifecycle = Lifecycle(settings)
-    lifecycle.request_reload = _hang_up_supervisor
+    lifecycle.request_reload, lifecycle.memory = _hang_up_supervisor, memory
     try:
         application = create(settings, lifecycle=lifecycle)
     except DoiProxyError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 from app.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from app.features.shared_memory import SharedMemory
     from fastapi import FastAPI
 
     from app.cache.fallback import TierObserver
@@ -171,6 +172,8 @@ class Reloads(Protocol):
 
     draining: bool
     request_reload: Callable[[], None] | None
+    #: What the workers of this machine share besides files. None for a process alone.
+    memory: SharedMemory | None
 
     def show_settings(self) -> dict[str, Any]:
         """The settings in force, with secrets masked."""

@@ -133,8 +133,8 @@ class Status(BaseModel):
     clients: ClientStatus
     prefixes: dict[PrefixKind, list[PrefixCount]] | None = Field(
         None,
-        description="The prefixes with most names of today in this worker: requested, not registered, and not "
-        "verified. Only those of more than five networks, and only for a client in `status_networks`.",
+        description="The prefixes with most names of today: requested, not registered, and not verified. "
+        "Only those of more than five networks, and only for a client in `status_networks`.",
     )
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")

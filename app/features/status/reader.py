@@ -29,7 +29,7 @@ from app.features.status.models import (
     StoreStatus,
     UpstreamName,
 )
-from app.features.status.prefixes import KINDS, PrefixCounts, PrefixKind
+from app.features.status.prefixes import PrefixCounts, PrefixKind
 from app.features.status.state import ReaderState, find_interruptions
 from app.features.status.summary import find_state, summarize
 
@@ -123,7 +123,7 @@ class StatusReader:
             store=await self._store(totals),
             local_records=readiness.local_records,
             clients=self._clients(),
-            prefixes=None if prefixes is None else {kind: _list_prefixes(prefixes, kind) for kind in KINDS},
+            prefixes=None if prefixes is None else _list_prefixes(prefixes),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
@@ -195,8 +195,9 @@ def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
     return seconds
 
 
-def _list_prefixes(prefixes: PrefixCounts, kind: PrefixKind) -> list[PrefixCount]:
-    return [PrefixCount(prefix=prefix, names=names) for prefix, names in prefixes.top(kind)]
+def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[PrefixCount]]:
+    top = prefixes.top().items()
+    return {kind: [PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
 
 
 def _host(url: str) -> str:

@@ -472,10 +472,10 @@ class Served:
         self.process = process
         self.port = port
 
-    def get(self, path: str) -> Got:
+    def get(self, path: str, **headers: str) -> Got:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=headers)
             reply = connection.getresponse()
             return Got(reply.status, tuple((k.lower(), v) for k, v in reply.getheaders()), reply.read())
         finally:

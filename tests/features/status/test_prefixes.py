@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
-from app.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, PrefixCounts
+from app.features.shared_folder import lock_file
+from app.features.shared_memory import SharedMemory
+from app.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, SHOWN, PrefixCounts
 from tests.clock import Clock
+from tests.features.metrics.test_metrics import answer, served
 from tests.web.proxy import running
 
 
@@ -26,11 +33,9 @@ def request(counts: PrefixCounts, prefix: str, networks: int, status: int = 302)
 def test_a_prefix_is_shown_if_more_than_five_networks_requested_it() -> None:
     counts = make_counts(Clock())
     request(counts, "10.1000", MOST_HIDDEN)
-    assert counts.top("asked") == []
+    assert counts.top()["asked"] == []
     request(counts, "10.1000", MOST_HIDDEN + 1, 404)
-    assert counts.top("asked") == [("10.1000", 22)]
-    assert counts.top("missing") == [("10.1000", 12)]
-    assert counts.top("unverified") == []
+    assert counts.top() == {"asked": [("10.1000", 22)], "missing": [("10.1000", 12)], "unverified": []}
 
 
 def test_nothing_is_left_of_the_day_before() -> None:
@@ -39,7 +44,51 @@ def test_nothing_is_left_of_the_day_before() -> None:
     request(counts, "10.1000", 9)
     counts.refresh()
     clock.advance(86_400)
-    assert counts.top("asked") == []
+    assert counts.top()["asked"] == []
+
+
+def test_the_workers_of_a_service_count_networks_and_names_together(tmp_path: Path) -> None:
+    memory, clock = SharedMemory(tmp_path / "lock"), Clock()
+    first, second = (PrefixCounts(network_of, clock, lambda: b"salt", memory) for _ in range(2))
+    request(first, "10.1000", 4)
+    request(second, "10.1000", 5, 404)
+    first.refresh()
+    assert second.top()["asked"] == []
+    second.count_path("192.0.99.1", b"/10.1000/x", 302, 1)
+    second.refresh()
+    assert first.top() == second.top() == {"asked": [("10.1000", 19)], "missing": [], "unverified": []}
+    clock.advance(86_400)
+    assert first.top() == second.top() == dict.fromkeys(("asked", "missing", "unverified"), [])
+    request(second, "10.1000", 9)
+    second.refresh()
+    assert first.top()["asked"] == [("10.1000", 18)]
+
+
+def test_counts_wait_while_another_worker_adds_its_own(tmp_path: Path) -> None:
+    memory, clock = SharedMemory(tmp_path / "lock"), Clock()
+    first, second = (PrefixCounts(network_of, clock, lambda: b"salt", memory) for _ in range(2))
+    assert first.top() == second.top()
+    held = lock_file(tmp_path / "lock")
+    assert held is not None
+    request(first, "10.1000", 9)
+    first.refresh()
+    assert first.top()["asked"] == []
+    os.close(held)
+    assert second.top()["asked"] == []
+    assert first.top() == second.top()
+    assert second.top()["asked"] == [("10.1000", 18)]
+
+
+def test_full_tables_fit_into_the_memory(tmp_path: Path) -> None:
+    memory = SharedMemory(tmp_path / "lock")
+    first, second = (PrefixCounts(network_of, Clock(), lambda: b"salt", memory) for _ in range(2))
+    for number in range(MAX_PREFIXES):
+        for network in range(MOST_HIDDEN + 1):
+            for status in (404, 503):
+                path = f"/10.{number:09}.1234567890/x".encode()
+                first.count_path(f"192.0.{network}.1", path, status, 10**12)
+    assert len(first.top()["unverified"]) == SHOWN
+    assert second.top() == first.top()
 
 
 def test_a_flood_of_prefixes_stays_within_the_limit_and_hides_no_busy_one() -> None:
@@ -47,15 +96,16 @@ def test_a_flood_of_prefixes_stays_within_the_limit_and_hides_no_busy_one() -> N
     request(counts, "10.1000", 9)
     for number in range(5 * MAX_PREFIXES):
         counts.count_path("192.0.2.1", f"/10.{10_000 + number}/x".encode(), 302, 1)
-    assert counts.top("asked") == [("10.1000", 18)]
-    assert max(len(table) for table in counts._tables.values()) <= MAX_PREFIXES
+    assert counts.top()["asked"] == [("10.1000", 18)]
+    assert max(len(table) for table in counts._day.tables.values()) <= MAX_PREFIXES
 
 
 @pytest.mark.parametrize("path", [b"/", b"/status", b"/10.1000", b"/10.x/y", b"/20.500/x", b"/10." + b"1" * 99 + b"/x"])
 def test_other_paths_are_not_counted(path: bytes) -> None:
     counts = make_counts(Clock())
     counts.count_path("192.0.2.1", path, 302, 1)
-    assert counts._tables == {}
+    counts.refresh()
+    assert counts._day.tables == {}
 
 
 @pytest.mark.anyio
@@ -77,3 +127,18 @@ async def test_only_status_networks_see_them_even_if_the_page_is_public() -> Non
 async def test_the_highest_privacy_level_counts_none() -> None:
     async with running(status_access="public", privacy_level=3) as proxy:
         assert (await proxy.ask("GET", "/status", client="127.0.0.1")).json["prefixes"] is None
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_all_workers_show_what_each_of_them_counted(tmp_path: Path) -> None:
+    with served("--store-url", f"sqlite:///{tmp_path}/store.sqlite3", workers=2, temporary=tmp_path) as proxy:
+        networks = 40
+
+        def shown() -> list[object]:
+            return [json.loads(proxy.get("/status?format=json").body)["prefixes"]["asked"] for _ in range(6)]
+
+        answer(lambda: shown() == 6 * [[]])
+        for number in range(networks):
+            assert proxy.get(f"/10.5555/{number}", **{"X-Forwarded-For": f"192.0.{number}.1"}).status in (502, 503)
+        answer(lambda: shown() == 6 * [[{"prefix": "10.5555", "names": networks}]])
