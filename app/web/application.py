@@ -15,7 +15,6 @@ from app.doi.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
 from app.errors import (
     DoiProxyError,
     EmptyName,
-    InvalidName,
     NameTooLong,
     RequestLoop,
     RequestTooLarge,
