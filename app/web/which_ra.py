@@ -38,16 +38,21 @@ async def answer(request: Request, raw: bytes, client: str, face: Face) -> Reply
     demand = Demand(client=client, due=face.conditions.due(request))
     if wants_page(request.header(b"accept")):
         return await _answer_page(raw, demand, request, face)
-    return await _answer_json(face.which_ra, raw, demand)
+    return await _answer_json(face.which_ra, raw, demand, request.query)
 
 
-async def _answer_json(which_ra: WhichRa, raw: bytes, demand: Demand) -> Reply:
-    """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`."""
+async def _answer_json(which_ra: WhichRa, raw: bytes, demand: Demand, query: bytes) -> Reply:
+    """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`.
+
+    If the path has no names, each parameter of the form is one: generated clients escape the commas of a path.
+    """
+    listed = () if raw else read_form_body(query).all(FORM_PARAMETER)
     parts = raw.split(b",")
-    if len(parts) > MAX_NAMES:
-        message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
+    if len(listed or parts) > MAX_NAMES:
+        message = f"At most {MAX_NAMES} names are answered at once; these are {len(listed or parts)}."
         return Reply(400, (JSON, VARY_ACCEPT), msgspec.json.encode({"message": message}), (NO_STORE,))
-    rows = await which_ra.rows([_read_part(part) for part in parts], demand)
+    names = [_read_text(text) for text in listed] or [_read_part(part) for part in parts]
+    rows = await which_ra.rows(names, demand)
     body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
     return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
@@ -89,6 +94,10 @@ def _read_part(raw: bytes) -> tuple[str, HandleName | None]:
         text = decode(raw)
     except InvalidName:
         return raw.decode("latin-1"), None
+    return _read_text(text)
+
+
+def _read_text(text: str) -> tuple[str, HandleName | None]:
     try:
         return text, read(text)
     except InvalidName:

@@ -184,3 +184,11 @@ async def test_a_program_gets_the_same_bytes_whatever_a_browser_got(proxy: Proxy
     got = await proxy.get("/ra/10.5555/a", accept=accept)
     assert (got.body, got.fields) == (plain.body, plain.fields)
     assert got["content-type"] == "application/json;charset=utf-8" and got["vary"] == "Accept"
+
+
+async def test_each_parameter_is_a_name_for_a_program(proxy: Proxy) -> None:
+    got = await proxy.get("/ra/?names=10.5555%2Fa&names=10.5555%2Fx%2Cy&names=10.7777")
+    assert [row["DOI"] for row in got.json] == ["10.5555/a", "10.5555/x,y", "10.7777"]
+    assert got.json[0] == (await proxy.get("/ra/10.5555/a")).json[0]
+    many = await proxy.get("/ra/?" + "&".join(["names=10.5555"] * (MAX_NAMES + 1)))
+    assert (many.status, many.json) == (400, {"message": "At most 100 names are answered at once; these are 101."})

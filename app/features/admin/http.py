@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Path, Request
 from starlette.exceptions import HTTPException
 
 from app.doi.name import HandleName
@@ -74,7 +74,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         response_description="The entry.",
         responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
     )
-    async def show_entry(request: Request, doi: str) -> EntryReport:
+    async def show_entry(request: Request, doi: Annotated[str, Path(examples=["10.1000/182"])]) -> EntryReport:
         name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
         report = await actions.show(name)
         audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)

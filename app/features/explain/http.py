@@ -32,6 +32,7 @@ def add_explain(app: FastAPI, context: Context, face: Face) -> None:
         tags=["cache"],
         summary="Explain the answer that a client gets about a name",
         response_description="Every decision, in order.",
+        openapi_extra={"x-example": f"{EXPLAIN_PATH}?doi=10.1000/182"},
     )
     async def explain(
         request: Request,

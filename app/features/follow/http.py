@@ -36,15 +36,15 @@ def add_changes(app: FastAPI, feed: ChangeFeed, base: str) -> None:
     async def read_changes(
         request: Request,
         cursor: Annotated[
-            str, Query(max_length=_MAX_CURSOR, description="The cursor of the last page. Empty for everything.")
-        ] = "",
+            str | None, Query(max_length=_MAX_CURSOR, description="The cursor of the last page. None for everything.")
+        ] = None,
     ) -> Response:
-        page = await feed.read(cursor)
+        page = await feed.read(cursor or "")
         if page is None:
             detail = "Other pages of changes are under way; try again in a moment."
             # RFC 6585, section 4: a limit may count the requests of all clients for a resource.
             return respond(problem(429, detail, ((b"retry-after", b"1"),), base=base))
         # One line for the first page of everything, and one for the end. There can be many thousands between them.
         if not cursor or not page.more:
-            audit(request, "changes", {"cursor": cursor}, f"{page.lines} changes")
+            audit(request, "changes", {"cursor": cursor or ""}, f"{page.lines} changes")
         return Response(page.body, media_type=NDJSON, headers={"content-encoding": "gzip"})

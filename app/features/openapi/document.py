@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from app.features.openapi.models import AgencyModel, HandleAnswerModel, ProblemModel
-from app.web.media_types import JSON
+from app.web.media_types import JSON, NDJSON
 
 #: A part of an OpenAPI document.
 Part = dict[str, Any]
@@ -23,6 +24,8 @@ Part = dict[str, Any]
 _LIKE: Final = "x-like"
 #: The member of an operation, until it is complete, that names groups of answers of `api.toml`.
 _GROUPS: Final = "answers"
+#: The schema of text that is not described any further.
+_TEXT: Final = {"type": "string"}
 _MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
 #: Models of FastAPI for the status 422, which no route answers.
 _UNUSED_MODELS: Final = ("HTTPValidationError", "ValidationError")
@@ -35,7 +38,8 @@ def write_document(
     routes: Sequence[BaseRoute], admin_routes: Sequence[BaseRoute], *, version: str, server_url: str
 ) -> Part:
     """The document about the routes of FastAPI, those of the admin API, and the paths of names."""
-    api = _Api(tomllib.loads(files(__package__).joinpath("api.toml").read_text("utf-8")))
+    data, examples = (files(__package__).joinpath(name).read_text("utf-8") for name in ("api.toml", "examples.json"))
+    api = _Api(tomllib.loads(data), json.loads(examples))
     every = [*routes, *admin_routes]
     document = get_openapi(**api.data["info"], version=version, routes=every, servers=[{"url": server_url}])
     methods, guarded = _find_methods(every), _find_methods(admin_routes)
@@ -87,18 +91,19 @@ def _find_methods(routes: Iterable[BaseRoute]) -> dict[str, set[str]]:
 def _write_operation_id(method: str, path: str) -> str:
     """A name that follows from method and path alone. Generated clients name their functions by it."""
     words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
-    return "_".join([method, *(words or ["home"])])
+    return "_".join([method, *(words or ["home"]), *(["list"] if words and path.endswith("/") else [])])
 
 
 def _describe(text: str | Part) -> Part:
     """A header or a parameter. A text alone describes a string."""
     if isinstance(text, str):
-        return {"description": text, "schema": {"type": "string"}}
-    return {"description": text["text"], "schema": text.get("schema", {"type": "string"})}
+        return {"description": text, "schema": _TEXT}
+    return {"description": text["text"], "schema": text.get("schema", _TEXT)}
 
 
 def _describe_parameter(kind: str, name: str, text: str | Part) -> Part:
-    parameter = {"name": name, "in": "query" if kind == "flag" else kind, "required": kind == "path", **_describe(text)}
+    sent = name if isinstance(text, str) else text.get("name", name)
+    parameter = {"name": sent, "in": "query" if kind == "flag" else kind, "required": kind == "path", **_describe(text)}
     if kind == "flag":
         parameter |= {"schema": {"type": "string", "examples": [""]}, "allowEmptyValue": True}
     return parameter
@@ -115,10 +120,12 @@ def _merge(*groups: Part) -> Part:
 
 
 class _Api:
-    """The data of `api.toml`, and the components that operations use."""
+    """The data of `api.toml` and `examples.json`, and the components that operations use."""
 
-    def __init__(self, data: Part) -> None:
+    def __init__(self, data: Part, examples: Part) -> None:
+        """`examples` are bodies of requests and answers, by the ID of an operation of FastAPI."""
         self.data = data
+        self._examples = examples
         self.headers = {name: _describe(text) for name, text in data["headers"].items()}
         #: The statuses of the answers that have a header. Empty for all.
         self._statuses = {
@@ -152,7 +159,7 @@ class _Api:
             read["parameters"] = self._refer_to_parameters(operation["parameters"])
         if "body" in operation:
             body = self.data["bodies"][read.pop("body")]
-            content = {kind: {"schema": body["schema"]} for kind in body["types"]}
+            content = {kind: {"schema": body["schema"], "example": body["example"]} for kind in body["types"]}
             text = {key: body[key] for key in ("description", "required") if key in body}
             read["requestBody"] = {**text, "content": content}
         return read
@@ -168,13 +175,17 @@ class _Api:
         answers: Part = {status: answer for status, answer in group.items() if status.isdigit()}
         for status, answer in (answers | {str(status): {} for status in group.get("others", ())}).items():
             types = () if status in _NO_BODY else answer.get("types", group.get("types", ()))
-            json = answer.get("json", group.get("json"))
+            schema = answer.get("json", group.get("json"))
+            example = {key: answer[key] for key in ("example",) if key in answer}
             described = {"description": answer.get("text") or self.data["meanings"][status]}
-            content = {kind: {"schema": json if kind == JSON else self._find_schema(kind)} for kind in types}
+            content = {
+                kind: {"schema": schema} | example if kind == JSON else {"schema": self._find_schema(kind)}
+                for kind in types
+            }
             yield status, described | ({"content": content} if content else {})
 
     def _find_schema(self, media_type: str) -> Part:
-        schema: Part = self.data["types"].get(media_type, {"type": "string"})
+        schema: Part = self.data["types"].get(media_type, _TEXT)
         return schema
 
     def complete(self, path: str, item: Part, methods: Collection[str], *, is_admin: bool) -> Part:
@@ -189,13 +200,17 @@ class _Api:
         operations["options"] = self._describe_options(operations[first], first, is_admin=is_admin)
         has_cors = not is_admin and path not in self.data["paths-without-cors"]
         for method, operation in operations.items():
+            operation["operationId"] = _write_operation_id(method, path)
+            example = self._examples.get(operation["operationId"], {})
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                content.setdefault("example", example.get("body"))
             operation["responses"] = self._complete_answers(
                 operation.pop(_GROUPS, []),
                 operation["responses"],
+                example.get("answer"),
                 has_cors=has_cors or (method == "options" and not is_admin),
                 has_body=method != "head",
             )
-            operation["operationId"] = _write_operation_id(method, path)
         return operations
 
     def _describe_options(self, like: Part, method: str, *, is_admin: bool) -> Part:
@@ -212,11 +227,13 @@ class _Api:
             "responses": {},
         }
 
-    def _complete_answers(self, groups: Sequence[str], own: Part, *, has_cors: bool, has_body: bool) -> Part:
+    def _complete_answers(
+        self, groups: Sequence[str], own: Part, example: Any, *, has_cors: bool, has_body: bool
+    ) -> Part:
         """The answers of these groups and of the operation. Those of groups alone are components."""
         invalid = ["invalid"] if "422" in own else []
         named = [self._groups[name] for name in ("server", *groups, *invalid)]
-        answers = _merge(*named, {status: self._fill_schemas(one) for status, one in own.items() if status != "422"})
+        answers = _merge(*named, {status: self._fill(one, example) for status, one in own.items() if status != "422"})
         if "500" not in answers:
             answers |= self._groups["fault"]
         complete: Part = {}
@@ -231,11 +248,14 @@ class _Api:
         self.responses |= {names[status]: answer for status, answer in complete.items()}
         return {status: {"$ref": f"#/components/responses/{name}"} for status, name in names.items()}
 
-    def _fill_schemas(self, answer: Part) -> Part:
-        """An answer of FastAPI. A route gives some media types without a schema."""
-        content = {
-            kind: part or {"schema": self._find_schema(kind)} for kind, part in answer.get("content", {}).items()
-        }
+    def _fill(self, answer: Part, example: Any) -> Part:
+        """An answer of FastAPI with the example of its JSON. A route gives some media types without a schema."""
+        content = {}
+        for kind, part in answer.get("content", {}).items():
+            has_schema = part.get("schema", _TEXT) != _TEXT
+            content[kind] = part if has_schema else part | {"schema": self._find_schema(kind)}
+            if has_schema and example is not None and kind in (JSON, NDJSON):
+                content[kind] |= {"example": example if kind == JSON else example[0]}
         return answer | ({"content": content} if content else {})
 
     def _find_headers(self, status: str, *, has_cors: bool) -> Part:

@@ -14,7 +14,7 @@ from app.features.lists.extraction import POSITION_FIELDS, TEXT_TYPES, decode_te
 from app.features.lists.http import choose_output
 from app.features.suggestion_model import ReadingModel
 from app.features.suggestions.find_names import find_names_of
-from app.web.media_types import CSV, NDJSON, TEXT
+from app.web.media_types import CSV, NDJSON
 
 EXTRACT_PATH: Final = "/api/extract"
 _FIELDS: Final = ("doi", *POSITION_FIELDS)
@@ -67,8 +67,8 @@ def add_extract(app: FastAPI) -> None:
         return ExtractedAnswer(turn, is_gzip=form.is_gzip, media_type=media_type)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
-    body: dict[str, Any] = {one: {"schema": {"type": "string"}} for one in TEXT_TYPES}
-    body[TEXT]["example"] = "See https://doi.org/10.1000/182."
+    text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
+    body: dict[str, Any] = dict.fromkeys(TEXT_TYPES, text)
     app.add_api_route(
         EXTRACT_PATH,
         extract_names,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Path, Request, Response
 
 from app.cache.entry import Entry
 from app.doi.presentation import read_path
@@ -30,7 +30,7 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
     # Verifying takes milliseconds of a thread. One proof at a time leaves the other threads to other requests.
     turn = asyncio.Lock()
 
-    async def get_proof(request: Request, name: str) -> Response:
+    async def get_proof(request: Request, name: Annotated[str, Path(examples=["10.1000/182"])]) -> Response:
         """The signed messages that prove what the cache says about a name.
 
         They are kept for answers that were verified from the root: after a request with `cert`, or with

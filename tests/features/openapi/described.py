@@ -32,6 +32,9 @@ class Description:
     def template(self, method: str, path: bytes) -> str | None:
         """The path of the document for a raw path without sub-path. None for a path that is nothing."""
         paths, text = self.document["paths"], path.decode("latin-1")
+        # What crawlers may fetch is not a part of the API.
+        if text == "/robots.txt":
+            return None
         if path.startswith(b"/admin/") and find_route(method, path, _ADMIN) != "operation":
             return "/{doi}"
         if text in paths and path != b"/{doi}":

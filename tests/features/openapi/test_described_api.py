@@ -6,9 +6,14 @@ That each answer of a test is described is checked for every test: see described
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from app.assembly.features import text_folders
 from app.doi.name import MAX_NAME_BYTES
@@ -23,6 +28,19 @@ from tests.web.proxy import Proxy, running
 pytestmark = pytest.mark.anyio
 #: Everything that adds paths is switched on.
 EVERYTHING = {"admin_token": "a" * 40, "probe_key": "p" * 40}
+EXAMPLE_NAME: Final = re.compile(r"\{[a-z]+\}")
+#: Files of many kinds have no text as an example.
+FILES: Final = {"text/css", "image/svg+xml", "image/png", "image/jpeg", "image/webp", "image/x-icon"}
+#: What the proxy of these tests has not: a verified answer, a log of changes, a process to reload, a library, a token
+#: of a probe. The tests of these features ask for it. A bibliography is sent as multipart/form-data.
+UNANSWERED: Final = {
+    ("/api/proof/{name}", "get"),
+    ("/admin/changes", "get"),
+    ("/admin/reload", "post"),
+    ("/preferences", "post"),
+    ("/references", "post"),
+    ("/.well-known/doi-proxy/probe/{rest}", "get"),
+}
 
 
 async def description(**settings: Any) -> dict[str, Any]:
@@ -65,7 +83,7 @@ async def test_what_is_never_sent_is_not_described() -> None:
 
 @pytest.mark.parametrize("settings", [{}, EVERYTHING, {"status_access": "admin", "admin_token": "a" * 40}])
 async def test_every_route_of_the_application_is_described(settings: dict[str, Any]) -> None:
-    names = {"/{doi}", "/", "/openurl", "/api/handles/{handle}", "/ra/{names}", "/doiRA/{names}"}
+    names = {"/{doi}", "/", "/openurl", "/api/handles/{handle}", "/ra/{names}", "/ra/", "/doiRA/{names}"}
     async with running(**settings) as proxy:
         document = (await proxy.get("/openapi.json")).json
         # OPTIONS of a /status behind the token has no CORS headers.
@@ -85,7 +103,8 @@ def routes_of(proxy: Proxy) -> set[str]:
     app: Any = proxy.app
     routes = [*app._operations.app.routes, *(route for gate in app._operations.gates for route in gate.app.routes)]
     return {route.path_format if hasattr(route, "path_format") else route.path for route in routes} - {
-        "/admin/openapi.json"
+        "/admin/openapi.json",
+        "/robots.txt",
     }
 
 
@@ -120,40 +139,119 @@ async def test_operations_have_names_that_follow_from_method_and_path() -> None:
     described = operations(await description(**EVERYTHING))
     found = {operation["operationId"] for *_, operation in described}
     assert len(found) == len(described)
-    assert {"get_doi", "get_home", "get_api_handles", "post_api_parse", "head_healthz", "get_robots_txt"} <= found
+    assert {"get_doi", "get_home", "get_api_handles", "post_api_parse", "head_healthz", "get_ra_list"} <= found
 
 
 async def test_no_parameter_has_an_empty_default() -> None:
     """A generated client would send it, and a flag counts by being there."""
-    document = await description()
+    document = await description(**EVERYTHING)
     for path, _, operation in operations(document):
         parameters = [resolved(document, one) for one in operation.get("parameters", ())]
         assert not [one["name"] for one in parameters if one["schema"].get("default") in ("", [])], path
 
 
-async def test_every_example_of_the_description_is_answered() -> None:
-    async with running() as proxy:
-        document = (await proxy.get("/openapi.json")).json
-        examples = {operation["x-example"] for *_, operation in operations(document) if "x-example" in operation}
-        assert len(examples) >= 14
+@asynccontextmanager
+async def example_site() -> AsyncIterator[tuple[Proxy, dict[str, Any]]]:
+    """A proxy with what the examples need, and its document."""
+    async with running(**EVERYTHING, status_access="public") as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-        proxy.upstream.agency("10.1000", "Example")
-        proxy.upstream.agency("10.5281", "Example")
-        for example in sorted(examples):
-            assert (await proxy.get(example)).status in (200, 302), example
+        proxy.upstream.put("10.5281/1", url="https://example.org/1")
+        for prefix in ("10.1000", "10.5281"):
+            proxy.upstream.agency(prefix, "Example")
+        # Some operations are about a name of the cache.
+        await proxy.get("/10.1000/182")
+        yield proxy, (await proxy.get("/openapi.json")).json
 
 
-async def test_every_example_of_a_body_is_answered() -> None:
+async def test_every_operation_has_a_tag_and_an_example() -> None:
+    document = await description(**EVERYTHING)
+    for path, method, operation in operations(document):
+        at = f"{method} {path}"
+        assert operation["tags"], at
+        parameters = [resolved(document, one) for one in operation.get("parameters", ())]
+        needed = [one for one in parameters if one["required"]]
+        assert "x-example" in operation or all("examples" in {**one, **one["schema"]} for one in needed), at
+        bodies = operation.get("requestBody", {}).get("content", {})
+        assert all(body.get("example") for body in bodies.values()), at
+        for status, answer in operation["responses"].items():
+            if status[0] not in "23" or method == "head":
+                continue
+            found = resolved(document, answer)
+            for kind, content in found.get("content", {}).items():
+                assert "example" in content or "examples" in content["schema"] or kind in FILES, f"{at} {status} {kind}"
+            assert "content" in found or "headers" in found, at
+
+
+async def test_every_example_is_of_its_schema() -> None:
+    document = await description(**EVERYTHING)
     tried = 0
-    async with running() as proxy:
-        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-        for path, _, operation in operations((await proxy.get("/openapi.json")).json):
-            for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+    for path, method, operation in operations(document):
+        bodies = operation.get("requestBody", {}).get("content", {})
+        answers = [resolved(document, answer).get("content", {}) for answer in operation["responses"].values()]
+        for contents in (bodies, *answers):
+            for kind, content in contents.items():
                 if "example" in content:
-                    body = content["example"] if isinstance(content["example"], str) else json.dumps(content["example"])
-                    assert (await proxy.post(path, body, content_type=kind)).status == 200, (path, kind)
+                    schema = {**content["schema"], "components": document["components"]}
+                    errors = [error.message for error in Draft202012Validator(schema).iter_errors(content["example"])]
+                    assert errors == [], f"{method} {path} {kind}"
                     tried += 1
-    assert tried >= 3
+    assert tried >= 40
+
+
+async def test_every_example_of_a_request_has_the_answer_of_the_example() -> None:
+    """The members are the same. Where the answer is a list, those of its first item are."""
+    tried = set()
+    async with example_site() as (proxy, document):
+        for path, method, operation in operations(document):
+            bodies = operation.get("requestBody", {}).get("content", {"": {"example": ""}})
+            if method not in ("get", "post") or (path, method) in UNANSWERED:
+                continue
+            target = operation.get("x-example") or EXAMPLE_NAME.sub("10.1000/182", path)
+            for kind, content in bodies.items():
+                example = content["example"]
+                is_form = kind == "application/x-www-form-urlencoded"
+                body = urlencode(example) if is_form else example if isinstance(example, str) else json.dumps(example)
+                headers = authorization(EVERYTHING) | ({"content_type": kind} if kind else {})
+                got = await proxy.ask(method.upper(), target, body=body, **headers)
+                assert got.status in (200, 302, 303), (path, method, kind)
+                media_type = (got["content-type"] or "").partition(";")[0]
+                answer = resolved(document, operation["responses"][str(got.status)]).get("content", {})
+                if media_type == "application/json" and path != "/openapi.json":
+                    shown = members(answer[media_type]["example"])
+                    assert shown and shown <= members(got.json), (path, kind)
+                tried.add(f"{method} {path}")
+    assert len(tried) >= 35
+
+
+async def test_every_default_is_what_the_server_does_without_the_parameter() -> None:
+    tried = []
+    async with example_site() as (proxy, document):
+        for path, method, operation in operations(document):
+            parameters = [resolved(document, one) for one in operation.get("parameters", ())]
+            defaults = [(one["name"], one["schema"]["default"]) for one in parameters if "default" in one["schema"]]
+            if not defaults:
+                continue
+            query = [("doi", "10.1000/182")] if any(one["name"] == "doi" for one in parameters) else []
+            kind, content = next(iter(operation.get("requestBody", {}).get("content", {"": {"example": ""}}).items()))
+            headers = authorization(EVERYTHING) | ({"content_type": kind} if kind else {})
+            got = [
+                await proxy.ask(method.upper(), f"{path}?{urlencode(sent)}", body=content["example"], **headers)
+                for sent in (query, [*query, *((name, json.dumps(one).strip('"')) for name, one in defaults)])
+            ]
+            assert (got[0].status, got[0].body) == (got[1].status, got[1].body) != (400, b""), path
+            tried += defaults
+    assert len(tried) >= 6
+
+
+async def test_what_crawlers_may_fetch_is_not_a_part_of_the_api() -> None:
+    async with running() as proxy:
+        assert (await proxy.get("/robots.txt")).status == 200
+        assert "robots" not in (await proxy.get("/openapi.json")).text
+
+
+def members(answer: Any) -> set[str]:
+    """The names of the members of an object, or of the first of a list."""
+    return set(answer[0] if isinstance(answer, list) else answer)
 
 
 async def test_the_documentation_carries_the_headers_of_every_page() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -13,6 +14,8 @@ from tests.browser.proxy_process import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.clients.installed import install_python_generator, install_typescript_generator
 from tests.features.openapi.clients.strings import REGISTERED
+
+TOKEN: Final = "a" * 40
 
 
 @dataclass
@@ -29,7 +32,7 @@ def site() -> Iterator[Site]:
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(FakeUpstream()) as upstream,
-        portal.wrap_async_context_manager(proxy_before(upstream.url)) as url,
+        portal.wrap_async_context_manager(proxy_before(upstream.url, **{"admin-token": TOKEN})) as url,
     ):
         upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         upstream.agency("10.1000", "Example")

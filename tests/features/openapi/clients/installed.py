@@ -18,4 +18,4 @@ def install_python_generator() -> Path:
 
 def install_typescript_generator() -> Path:
     """The folder from which Node finds the generator, the compiler and the library of the client."""
-    return install_from_npm(HERE, "openapi-fetch, openapi-typescript, typescript")
+    return install_from_npm(HERE, "@hey-api/openapi-ts, openapi-fetch, openapi-typescript, typescript")
