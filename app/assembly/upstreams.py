@@ -74,7 +74,11 @@ class _Upstreams:
             _upstream_log(settings, number, url),
         )
         observer = observers.upstream(number) if observers.upstream else None
-        guard = Guard(api, health, context.budget, time.monotonic, timeouts=self._timeouts, observer=observer)
+        # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
+        server = url if urlsplit(url).hostname and url not in settings.upstream_urls else ""
+        guard = Guard(
+            api, health, context.budget, time.monotonic, timeouts=self._timeouts, observer=observer, server=server
+        )
         # Handle servers have no Which RA service.
         if isinstance(api, HandleClient):
             self.agencies[url] = GuardedAgencies(api, guard)

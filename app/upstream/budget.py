@@ -107,11 +107,8 @@ class Budget:
         bucket: TokenBucket | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        places, reserved, lines = (
-            limits.max_concurrency,
-            limits.reserved_for_people,
-            (MAX_WAITING, limits.most_of_client),
-        )
+        places, reserved = limits.max_concurrency, limits.reserved_for_people
+        lines = MAX_WAITING, limits.most_of_client
         self._rate = limits.rate
         self._people = QueryClass(lines, places, 0.0)
         self._others = QueryClass(lines, max(1, int(places * (1.0 - reserved))), reserved * limits.burst)
@@ -160,8 +157,8 @@ class Budget:
     ) -> AsyncIterator[None]:
         """Hold one place and spend one token. Waits so many seconds at most after the last client joined.
 
-        `prefix` is that of the name. Raises BudgetSpent, or ShareSpent if the line of each client that waits is full,
-        and UpstreamTimeout if the query is slow and gives its place to another client.
+        `prefix` is that of the name, or the server that has it. Raises BudgetSpent, or ShareSpent if the line of each
+        client that waits is full, and UpstreamTimeout if the query is slow and gives its place to another client.
         """
         owner = self._people if priority is Priority.PERSON else self._others
         queue = owner.slow if hash(prefix) in self._slow_prefixes else owner.quick
@@ -360,11 +357,13 @@ class Budget:
         if prefix:
             self._slow_prefixes[hash(prefix)] = True
 
-    def _mark_slow(self, place: Place) -> None:
-        """Mark a query in flight that has become slow, and its prefix."""
-        if not place.is_slow and self._is_slow(place):
-            place.is_slow = True
-            self._remember_slow(place.prefix)
+    def mark_slow(self, prefix: str) -> None:
+        """A slow server has the names of a prefix: its queries in flight are slow at once, and so are its next ones."""
+        self._remember_slow(prefix)
+        for place in (*self._people.places, *self._others.places):
+            if place.prefix == prefix:
+                place.is_slow = place.began_slow = True
+        self._wake()
 
     def _make_room(self, queue: Queue) -> asyncio.TimerHandle | None:
         """End a slow query for one that waits. If none is slow yet, look again when the next one is."""
@@ -374,7 +373,9 @@ class Budget:
         owners = (self._people, self._others) if owner is self._people else (owner,)
         places = [place for one in owners for place in one.places]
         for place in places:
-            self._mark_slow(place)
+            if not place.is_slow and self._is_slow(place):
+                place.is_slow = True
+                self._remember_slow(place.prefix)
         # The second client that waits is not the one that has the most places.
         newcomers = [client for client, _ in islice(queue.lines.turns(), 2)]
         if queue.is_slow:

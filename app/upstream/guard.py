@@ -102,8 +102,11 @@ class Guard:
         *,
         timeouts: Mapping[Priority, float],
         observer: UpstreamObserver | None = None,
+        server: str = "",
     ) -> None:
+        """`server` is set if one server has all names of the source: if one query is slow, the next ones are."""
         self.budget = budget
+        self._server = server
         self.breaker, self.pause, self.log = health.breaker, health.pause, health.log
         self._source = source
         self._clock = clock
@@ -157,7 +160,7 @@ class Guard:
         Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
         """
         began, admitted = self._clock(), False
-        prefix = "" if name.startswith(_AGENCIES_OF) else name.partition("/")[0]
+        prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
         if self.budget.drill is not None and (seconds := self.budget.drill(priority)) > 0:
             raise CouldNotVerify("A drill of the operator holds back queries.", retry_after=seconds)
         try:

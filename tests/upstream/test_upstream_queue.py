@@ -70,6 +70,14 @@ async def test_a_slow_prefix_is_forgotten_when_it_answers_or_after_ten_minutes()
     assert list(budget._slow_prefixes) == []
 
 
+async def test_a_query_of_a_slow_server_is_slow_from_its_start() -> None:
+    budget = budget_of(Clock())
+    async with budget.admit(Priority.PERSON, 1, prefix="10.1"), budget.admit(Priority.PERSON, 1, prefix="10.2"):
+        budget.mark_slow("10.2")
+        assert [place.is_slow for place in budget._people.places] == [False, True]
+        assert list(budget._slow_prefixes) == [hash("10.2")]
+
+
 async def test_a_flood_of_slow_prefixes_takes_bounded_memory() -> None:
     budget = budget_of(Clock())
     for number in range(MAX_SLOW_PREFIXES + 100):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from statistics import median
 from typing import Final
@@ -40,24 +41,35 @@ def new_prefixes() -> Callable[[], str]:
     return lambda: f"10.6{next(numbers):05}"
 
 
-async def _hang(budget: Budget, client: str, prefix_of: Callable[[], str], priority: Priority) -> None:
-    """Query names that hang, one after the other."""
+async def _hang(
+    budget: Budget, client: str, prefix_of: Callable[[], str], priority: Priority, *, is_known: bool
+) -> None:
+    """Query names that hang, one after the other. With `is_known`, their server is known as slow."""
     wait = PEOPLE_WAIT if priority is Priority.PERSON else LISTS_WAIT
     while True:
         try:
-            async with budget.admit(priority, wait, WaitingClients({client: None}), prefix_of()):
+            prefix = prefix_of()
+            async with budget.admit(priority, wait, WaitingClients({client: None}), prefix):
+                if is_known:
+                    budget.mark_slow(prefix)
                 await asyncio.sleep(HANGING)
         except (BudgetSpent, UpstreamTimeout):
             await asyncio.sleep(1.0)
 
 
 async def _attack(
-    attackers: Sequence[str], prefix_of: Callable[[], str], *, priority: Priority = Priority.PERSON, took: float = QUICK
+    attackers: Sequence[str],
+    prefix_of: Callable[[], str],
+    *,
+    priority: Priority = Priority.PERSON,
+    took: float = QUICK,
+    is_known: bool = False,
+    limits: BudgetLimits = LIMITS,
 ) -> tuple[int, float, float]:
     """The failed names of another client, and its median and longest wait, in seconds."""
     clock = asyncio.get_running_loop().time
-    budget, waits, failed = Budget(LIMITS, clock), list[float](), 0
-    tasks = [asyncio.create_task(_hang(budget, client, prefix_of, priority)) for client in attackers]
+    budget, waits, failed = Budget(limits, clock), list[float](), 0
+    tasks = [asyncio.create_task(_hang(budget, client, prefix_of, priority, is_known=is_known)) for client in attackers]
     await asyncio.sleep(2.0)
     for _ in range(NAMES):
         began = clock()
@@ -95,6 +107,17 @@ def test_names_that_hang_keep_no_other_client_waiting(
     failed, usual, longest = run_virtually(_attack(attackers, prefix_of()))
     assert failed == 0
     assert longest <= most, (failed, usual, longest)
+
+
+@pytest.mark.parametrize("attackers", [UNRELATED[:40], CUSTOMER], ids=["40 networks", "one customer"])
+def test_ever_new_prefixes_of_a_slow_server_take_no_place_from_others(attackers: list[str]) -> None:
+    # Enough tokens: without them, the places matter less.
+    limits = replace(LIMITS, rate=1_000, burst=1_000)
+    unknown = run_virtually(_attack(attackers, new_prefixes(), limits=limits))
+    known = run_virtually(_attack(attackers, new_prefixes(), limits=limits, is_known=True))
+    assert unknown[0] == known[0] == 0
+    assert unknown[2] >= 0.4
+    assert known[2] <= 0.05
 
 
 def test_hanging_names_of_lists_keep_no_other_list_waiting() -> None:

@@ -8,6 +8,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from app.upstream.budget import SLOW_PREFIX_SECONDS
+from app.upstream.places import SLOW_AFTER
+
 Known = TypeVar("Known")
 #: Weight of the newest answer in the mean of a server's times.
 _NEWEST: Final = 0.2
@@ -25,6 +28,9 @@ class HealthLimits:
     busy_queries: float = 20.0
     #: Mean seconds of a server's answers from which it counts as slow: UDP repeats a message after so long.
     slow_seconds: float = 0.5
+    #: Seconds of a query from which its server is known as slow, and for how long without a quick answer.
+    slow_query: float = SLOW_AFTER
+    slow_server: float = SLOW_PREFIX_SECONDS
     #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
     entries: int = 10_000
 
@@ -52,6 +58,8 @@ class ServerHealth:
         self._limits = limits or HealthLimits()
         self._interfaces: OrderedDict[Hashable, _Interface] = OrderedDict()
         self._servers: OrderedDict[Hashable, _Server] = OrderedDict()
+        #: Until when a server is known for its slow queries.
+        self._slow: OrderedDict[Hashable, float] = OrderedDict()
 
     def record_query(self, server: Hashable, now: float) -> None:
         """A query is sent to a server."""
@@ -61,6 +69,8 @@ class ServerHealth:
     def record_answer(self, interface: Hashable, server: Hashable, seconds: float) -> None:
         """A server answered at an interface after `seconds`."""
         self.record_recovery(interface)
+        if seconds < self._limits.slow_query and self._slow:
+            self._slow.pop(server, None)
         known = self._servers.get(server) or _Server()
         mean = seconds if known.seconds is None else known.seconds + _NEWEST * (seconds - known.seconds)
         self._remember(self._servers, server, _Server(known.queries, known.counted_at, mean))
@@ -69,6 +79,15 @@ class ServerHealth:
         """Forget the failures of an interface."""
         if self._interfaces:
             self._interfaces.pop(interface, None)
+
+    def record_end(self, server: Hashable, seconds: float, now: float) -> None:
+        """A query to a server ended after `seconds`, with an answer or without."""
+        if seconds >= self._limits.slow_query:
+            self._remember(self._slow, server, now + self._limits.slow_server)
+
+    def has_slow_queries(self, server: Hashable, now: float) -> bool:
+        """Whether the last query to a server, of those that were answered or slow, was slow."""
+        return bool(self._slow) and now < self._slow.get(server, now)
 
     def record_failure(self, interface: Hashable, now: float) -> None:
         """An interface refused the connection, or stayed silent."""

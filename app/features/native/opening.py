@@ -19,7 +19,7 @@ from app.features.feature import require_libraries
 from app.features.native.addresses import AllowedAddresses
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
 from app.features.native.directory import Directory
-from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient
+from app.features.native.exchange import Clocks, QueryLimits, ServiceClient
 from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import ServerHealth
 from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file
@@ -83,7 +83,7 @@ def open_native(
 
     The cache of `context` keeps the records of prefixes and of service handles.
     """
-    client = _open_client(settings, url, tokens.may_ask_again, context.observer if context else None, only)
+    client = _open_client(settings, url, tokens.may_ask_again, context, only)
     finder: Finder
     if url == FROM_ROOT:
         finder = _open_directory(settings, client, tokens, context)
@@ -103,7 +103,7 @@ def _open_client(
     settings: Settings,
     url: str,
     may_ask_again: Callable[[], Awaitable[bool]],
-    observer: ExchangeObserver | None = None,
+    context: SourceContext | None = None,
     only: TransportProtocol | None = None,
 ) -> ServiceClient:
     require_libraries(FEATURE)
@@ -121,7 +121,8 @@ def _open_client(
         QueryLimits(allowed),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
-        observer=observer,
+        observer=context.observer if context else None,
+        mark_slow=context.budget.mark_slow if context else None,
     )
 
 

@@ -134,15 +134,18 @@ def open_exchange(
     head_start: float = 0.2,
     health: HealthLimits = HEALTH,
     private_servers: bool = True,
+    monotonic: Callable[[], float] = time.monotonic,
+    mark_slow: Callable[[str], None] | None = None,
 ) -> ServiceClient:
     """An exchange with all or some transports."""
     return ServiceClient(
         open_transports(protocols, tokens=tokens),
         ServerHealth(health),
         QueryLimits(AllowedAddresses(private_servers), head_start),
-        clocks=Clocks(time.time, time.monotonic),
+        clocks=Clocks(time.time, monotonic),
         may_ask_again=tokens or Tokens(),
         observer=observer,
+        mark_slow=mark_slow,
     )
 
 

@@ -1,0 +1,39 @@
+"""Which queries are taken together if they are slow: those of a prefix, or of the server of a route."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.upstreams import open_upstream
+from app.features.feature import Observers
+from app.handle.answer import Answer, ResponseCode
+from app.upstream.source import Priority, WaitingClients
+from tests.parts import usual_cache, usual_ttl_policy
+
+DEFAULT = "http://127.0.0.1:1"
+ROUTED = "http://127.0.0.2:1"
+
+
+@pytest.mark.anyio
+async def test_the_queries_of_a_route_are_slow_together_and_those_of_a_default_upstream_by_their_prefix() -> None:
+    settings = Settings(
+        store_url="memory:", upstream_url=DEFAULT, upstream_routes=f"10.1={ROUTED} 10.2={ROUTED} 10.3={DEFAULT}"
+    )
+    cache = usual_cache("memory:", clock=time.time)
+    upstream = open_upstream(settings, None, cache, usual_ttl_policy(), time.time, observers=Observers())
+    seen: list[tuple[str, str]] = []
+
+    async def fetch() -> Answer:
+        seen.extend((url, place.prefix) for place in upstream.budget._people.places)
+        return Answer(ResponseCode.HANDLE_NOT_FOUND)
+
+    try:
+        for url, name in ((ROUTED, "10.1/A"), (ROUTED, "10.2/A"), (DEFAULT, "10.3/A"), (DEFAULT, "10.4/A")):
+            await upstream.guards[url].run(name, Priority.PERSON, fetch, WaitingClients())
+        assert seen == [(ROUTED, ROUTED), (ROUTED, ROUTED), (DEFAULT, "10.3"), (DEFAULT, "10.4")]
+    finally:
+        await upstream.source.aclose()
+        await cache.close()
