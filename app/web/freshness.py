@@ -93,9 +93,15 @@ class Freshness:
             return self.of_redirect(chain, now)
         return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
 
-    def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
-        """Cache-Control and Cache-Status of a page about a name, and of its locations as XML."""
-        return _shared(chain, now, facts, self._lifetime(chain, now)[1])
+    def of_page(
+        self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, *, signature: str | None = None
+    ) -> tuple[Header, ...]:
+        """Cache-Control and Cache-Status of a page about a name, and of its locations as XML.
+
+        `signature` is what the signatures of the record are worth.
+        """
+        control, (name, status) = _shared(chain, now, facts, self._lifetime(chain, now)[1])
+        return control, (name, status if signature is None else status + f"; signature={signature}".encode())
 
     def of_json_hit(self, chain: Chain, now: int) -> tuple[Header, ...]:
         """The same as `of_json`, of one fresh record."""

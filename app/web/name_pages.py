@@ -108,6 +108,8 @@ class NamePages:
         resolution = found.chain.last
         note = "not_a_web_target" if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)
+        sections = read_sections(self.sections, "values", resolution.name)
+        signature = sections.get("signature_state")
         body = self._pages.values(
             self._link,
             language,
@@ -115,11 +117,13 @@ class NamePages:
             values=found.record.values,
             stale=self._stale_note(language, resolution),
             note=note,
-            sections=read_sections(self.sections, "values", resolution.name),
+            sections=sections,
             about=RecordFacts(resolution.agency or contact.agency, resolution.entry.fetched_at),
         )
-        freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts)
-        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)
+        freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
+        # The records of issuers decide what a signature is worth.
+        is_alone = signature is None
+        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS) if is_alone else None
         return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), hit=hit)
 
     def _hit(

@@ -105,6 +105,9 @@ class Redirects:
         demand = self._conditions.demand(request, query.options)
         found = await self._destinations.find(query, demand)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
+        if found.kind is Kind.VALUES:
+            for section in self._name_pages.sections:
+                await section.prepare_record(found.chain.last.name, self._conditions.for_others(request))
         detour = await self._await_detour(request, query.options, parameters, found)
         return self.reply(request, query.options, parameters, found, contact, detour)
 

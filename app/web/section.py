@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from app.doi.name import HandleName
+from app.resolver.demand import Demand
 
 #: What a section is for: the page about a name that is not registered, that about a text that is not a name, the
 #: problems about both (RFC 9457), and the page of a record.
@@ -20,6 +21,9 @@ class Section(Protocol):
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
+
+    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+        """The same for the page of a record. Raises nothing."""
 
     async def find_only(self, text: str, client: str | None) -> HandleName | None:
         """The one name in a text of the form, if it exists, at the cost of `client`, a network. Raises nothing."""

@@ -26,7 +26,7 @@ AT_THE_LIMIT: Final = (
     *("dotted-addresses", "list-of-zeros-256k", "many-values-1000", "long-value-256k", "many-includes-256k"),
     *("many-locations-256k", "many-attributes-256k", "deep-xml-256k", "deep-json-256k", "nested-lists-256k"),
     *("linked-types-256k", "usual-locations-256k", "empty-locations-128k", "locations-with-links", "wide-networks"),
-    *("wrong-networks", "templates", "entities", "list-of-zeros-1m", "many-values-1m"),
+    *("wrong-networks", "templates", "entities", "list-of-zeros-1m", "many-values-1m", "signatures-256k"),
 )
 LANGUAGES: Final = ("en", "de", "es", "fr")
 _PAGE: Final = {"Accept": "text/html"}

@@ -103,7 +103,7 @@ def _write(path: Path, part: Path) -> Counter[str]:
 
 def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     """The public keys of the dump by "index:HANDLE". The whole dump is read, so one that is not complete ends here."""
-    from app.features.handle_dump.signature import read_data  # noqa: PLC0415 - it loads the library of signatures
+    from app.features.native.value_signature import read_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
     position = 0
@@ -163,7 +163,7 @@ class _Records:
 
     def _check_signatures(self, handle: str, values: Values) -> None:
         """Compare the values with the digests of each HS_SIGNATURE, and verify it if the dump has its key."""
-        from app.features.handle_dump.signature import read_data, read_signature  # noqa: PLC0415 - see _read_keys
+        from app.features.native.value_signature import read_data, read_signature  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
         if len(signatures) > _MAX_SIGNATURES:

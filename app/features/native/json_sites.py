@@ -37,6 +37,8 @@ from app.handle.value import HandleValue
 MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 #: Values of one record. Root records in use have fewer than ten.
 _MAX_SITES: Final = 100
+#: Keys of the root with which a certificate is compared.
+MAX_ROOT_KEYS: Final = 16
 _SITES: Final = frozenset(("HS_SITE", "HS_SITE.6"))
 _SERVICES: Final = frozenset(("HS_SERV",))
 
@@ -109,6 +111,25 @@ def read_service_values(record: Record) -> tuple[Value, ...]:
 
 def read_bootstrap(content: bytes) -> HandleService:
     """The root. It is verified if one of its servers has a public key. Raises ConfigurationError."""
+    return _read_root(content)[0]
+
+
+def read_bootstrap_keys(content: bytes) -> tuple[bytes, ...]:
+    """The data of the HS_PUBKEY values of the root, then the keys of its servers. Raises ConfigurationError."""
+    root, record = _read_root(content)
+    own = [_read_public_key(value.data.value) for value in record.of_type("HS_PUBKEY")[:_MAX_SITES]]
+    keys = (*own, *(server.public_key for site in root.sites for server in site.servers))
+    return tuple(dict.fromkeys(key for key in keys if key))[:MAX_ROOT_KEYS]
+
+
+def _read_public_key(data: object) -> bytes:
+    try:
+        return _to_key(msgspec.convert({"format": "key", "value": data}, _JsonKey))
+    except ValueError:
+        return b""
+
+
+def _read_root(content: bytes) -> tuple[HandleService, Record]:
     if len(content) > MAX_BOOTSTRAP_BYTES:
         raise ConfigurationError(f"the file has over {MAX_BOOTSTRAP_BYTES} bytes, which no root record has")
     try:
@@ -120,7 +141,8 @@ def read_bootstrap(content: bytes) -> HandleService:
         ) from error
     if not any(site.servers for site in sites):
         raise ConfigurationError("the file names no server of the root")
-    return HandleService(sites, is_verified=any(server.public_key for site in sites for server in site.servers))
+    is_verified = any(server.public_key for site in sites for server in site.servers)
+    return HandleService(sites, is_verified=is_verified), record
 
 
 def _to_wire(value: HandleValue) -> Value | None:

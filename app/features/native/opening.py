@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from app import __version__
@@ -22,7 +22,7 @@ from app.features.native.directory import Directory
 from app.features.native.exchange import Clocks, QueryLimits, ServiceClient
 from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import ServerHealth
-from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file
+from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_bootstrap_keys, read_site_file
 from app.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, DirectoryLog, Lookups
 from app.features.native.referral import HandleService, Question
 from app.features.native.root_file import RootFile, root_file_path
@@ -46,6 +46,7 @@ from app.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
 from app.upstream.source import CONTROL_NAME
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: The port of handle servers (IANA: hdl-srv).
 _PORT: Final = 2641
@@ -197,11 +198,20 @@ def _read_kept_root(settings: Settings) -> RootFile | None:
 
 def read_root(settings: Settings) -> HandleService | None:
     """The root's sites in the bootstrap file. None without a file. Raises ConfigurationError."""
+    return _read_bootstrap_file(settings, read_bootstrap)
+
+
+def read_root_keys(settings: Settings) -> tuple[bytes, ...] | None:
+    """The keys of the bootstrap file, with which certificates begin. None without a file. Raises ConfigurationError."""
+    return _read_bootstrap_file(settings, read_bootstrap_keys)
+
+
+def _read_bootstrap_file(settings: Settings, parse: Callable[[bytes], T]) -> T | None:
     path = settings.upstream_bootstrap
     if path is None:
         return None
     try:
-        return read_bootstrap(read_regular(path, MAX_BOOTSTRAP_BYTES))
+        return parse(read_regular(path, MAX_BOOTSTRAP_BYTES))
     except OSError as error:
         raise ConfigurationError(f"upstream_bootstrap: {path} cannot be read: {error.strerror}") from error
     except ConfigurationError as error:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI
 
-from app.features.feature import Context, Feature, Opened
+from app.errors import ConfigurationError
+from app.features.feature import Context, Feature, Opened, require_libraries
+from app.features.native.feature import FEATURE as NATIVE
 from app.features.native.feature import FROM_ROOT
 from app.features.options import Settings
 from app.features.proof.http import PROOF_PATH, add_proof
 from app.features.proof.section import ProofLink
+from app.features.proof.signature_line import SignatureLine
 from app.web.operations import Face
+from app.web.section import Section
 
 if TYPE_CHECKING:
     from app.features.native.referral import HandleService
 
+log = logging.getLogger(__name__)
+
 
 def open_proof(context: Context) -> Opened:
-    """The endpoint /api/proof/<name>, and the link to it if names are found from the root."""
+    """The endpoint /api/proof/<name>, the link to it if names are found from the root, and the line of signatures."""
     root, core = _read_root(context.settings), context.core
+    sections: list[Section] = [] if root is None else [ProofLink(core)]
+    if _has_libraries():
+        sections.append(SignatureLine(core, _read_keys(context.settings), context.clock))
 
     def add(app: FastAPI, face: Face) -> None:
         add_proof(app, core, root)
 
-    sections = () if root is None else (ProofLink(core),)
     return Opened(sections=sections, routes=(add,), own_api={PROOF_PATH.encode(): "proof"})
 
 
@@ -37,9 +46,31 @@ def _read_root(settings: Settings) -> HandleService | None:
     return read_root(settings)
 
 
+def _has_libraries() -> bool:
+    try:
+        require_libraries(NATIVE)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _read_keys(settings: Settings) -> tuple[bytes, ...]:
+    if settings.upstream_bootstrap is None:
+        return ()
+    from app.features.native.opening import read_root_keys  # noqa: PLC0415 - see _read_root
+
+    try:
+        return read_root_keys(settings) or ()
+    except ConfigurationError as error:
+        # Only an upstream needs the file; it has raised then.
+        log.warning("no signature of a record can be proven: %s", error.message)
+        return ()
+
+
 def sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the block, by its template."""
-    return {"proof": {"is_proven": True}}
+    signature = {"state": "valid", "signer": "300:10.1000/key", "covered": 3, "total": 3}
+    return {"proof": {"is_proven": True}, "signature": {"signature": signature}}
 
 
 FEATURE: Final = Feature(

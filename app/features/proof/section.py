@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.doi.name import HandleName
 from app.handle.proven_answer import ProvenAnswer
+from app.resolver.demand import Demand
 from app.web.section import PageKind
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ class ProofLink:
         self._core = core
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
+        """The entry of the name is in memory."""
+
+    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
         """The entry of the name is in memory."""
 
     async def find_only(self, text: str, client: str | None) -> HandleName | None:

@@ -144,6 +144,9 @@ class SuggestedNames:
         if self._nearest is not None:
             await self._nearest.search(name, QUERY_TIMEOUT)
 
+    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+        """The page of a record has no suggestions."""
+
     async def find_only(self, text: str, client: str | None) -> HandleName | None:
         """The one name in a text, if it exists, at the cost of `client`, a network."""
         name = self._read_only(text)

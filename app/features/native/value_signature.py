@@ -1,14 +1,14 @@
-"""HS_SIGNATURE: a JSON Web Signature (RFC 7515) over the digests of the values of a record."""
+"""HS_SIGNATURE and HS_CERT: JSON Web Signatures (RFC 7515) over the digests of values, and over a key."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
 from base64 import b64decode, urlsafe_b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ _FIXED: Final = Struct(">BiB")
 _HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 #: RSA and DSA with SHA-256, as the reference software signs.
 _ALGORITHMS: Final = ("RS256", "DS256")
+T = TypeVar("T")
 
 
 class _Header(msgspec.Struct):
@@ -45,19 +46,56 @@ class _Claims(msgspec.Struct):
     sub: str
     digests: _Digests
     iss: str = ""
-    exp: int | None = None
+    exp: float | None = None
+    nbf: float | None = None
+
+
+class CertifiedPermission(msgspec.Struct, frozen=True):
+    """What a key may sign: everything, thisHandle, derivedPrefixes or handlesUnderThisPrefix, of a handle."""
+
+    perm: str
+    handle: str = ""
+
+
+class _CertificateClaims(msgspec.Struct, rename="camel"):
+    sub: str
+    iss: str
+    public_key: dict[str, str]
+    perms: list[CertifiedPermission] = []  # msgspec copies an empty list for each object
+    exp: float | None = None
+    nbf: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ValueSignature:
-    """What a signature claims: the digests of values by index, and who signed them ("300:10.1000/key")."""
+class SignedClaims:
+    """What both kinds claim: who signed them ("300:10.1000/key"), about what, and from when to when."""
 
     subject: str
     issuer: str
-    algorithm: str
-    digests: Mapping[int, str]
+    begins: float | None
+    ends: float | None
     signed: bytes
     signature: bytes
+
+    def verify(self, public_key: bytes) -> None:
+        """Check that a key (the data of an HS_PUBKEY value) signed it. Raises SignatureInvalid, MalformedMessage."""
+        verify_bytes(self.signed, Signature(b"SHA-256", self.signature), public_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate(SignedClaims):
+    """The key of a subject (the data of an HS_PUBKEY value), and what it may sign."""
+
+    public_key: bytes
+    permissions: Sequence[CertifiedPermission]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSignature(SignedClaims):
+    """The digests of the values of a record, by index."""
+
+    algorithm: str
+    digests: Mapping[int, str]
 
     def find_changed(self, values: Mapping[int, Mapping[str, Any]]) -> int | None:
         """The index of the first value that is missing or is not the one that was signed. Raises ValueError."""
@@ -67,22 +105,34 @@ class ValueSignature:
                 return index
         return None
 
-    def verify(self, public_key: bytes) -> None:
-        """Check that a key (the data of an HS_PUBKEY value) signed it. Raises SignatureInvalid, MalformedMessage."""
-        verify_bytes(self.signed, Signature(b"SHA-256", self.signature), public_key)
-
 
 def read_signature(text: str) -> ValueSignature:
     """The signature in the data of an HS_SIGNATURE value, in the compact form. Raises ValueError."""
-    header, payload, signature = text.strip().split(".")
-    if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
-        raise ValueError("its algorithm is not RS256 or DS256")
-    claims = msgspec.json.decode(_decode(payload), type=_Claims)
+    claims, signed, signature = _read_token(text, _Claims)
     if claims.digests.alg not in _HASHES:
         raise ValueError(f"its digest {claims.digests.alg[:40]!r} is not known")
     digests = {one.index: one.digest for one in claims.digests.digests}
-    signed = f"{header}.{payload}".encode()
-    return ValueSignature(claims.sub, claims.iss, _HASHES[claims.digests.alg], digests, signed, _decode(signature))
+    common = (claims.sub, claims.iss, claims.nbf, claims.exp, signed, signature)
+    return ValueSignature(*common, _HASHES[claims.digests.alg], digests)
+
+
+def read_certificate(text: str) -> Certificate:
+    """The certificate in the data of an HS_CERT value, in the compact form. Raises ValueError."""
+    claims, signed, signature = _read_token(text, _CertificateClaims)
+    try:
+        public_key = read_key(claims.public_key)
+    except KeyError as error:
+        raise ValueError("its key is not an RSA or DSA key") from error
+    common = (claims.sub, claims.iss, claims.nbf, claims.exp, signed, signature)
+    return Certificate(*common, public_key, claims.perms)
+
+
+def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:
+    """The claims of a token, the bytes that are signed, and the signature. Raises ValueError."""
+    header, payload, signature = text.strip().split(".")
+    if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
+        raise ValueError("its algorithm is not RS256 or DS256")
+    return msgspec.json.decode(_decode(payload), type=claims), f"{header}.{payload}".encode(), _decode(signature)
 
 
 def _decode(text: str) -> bytes:
