@@ -38,7 +38,7 @@ pytestmark = pytest.mark.repository
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "docs/features/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "docs/features/*.md", "docs/vectors/*.md")
     for path in ROOT.glob(pattern)
     if path.is_file()
 )
