@@ -42,10 +42,10 @@ def hostile_upstream(folder: Path) -> Iterator[str]:
         process.kill()
 
 
-def started(folder: Path, upstream_url: str, **settings: object) -> Proxy:
-    """A running proxy. Budget and store cannot interfere."""
+def started(folder: Path, upstream_url: str, *, store_url: str = "memory:", **settings: object) -> Proxy:
+    """A running proxy. The budget cannot interfere, nor can a store unless one is named."""
     given = {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False, **settings}
-    proxy = Proxy(folder, upstream_url, "memory:", **given)
+    proxy = Proxy(folder, upstream_url, store_url, **given)
     try:
         asyncio.run(proxy.ready())
     except BaseException:
