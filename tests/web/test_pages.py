@@ -243,6 +243,7 @@ def test_a_page_about_a_doi_shows_it_with_its_uri_and_its_link(rendered: tuple[s
         assert isolated[0] == NAMES[kind], key
         if key == "not_found":
             # doi.org has just said that it does not exist.
+            assert not any(href.startswith("https://doi.org/10.") for href in pages[key].links)
             continue
         assert isolated[1].startswith("doi:10."), key
         assert any(href.startswith("https://doi.org/10.") for href in pages[key].links), key
@@ -313,7 +314,7 @@ def test_the_form_of_the_not_found_page_holds_the_name() -> None:
 )
 def test_a_contact_is_linked_if_it_is_an_address(contact: str, href: str | None) -> None:
     page = not_found("10.1000/x", contact=contact)
-    assert contact in page.words or contact.removeprefix("mailto:") in page.words
+    assert contact.removeprefix("mailto:") in page.words
     found = {re.sub("(?<=body=).*", "…", link) for link in page.links if "example.org" in link}
     # An address that is not known leaves the form of doi.org.
     assert found == ({href} if href else set())
