@@ -151,13 +151,14 @@ def starts_by_fork() -> Iterator[None]:
     zygote.close()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_open_session(opened_sessions: WeakSet[aiohttp.ClientSession]) -> Iterator[None]:
-    """A test closes the HTTP clients that it opens. Otherwise a later test would fail when they are collected."""
-    before = set(opened_sessions)
+    """The tests of a file close the HTTP clients that they open. Otherwise a test of another file would fail, the one
+    during which they are collected.
+    """
     yield
-    left = [session for session in opened_sessions if not session.closed and session not in before]
-    assert not left, f"{len(left)} aiohttp sessions of this test are still open"
+    left = sum(not session.closed for session in opened_sessions)
+    assert not left, f"{left} aiohttp sessions of this file are still open"
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,10 @@ from playwright.async_api import Page, Route, ViewportSize, async_playwright
 
 from app.assembly.core import build_pages
 from app.assembly.settings import Settings
-from app.features.status.models import HistoryPoint, Status
+from app.features.status.models import EventStatus, HistoryPoint, Status, UpstreamName
 from app.features.status.page import page_facts
 from app.features.status.plot import view
+from app.features.status.summary import summarize
 from app.web.pages import Link
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import UNKNOWN, open_site
@@ -25,44 +26,55 @@ FOLDER: Final = Path(ROOT, "docs/images")
 PICTURES: Final[dict[str, tuple[str, bool, ViewportSize]]] = {
     "home": ("/", False, {"width": 640, "height": 560}),
     "not-found": (f"/{UNKNOWN}", True, {"width": 640, "height": 560}),
-    "status": ("/status?format=html", False, {"width": 640, "height": 560}),
+    "status": ("/status?format=html", False, {"width": 640, "height": 680}),
 }
 #: Of the invented day: its points, and the seconds of each.
 _POINTS: Final = 288
 _STEP: Final = 300
 
 
-def invented_day() -> list[HistoryPoint]:
-    """24 hours: few requests at night, and an outage of the upstream in the afternoon."""
+def invented_day(end: int) -> list[HistoryPoint]:
+    """The 24 hours before `end`: few requests at night, and an outage of the upstream at 16:00."""
     points = []
+    begin = end - end % _STEP - _POINTS * _STEP
     for number in range(_POINTS):
-        tide, ripple = math.cos(2 * math.pi * number / _POINTS), math.sin(number / 3) * math.sin(number / 7)
+        hour = (begin + number * _STEP) % 86_400 / 3_600
+        tide, ripple = math.cos(2 * math.pi * (hour - 2) / 24), math.sin(number / 3) * math.sin(number / 7)
         requests = round(900 - 700 * tide + 60 * ripple)
-        outage = 190 <= number < 200
+        outage = 16 <= hour < 16.8
         hits = round(requests * (0.94 + 0.03 * math.sin(number / 9)))
         seconds = None if outage else 0.18 + 0.05 * math.sin(number / 13) + 0.02 * math.sin(number / 4)
         point = HistoryPoint(
-            start=number * _STEP,
+            start=begin + number * _STEP,
             requests=requests,
             answers=requests,
             hits=hits,
-            stale=0,
+            stale=80 + number % 5 if outage else 0,
             unverified=40 + number % 7 if outage else 0,
             questions=requests - hits,
             upstream_seconds=seconds,
             loop_delay=0.001,
+            down=_STEP if outage else 0,
         )
         points.append(point)
     return points
 
 
 async def show_invented_day(page: Page) -> None:
-    """Put the invented day into the page `/status`. The numbers below the plots stay those of the proxy."""
+    """Put the invented day into the page `/status`. The numbers below the plot stay those of the proxy."""
     pages = build_pages(Settings())
 
     async def answer(route: Route) -> None:
         reply = await route.fetch(url=route.request.url.replace("html", "json"))
-        status = Status.model_validate(await reply.json()).model_copy(update={"history": invented_day()})
+        status = Status.model_validate(await reply.json())
+        end = status.started + status.uptime
+        history = invented_day(end)
+        down = [point.start for point in history if point.down]
+        outage = EventStatus(kind="outage", at=down[0], until=down[-1] + _STEP, detail="doi.org", count=1)
+        upstreams = [UpstreamName(name="doi.org", state="ok", down_since=None)]
+        day = {"history": history, "upstream_seconds": 0.182, "events": [outage]}
+        status = status.model_copy(update={**day, "started": end - 40 * 86_400, "uptime": 40 * 86_400})
+        status = status.model_copy(update={"summary": summarize(status, upstreams, end)})
         await route.fulfill(
             body=pages.render("status", Link(""), "en", "status.title", **page_facts(view(status))),
             content_type="text/html;charset=utf-8",

@@ -57,8 +57,7 @@ def started(folder: Path, upstream_url: str, *, store_url: str = "memory:", **se
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
     """A proxy with short deadlines for the upstream."""
-    settings = {"upstream_timeout": 2}
-    one = started(tmp_path_factory.mktemp("proxy"), upstream_url, **settings)
+    one = started(tmp_path_factory.mktemp("proxy"), upstream_url, upstream_timeout=2)
     try:
         yield one
     finally:

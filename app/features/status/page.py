@@ -14,11 +14,12 @@ from app.features.status.models import STATUS_PATH, Status
 from app.features.status.numbers import write_count, write_number, write_share
 from app.features.status.plot import view
 from app.features.status.runbook import RUNBOOK_PATH, runbook_facts
-from app.features.status.summary import write_event, write_sentence, write_start, write_uptime
+from app.features.status.summary import write_event, write_sentence, write_uptime
 from app.web import media_types
+from app.web.date import write_moment
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
-from app.web.languages import Catalogue, choose_language, read_packaged
+from app.web.languages import CORE, Catalogue, choose_language, read_packaged
 from app.web.pages import Link, Pages
 from app.web.problem import PROBLEM, problem
 from app.web.responses import HTML, JSON, PAGE_POLICY
@@ -109,7 +110,7 @@ def add_runbook(app: FastAPI, may_see: Callable[[str], bool], pages: Pages, link
 
 def page_facts(shown: object) -> dict[str, Any]:
     """What the template uses, given what `view` returns."""
-    written = {"sentence": write_sentence, "start": write_start, "uptime": write_uptime, "event": write_event}
+    written = {"sentence": write_sentence, "start": write_moment, "uptime": write_uptime, "event": write_event}
     return {
         "view": shown,
         "number": write_number,
@@ -121,7 +122,7 @@ def page_facts(shown: object) -> dict[str, Any]:
 
 def with_sentence(status: Status) -> Status:
     """A status whose summary has its sentence in English."""
-    texts = Catalogue("en", read_packaged("app.features.status", "en"))
+    texts = Catalogue("en", {**read_packaged(CORE, "en"), **read_packaged("app.features.status", "en")})
     summary = required(status.summary)
     return status.model_copy(
         update={"summary": summary.model_copy(update={"sentence": write_sentence(texts, summary)})}

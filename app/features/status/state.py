@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse
 
 from app.features.status.events import Event
 from app.features.status.models import State
-from app.features.status.summary import write_start, write_uptime
+from app.features.status.summary import write_uptime
+from app.web.date import write_moment
 from app.web.freshness import CACHE_CONTROL, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
 from app.web.languages import Catalogue, choose_language
@@ -87,15 +88,15 @@ def state_facts(found: ReaderState) -> dict[str, Any]:
 def write_state(texts: Catalogue, found: ReaderState) -> str:
     """Whether it works, in the language of the texts."""
     begin = next((begin for begin, end in found.interruptions if end is None), None)
-    return str(texts(f"status.state_{found.state}", time="–" if begin is None else write_start(begin)))
+    return str(texts(f"status.state_{found.state}", time="–" if begin is None else write_moment(texts, begin)))
 
 
 def write_interruption(texts: Catalogue, begin: int, end: int | None) -> str:
     """An interruption in the language of the texts."""
     if end is None:
-        return str(texts("status.interruption_now", begin=write_start(begin)))
+        return str(texts("status.interruption_now", begin=write_moment(texts, begin)))
     duration = write_uptime(end - begin)
-    return str(texts("status.interruption", begin=write_start(begin), duration=duration))
+    return str(texts("status.interruption", begin=write_moment(texts, begin), duration=duration))
 
 
 def write_feed(texts: Catalogue, found: ReaderState, url: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 from app.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
 from app.features.status.numbers import write_count, write_number, write_share
+from app.web.date import write_moment
 from app.web.languages import Catalogue
 
 #: The points that count as now: the last five to ten minutes.
@@ -17,6 +18,13 @@ _RECENT: Final = 2
 _UNVERIFIED: Final = 0.05
 _STALE: Final = 0.1
 _DELAY: Final = 0.25
+#: The state of an upstream that decides a state of the service, the best first.
+_DECIDING: Final[dict[State, str]] = {
+    "working": "ok",
+    "unknown": "unknown",
+    "paused": "backing-off",
+    "down": "failing",
+}
 
 
 def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> StatusSummary:
@@ -45,8 +53,7 @@ def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> S
         return "draining"
     if mode == "sealed":
         return "sealed"
-    words: tuple[tuple[str, State], ...] = (("ok", "working"), ("unknown", "unknown"), ("backing-off", "paused"))
-    return next((word for state, word in words if state in upstreams), "down")
+    return next((word for word, state in _DECIDING.items() if state in upstreams), "down")
 
 
 def _find_problems(
@@ -69,15 +76,15 @@ def _find_problems(
 
 
 def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
-    """The state as a sentence or two, in the language of the texts."""
-    language = texts.language
-    names = ", ".join(dict.fromkeys(one.name for one in summary.upstreams))
-    failing = [one.name for one in summary.upstreams if one.state == "failing"]
+    """The state as a sentence or two, in the language of the texts, about the upstreams that are in this state."""
+    language, key = texts.language, f"status.sentence_{summary.state}"
+    deciding = _DECIDING.get(summary.state)
+    names = list(dict.fromkeys(one.name for one in summary.upstreams if one.state == deciding))
     return str(
         texts(
-            f"status.sentence_{summary.state}",
-            upstream=", ".join(dict.fromkeys(failing)) or names,
-            time="–" if summary.down_since is None else write_clock(summary.down_since),
+            key if deciding is None else f"{key}_{'one' if len(names) == 1 else 'many'}",
+            upstream=", ".join(names),
+            time="–" if summary.down_since is None else write_moment(texts, summary.down_since),
             rate=write_number(language, summary.requests_per_second),
             hits="–" if summary.hit_share is None else write_share(language, summary.hit_share),
             failed=write_share(language, summary.failed_share),
