@@ -45,7 +45,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     # The second queries a running proxy, the third finds the egress proxy as httpx does.
     "httpx": frozenset({"upstream", "features.assistants", "features.native"}),
     "mcp": frozenset({"features.assistants"}),
-    "aiohttp": frozenset({"upstream"}),
+    # The second connects only to addresses that it has compared.
+    "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
     "cryptography": frozenset({"features.native"}),
     "sqlite3": frozenset({"features.sqlite", "features.registry", "features.follow", "features.help"}),
@@ -75,7 +76,7 @@ PURE: Final = tuple(
             "library.copy", "library.rules", "library.service_kinds",
             "lists.json_lists", "lists.lines", "lists.references", "lists.table", "lists.typed_name",
             "lists.verdict",
-            "local_records.file_text",
+            "local_records.file_text", "metadata.csl",
             "local_records.records", "parse.confusable", "parse.parsing", "registry.crossref",
             "registry.csv_file", "registry.datacite", "registry.json_values", "registry.reading",
             "registry.record", "registry.tar", "suggestions.repair", "suggestions.suggestion", "toml_files.text",

@@ -15,6 +15,7 @@ NAMES = (
     "local_records",
     "suggestions",
     "native",
+    "metadata",
     "proof",
     "native_listener",
     "sqlite",

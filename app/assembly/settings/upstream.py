@@ -48,12 +48,12 @@ class UpstreamSettings(SettingsGroup):
     upstream_private_servers: bool = Field(
         False,
         description="With `hdl:`, query handle servers at private and loopback addresses too. Any owner of a prefix "
-        "can name such an address.",
+        "can name such an address. With `metadata`, its servers too.",
     )
     upstream_refused_networks: str = Field(
         "",
-        description="With `hdl:`, networks whose handle servers are never queried, separated by spaces, such as the "
-        "public addresses of this institution.",
+        description="With `hdl:` or `metadata`, networks whose servers are never queried, separated by spaces, such as "
+        "the public addresses of this institution.",
     )
     upstream_literal_slashes: bool = Field(
         False, description="Send a slash in a suffix as `/` instead of `%2F`, for servers or proxies that refuse `%2F`."

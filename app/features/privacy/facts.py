@@ -34,6 +34,8 @@ class PrivacyFacts:
     has_countries: bool
     #: Whether a list of the most requested names is kept.
     has_popular_names: bool
+    #: Whether metadata are fetched from the agencies.
+    has_metadata: bool = False
 
 
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
@@ -50,4 +52,5 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         ipv6_prefix=IPV6_PREFIX,
         has_countries=settings.value("country_database") is not None,
         has_popular_names=settings.mode == "online" and settings.value("privacy_level") < _NOTHING_KEPT,
+        has_metadata=settings.mode == "online" and settings.value("metadata") == "on",
     )

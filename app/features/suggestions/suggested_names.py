@@ -53,7 +53,7 @@ class Existence:
         bucket: TokenBucket | None = None,
     ) -> None:
         self._resolver = resolver
-        self._bucket = bucket
+        self.bucket = bucket
         self._queries = queries
         self._concurrency = concurrency
         self._timeout = timeout
@@ -79,7 +79,7 @@ class Existence:
         known = await self._resolver.recall(name)
         if known is not None:
             return known.is_registered
-        if not self._queries or self._bucket is None or await self._bucket.take():
+        if not self._queries or self.bucket is None or await self.bucket.take():
             return None
         found = await self._query([name], client)
         return found[0].is_registered if found else None
@@ -114,6 +114,11 @@ class SuggestedNames:
         self._existence = existence
         self._own_hosts = own_hosts
         self._nearest = nearest
+
+    @property
+    def background(self) -> TokenBucket | None:
+        """The share of the upstream's budget for what no client requested."""
+        return self._existence.bucket
 
     def for_name(self, name: HandleName) -> list[Suggestion]:
         """What is suggested for a name that does not exist, by what memory knows."""

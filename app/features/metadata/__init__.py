@@ -1,0 +1,1 @@
+"""Title, first author and year of a work, by content negotiation."""

@@ -1,0 +1,41 @@
+"""Title, first author and year of a work, from its registration agency."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.features.feature import Context, Feature, Opened, required
+from app.features.metadata.settings import MetadataSettings
+from app.features.options import Settings
+from app.features.suggestions.suggested_names import SuggestedNames
+
+
+def is_on(settings: Settings) -> bool:
+    """Whether metadata are fetched. In sealed mode, nothing is."""
+    return settings.group(MetadataSettings).metadata == "on" and settings.mode == "online"
+
+
+def open_metadata(context: Context) -> Opened:
+    """The section of the page of a record."""
+    # Only a proxy that fetches metadata needs these.
+    from app.features.metadata.opening import open_works  # noqa: PLC0415
+    from app.features.metadata.section import WorkSection  # noqa: PLC0415
+
+    service = open_works(context.settings, context.core, required(context.find(SuggestedNames)))
+    context.provide(service)
+    return Opened(sections=(WorkSection(service.works),), services=(service,))
+
+
+def sample_facts() -> dict[str, dict[str, Any]]:
+    """The facts of a sample of the block, by its template."""
+    return {"work": {"work": {"title": "The DOI Handbook", "author": "Paskin", "year": 2006}}}
+
+
+FEATURE: Final = Feature(
+    "metadata",
+    "title, first author and year of a work, from its registration agency",
+    needs=("suggestions", "native"),
+    is_on=is_on,
+    open=open_metadata,
+    samples=sample_facts,
+)

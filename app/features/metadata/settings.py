@@ -1,0 +1,23 @@
+"""Whether metadata of works are fetched."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class MetadataSettings(SettingsGroup):
+    """Whether metadata of works are fetched."""
+
+    metadata: Literal["off", "on"] = Field(
+        "off",
+        description="Whether title, first author and year of a work are fetched from its registration agency, for the "
+        "page of its record.",
+    )
+
+
+SETTINGS: Final = MetadataSettings
+TABLES: Final = ()

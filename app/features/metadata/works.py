@@ -1,0 +1,152 @@
+"""The works that names lead to: in memory, and fetched within a share of the upstream's budget."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from cachetools import TTLCache
+
+from app.doi.name import HandleName
+from app.errors import DoiProxyError
+from app.features.metadata.client import CSL, ServerFailure
+from app.features.metadata.csl import Work, read_work
+from app.resolver.demand import Demand
+from app.resolver.destination import DestinationQuery, Destinations
+from app.resolver.location_choice import matches
+from app.resolver.metadata_format import name_media_type
+from app.resolver.options import ResolveOptions
+from app.resolver.single_flight import Replaced
+from app.resolver.target import href
+from app.resolver.target_url import web_target
+from app.upstream.budget import Budget, TokenBucket
+from app.upstream.source import ClientNetwork, Priority
+from app.web.negotiation import negotiate
+
+#: Works in memory: about 1 KB each with their names.
+MAX_WORKS: Final = 10_000
+#: Seconds for which a work is kept, and for which the metadata of a name without an answer are not fetched again.
+_TTL: Final = 86_400.0
+_FAILURE_TTL: Final = 300.0
+#: Fetches under way in one process, and from one host.
+CONCURRENCY: Final = 8
+_HOST_CONCURRENCY: Final = 4
+#: After so many failures of a host, it is left alone for some seconds.
+HOST_FAILURES: Final = 3
+_HOST_PAUSE: Final = 30.0
+_MAX_HOSTS: Final = 256
+_OPTIONS: Final = ResolveOptions(media_type=CSL)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchBudget:
+    """What fetches are paid from: a share of the budget, after everything that waits for the budget itself."""
+
+    bucket: TokenBucket
+    budget: Budget
+
+    async def take(self, leaving: float) -> bool:
+        """Take a token, if so many are left then. Returns whether there was one."""
+        return not self.budget.waiting and not await self.bucket.take(leaving)
+
+
+class Works:
+    """Finds works. `fetch` returns the body at an address, None if it has none, or raises ServerFailure."""
+
+    def __init__(
+        self,
+        destinations: Destinations,
+        fetch: Callable[[str], Awaitable[bytes | None]],
+        budget: FetchBudget,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`timer` is monotonic, in seconds."""
+        self._destinations = destinations
+        self._fetch = fetch
+        self._budget = budget
+        self._works: TTLCache[str, Work] = TTLCache(MAX_WORKS, _TTL, timer)
+        self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, _FAILURE_TTL, timer)
+        self._failures: TTLCache[str, int] = TTLCache(_MAX_HOSTS, _HOST_PAUSE, timer)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._hosts: Counter[str] = Counter()
+
+    def recall(self, name: HandleName) -> Work | None:
+        """The work in memory."""
+        return self._works.get(name.key)
+
+    async def find(
+        self, name: HandleName, client: ClientNetwork, timeout: float, *, leaving: float = 0.0
+    ) -> Work | None:
+        """The work of a name, None if it is not known within `timeout` seconds. Raises nothing.
+
+        A fetch that takes longer continues. `leaving` are the tokens of the share that are left to others.
+        """
+        if name.key not in self._tasks and (name.key in self._works or name.key in self._absent):
+            return self.recall(name)
+        if name.key not in self._tasks and (
+            len(self._tasks) >= CONCURRENCY or not await self._budget.take(leaving) or len(self._tasks) >= CONCURRENCY
+        ):
+            return None
+        task = self._tasks.get(name.key)
+        if task is None:
+            task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client))
+            task.add_done_callback(lambda _: self._tasks.pop(name.key))
+        await asyncio.wait((task,), timeout=timeout)
+        return self.recall(name)
+
+    async def stop(self) -> None:
+        """Cancel the fetches, and return when they have ended."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _bring(self, name: HandleName, client: ClientNetwork) -> None:
+        """Fetch a work into memory."""
+        try:
+            url = await self._find_address(name, client)
+            body = None if url is None else await self._fetch_from(url)
+        except (DoiProxyError, Replaced, ServerFailure):
+            body = None
+        work = None if body is None else read_work(body)
+        if work is None:
+            self._absent[name.key] = True
+        else:
+            self._works[name.key] = work
+
+    async def _fetch_from(self, url: str) -> bytes | None:
+        host = urlsplit(url).hostname or ""
+        if self._hosts[host] >= _HOST_CONCURRENCY or self._failures.get(host, 0) >= HOST_FAILURES:
+            raise ServerFailure("the host is left alone")
+        self._hosts[host] += 1
+        try:
+            body = await self._fetch(url)
+        except ServerFailure:
+            self._failures[host] = self._failures.get(host, 0) + 1
+            raise
+        finally:
+            self._hosts[host] -= 1
+            self._hosts += Counter()
+        self._failures.pop(host, None)
+        return body
+
+    async def _find_address(self, name: HandleName, client: ClientNetwork) -> str | None:
+        """The address of the metadata that the agency names for the prefix. A record's own locations do not count.
+
+        Raises DoiProxyError and Replaced.
+        """
+        negotiation = negotiate(CSL, None, False)
+        demand = Demand(priority=Priority.BULK, client=client)
+        found = await self._destinations.find(DestinationQuery(name, _OPTIONS, negotiation), demand)
+        locations = found.locations.of_prefix.items
+        for locatt in negotiation.locatts:
+            for one in locations:
+                url = href(one, found.chain.last.name) if matches(one, *locatt) else None
+                if url is not None:
+                    return web_target(name_media_type(url.strip(), CSL))
+        return None

@@ -1,0 +1,242 @@
+"""Title, first author and year on the page of a record: fetched from the agency, and never a reason to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from app.features.metadata.csl import MAX_TITLE, Work, read_work
+from app.features.metadata.works import CONCURRENCY, HOST_FAILURES
+from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix, value
+from tests.table import table
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+PAGE_TIMEOUT: Final = "app.features.metadata.section.PAGE_TIMEOUT"
+FETCH_TIMEOUT: Final = "app.features.metadata.client.FETCH_TIMEOUT"
+ON: Final[dict[str, Any]] = {"metadata": "on", "upstream_private_servers": True}
+
+
+@pytest.fixture(autouse=True)
+def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page waits for what the test sends, however busy the machine is."""
+    monkeypatch.setattr(PAGE_TIMEOUT, 60.0)
+    monkeypatch.setattr(FETCH_TIMEOUT, 60.0)
+
+
+@asynccontextmanager
+async def proxies(**settings: Any) -> AsyncIterator[tuple[Proxy, Agency]]:
+    """A proxy that fetches metadata, and the agency of 10.5555."""
+    async with open_agency() as agency, running(**{**ON, **settings}) as proxy:
+        put_prefix(proxy, agency.url)
+        proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
+        yield proxy, agency
+        agency.drop()
+
+
+async def record_page(proxy: Proxy, name: str = "10.5555/a") -> str:
+    got = await proxy.get(f"/{name}?noredirect", accept=BROWSER)
+    assert got.status == 200
+    return got.text
+
+
+async def test_the_page_of_a_record_has_title_author_and_year() -> None:
+    async with proxies() as (proxy, agency):
+        page = await record_page(proxy)
+        assert TITLE in page and "Einstein" in page and "1905" in page
+        assert await record_page(proxy) == page
+        [head] = agency.requests
+        assert head.startswith(b"GET /10.5555%2Fa HTTP/1.1\r\n") and f"Accept: {CSL}\r\n".encode() in head
+        assert b"doi-proxy/" in head and b"mailto:library@example.org" in head
+
+
+@pytest.mark.parametrize("settings", [{"metadata": "off"}, {"mode": "sealed"}])
+async def test_nothing_is_fetched_if_it_is_off(settings: dict[str, Any]) -> None:
+    async with open_agency() as agency, running(**{**ON, **settings}) as proxy:
+        put_prefix(proxy, agency.url)
+        proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
+        assert 'id="work"' not in (await proxy.get("/10.5555/a?noredirect", accept=BROWSER)).text
+        assert agency.requests == []
+        assert proxy.upstream.queries("10.SERV/A") == 0
+
+
+@pytest.mark.process
+def test_a_proxy_without_it_does_not_import_it() -> None:
+    code = (
+        "import sys; from app.assembly.settings import Settings; from app.main import create; "
+        "create(Settings(store_url='memory:')); print(*(n for n in sys.modules if 'features.metadata.' in n))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"app.features.metadata.feature", "app.features.metadata.settings"}
+
+
+async def test_a_redirect_and_a_program_fetch_nothing() -> None:
+    async with proxies() as (proxy, agency):
+        assert (await proxy.get("/10.5555/a", accept=BROWSER)).status == 302
+        assert (await proxy.get("/api/handles/10.5555/a", accept="*/*")).status == 200
+        assert (await proxy.get("/10.5555/a?noredirect", accept=BROWSER, cache_control="only-if-cached")).status == 200
+        assert agency.requests == []
+
+
+async def test_a_page_does_not_wait_for_a_slow_server_and_a_later_one_has_the_title(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PAGE_TIMEOUT, 0.01)
+    async with proxies() as (proxy, agency):
+        agency.free.clear()
+        assert TITLE not in await record_page(proxy)
+        monkeypatch.setattr(PAGE_TIMEOUT, 60.0)
+        agency.free.set()
+        assert TITLE in await record_page(proxy)
+        assert len(agency.requests) == 1
+
+
+BAD: Final = {
+    "nothing": b"",
+    "no HTTP": b"\x00\xff" * 100,
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-",
+    "a body that ends early": answer(item()).replace(b"Content-Length: ", b"Content-Length: 9"),
+    "no JSON": answer(b"<html>"),
+    "half an item": answer(item()[:-5]),
+    "not UTF-8": answer(b'{"title": "\xff\xfe"}'),
+    "a list": answer(b"[" + item() + b"]"),
+    "deep": answer(b'{"title": ' + b"[" * 100_000),
+    "deep and whole": answer(b'{"title": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    "deep inside what is skipped": answer(b'{"x": ' + b"[" * 100_000),
+    "many members": answer(b"{" + b",".join(b'"%d":{}' % number for number in range(20_000)) + b"}"),
+    "a long number": answer(b'{"title": ' + b"9" * 200_000 + b"}"),
+    "no title": answer(b'{"author": [], "issued": 3}'),
+    "title null": answer(item(None)),
+    "title an object": answer(item({"a": 1})),
+    "title empty": answer(item(" \n ")),
+    "another media type": answer(item(), fields="Content-Type: text/html\r\n"),
+    "no media type": answer(item(), fields=""),
+    "a content coding": answer(item(), fields=f"Content-Type: {CSL}\r\nContent-Encoding: gzip\r\n"),
+    "too large": answer(b'{"x": "' + b"x" * 300_000 + b'", ' + item()[1:]),
+    "404": answer(item(), status="404 Not Found"),
+    "500": answer(item(), status="500 Oops"),
+    "many fields": answer(item(), fields="".join(f"X-{number}: {'x' * 100}\r\n" for number in range(2_000))),
+}
+
+
+@table("reply", BAD.values(), ids=BAD)
+async def test_a_bad_answer_is_a_page_without_title(reply: bytes) -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = reply
+        page = await record_page(proxy)
+        assert TITLE not in page and 'id="work"' not in page and "publisher.example" in page
+        await record_page(proxy)
+        assert len(agency.requests) == 1, "a failure is not tried again at once"
+
+
+LOCATIONS: Final = (
+    "",
+    "/",
+    "http://",
+    "file:///etc/passwd",
+    "ftp://127.0.0.1/",
+    "http://user:password@127.0.0.1/",
+    "http://[::1/",
+    "http://127.1/",
+    "http://2130706433/",
+    "\\\\host\\",
+    "http://" + "x" * 300 + "/",
+)
+
+
+@table("location", LOCATIONS)
+async def test_a_bad_redirect_ends_the_fetch(location: str) -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = answer(b"", status="302 Found", fields=f"Location: {location}\r\n")
+        assert 'id="work"' not in await record_page(proxy)
+        assert 1 <= len(agency.requests) <= 4
+
+
+async def test_a_redirect_to_another_server_is_followed() -> None:
+    async with proxies() as (proxy, first), open_agency() as second:
+        first.reply = answer(b"", status="303 See Other", fields=f"Location: {second.url}/x\r\n")
+        assert TITLE in await record_page(proxy)
+        second.drop()
+
+
+@table("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1", "169.254.169.254"])
+async def test_no_private_address_is_queried_unless_it_is_allowed(host: str) -> None:
+    async with proxies(upstream_private_servers=False) as (proxy, agency):
+        put_prefix(proxy, f"http://{host}:{agency.port}")
+        assert 'id="work"' not in await record_page(proxy)
+        assert agency.requests == []
+
+
+async def test_a_refused_network_is_not_queried() -> None:
+    async with proxies(upstream_refused_networks="127.0.0.0/8") as (proxy, agency):
+        assert 'id="work"' not in await record_page(proxy)
+        assert agency.requests == []
+
+
+async def test_a_record_cannot_name_a_metadata_server_of_its_own() -> None:
+    async with proxies() as (proxy, agency):
+        location = f'<locations><location http_role="conneg" href="{agency.url}/own"/></locations>'
+        proxy.upstream.put("10.7777", [value(20, "HS_NAMESPACE", "<HS_NAMESPACE/>")])
+        proxy.upstream.put("10.7777/a", [value(1, "URL", "https://a.example/"), value(2, "10320/loc", location)])
+        assert 'id="work"' not in await record_page(proxy, "10.7777/a")
+        assert agency.requests == []
+
+
+async def test_a_flood_fetches_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PAGE_TIMEOUT, 0.01)
+    async with proxies() as (proxy, agency):
+        agency.free.clear()
+        names = [f"10.5555/{number}" for number in range(100)]
+        for name in names:
+            proxy.upstream.put(name, url="https://publisher.example/")
+        pages = await asyncio.gather(*(record_page(proxy, name) for name in names))
+        assert len(pages) == 100 and len(agency.requests) <= CONCURRENCY
+
+
+async def test_without_room_in_the_share_nothing_is_fetched() -> None:
+    async with proxies(upstream_rate=0.1, upstream_burst=1000.0) as (proxy, agency):
+        for number in range(5):
+            proxy.upstream.put(f"10.5555/{number}", url="https://publisher.example/")
+            await record_page(proxy, f"10.5555/{number}")
+        assert len(agency.requests) == 1
+
+
+async def test_a_host_that_fails_is_left_alone() -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = answer(b"", status="503 Busy")
+        for number in range(HOST_FAILURES + 3):
+            proxy.upstream.put(f"10.5555/{number}", url="https://publisher.example/")
+            await record_page(proxy, f"10.5555/{number}")
+        assert len(agency.requests) == HOST_FAILURES
+
+
+ITEMS: Final = [
+    (item(), Work(TITLE, "Einstein", 1905)),
+    (item(["First", "second"]), Work("First", "Einstein", 1905)),
+    (item("A <i>Drosophila</i> &amp; B&lt;sub&gt;2&lt;/sub&gt;"), Work("A Drosophila & B2", "Einstein", 1905)),
+    (item("two\r\n lines\u202e"), Work("two lines", "Einstein", 1905)),
+    (item("x < y and y > z"), Work("x < y and y > z", "Einstein", 1905)),
+    (item("t" * 9_000), Work("t" * (MAX_TITLE - 1) + "…", "Einstein", 1905)),
+    (item(year="1905"), Work(TITLE, "Einstein", 1905)),
+    (item(year=True), Work(TITLE, "Einstein", None)),
+    (item(year=-3), Work(TITLE, "Einstein", None)),
+    (item(year=[[1]]), Work(TITLE, "Einstein", None)),
+    (item(family=7), Work(TITLE, "", 1905)),
+    (b'{"title": "T", "author": [{"literal": "A Group"}]}', Work("T", "A Group", None)),
+    (b'{"title": "T", "author": {"name": "N"}, "issued": {"date-parts": []}}', Work("T", "N", None)),
+    (b'{"title": "T", "author": "x", "issued": {"raw": "2020"}}', Work("T", "", None)),
+    (b'{"title": "T", "title": "U"}', Work("U", "", None)),
+]
+
+
+@pytest.mark.parametrize(("data", "work"), ITEMS)
+def test_an_item_is_read(data: bytes, work: Work) -> None:
+    assert read_work(data) == work
