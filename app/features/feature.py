@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 from app.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from app.features.shared_memory import SharedMemory
     from fastapi import FastAPI
 
     from app.cache.fallback import TierObserver
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from app.features.check import Check, Finding
     from app.features.operators import OperatorGate
     from app.features.options import Settings
+    from app.features.shared_memory import SharedMemory
     from app.features.source_context import SourceContext
     from app.handle.record import Record
     from app.resolver.destination import Destinations

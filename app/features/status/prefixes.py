@@ -25,7 +25,7 @@ MOST_HIDDEN: Final = 5
 SHOWN: Final = 10
 #: The prefixes that are counted of each kind. One more makes the less requested half go.
 MAX_PREFIXES: Final = 1_000
-#: Requests that wait to be counted, which takes 10 ms with full tables. One more makes all of them be counted immediately.
+#: Requests that wait to be counted, which takes 10 ms with full tables. One more request counts all of them at once.
 MAX_WAITING: Final = 600
 _DAY: Final = 86_400
 _OF_STATUS: Final[dict[int, PrefixKind]] = {404: "missing", 502: "unverified", 503: "unverified", 504: "unverified"}

@@ -58,7 +58,7 @@ def test_the_workers_of_a_service_count_networks_and_names_together(tmp_path: Pa
     second.refresh()
     assert first.top() == second.top() == {"asked": [("10.1000", 19)], "missing": [], "unverified": []}
     clock.advance(86_400)
-    assert first.top() == second.top() == dict.fromkeys(("asked", "missing", "unverified"), [])
+    assert first.top() == second.top() == {"asked": [], "missing": [], "unverified": []}
     request(second, "10.1000", 9)
     second.refresh()
     assert first.top()["asked"] == [("10.1000", 18)]
