@@ -18,6 +18,7 @@ from app.web.header import Header
 from app.web.request import Request
 from app.web.request_path import Parameters
 from app.web.responses import Receive, Reply, Send
+from app.web.route import PREPARED
 
 #: Answers a request by ASGI, given its route.
 Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
@@ -33,6 +34,7 @@ class PreparedRequest(msgspec.Struct, frozen=True, gc=False):
     status: int
     size: int
     cache_status: str | None
+    route: str = PREPARED
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from app.web.header import header_lines
 from app.web.request import Request
 from app.web.request_id import answer_identifier, id_headers, sent_identifier
 from app.web.responses import Message, Receive, Reply, Send
-from app.web.route import PREPARED
 from app.web.stage import Answer, PreparedRequest, Stage
 
 #: Bytes of a path or a query that a line keeps: one more than it shows, and so it marks a text that was cut.
@@ -84,7 +83,7 @@ class AccessLog(Stage):
             answered.method,
             answered.path[:_MAX_BYTES],
             answered.query[:_MAX_BYTES],
-            PREPARED,
+            answered.route,
             answered.status,
             answered.size,
             seconds,

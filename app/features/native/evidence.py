@@ -153,6 +153,8 @@ class _Replay:
                 failure = error
             else:
                 return server.public_key
+        if service is self._root:
+            raise SignatureInvalid("The first answer of the proof is not signed by a key of this root.") from failure
         raise failure
 
 

@@ -124,6 +124,8 @@ def convert_record(record: Record) -> tuple[Value, ...]:
 
 def write_record(request: Request, found: Resolution, values: Iterable[Value], now: float) -> bytes:
     """The answer from a resolution, with those of its values that are requested."""
+    if (stone := found.tombstone) is not None:
+        return write_refusal(request, ResponseStatus.HANDLE_NOT_FOUND, f"{stone.reason} ({stone.date})", now)
     if found.entry.answer.code is ResponseCode.HANDLE_NOT_FOUND:
         return write_answer(request, ResponseStatus.HANDLE_NOT_FOUND, encode_string(b""), now)
     counted = tuple(_count_down(value, found, now) for value in values)

@@ -25,7 +25,7 @@ from app.errors import (
     TooManyRequests,
 )
 from app.features.native.json_wire import to_wire
-from app.features.native.wire.message import OpCode, OpFlag, ResponseStatus
+from app.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.value import Value
 from app.features.native_listener.messages import (
     Request,
@@ -41,7 +41,7 @@ from app.resolver.resolution import Resolution
 from app.resolver.resolver import MAX_BYTES_NOW
 from app.web.client_network import client_of
 from app.web.conditions import REQUEST_SECONDS
-from app.web.stage import Stages
+from app.web.stage import PreparedRequest, Stages
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,10 @@ _CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
     (InvalidName, ResponseStatus.INVALID_HANDLE),
     (DoiProxyError, ResponseStatus.ERROR),
 )
+#: The route of a native request in the access log.
+NATIVE_ROUTE: Final = "native"
+#: Where the response code is in an answer: after the envelope and the operation.
+_CODE: Final = slice(ENVELOPE_BYTES + 4, ENVELOPE_BYTES + 8)
 _NOT_RESPONSIBLE: Final = "This service does not resolve names of this prefix."
 _READ_ONLY: Final = "This service resolves names and does nothing else."
 _NO_SESSIONS: Final = "This service has no sessions."
@@ -87,6 +91,7 @@ class Responder:
         self._destinations = destinations
         self._resolver = destinations.resolver
         self._stages = stages
+        self._log = stages.log_prepared
         self._clock = clock
         self.count = count
         #: Whether clients reach this service by UDP too.
@@ -94,6 +99,13 @@ class Responder:
 
     def answer_now(self, request: Request, peer: Peer) -> bytes | None:
         """The answer, if it takes no task. None if `answer` gives it, which then does not admit the client again."""
+        began = 0.0 if self._log is None else time.perf_counter()
+        answer = self._answer_now(request, peer)
+        if answer is not None and self._log is not None:
+            self._write_line(request, peer, answer, began)
+        return answer
+
+    def _answer_now(self, request: Request, peer: Peer) -> bytes | None:
         try:
             self._admit(peer.client)
             if (refusal := self._refuse(request)) is not None:
@@ -118,6 +130,20 @@ class Responder:
 
     async def answer(self, request: Request, peer: Peer) -> bytes:
         """The answer to a request that `answer_now` did not answer."""
+        began = 0.0 if self._log is None else time.perf_counter()
+        answer = await self._answer(request, peer)
+        if self._log is not None:
+            self._write_line(request, peer, answer, began)
+        return answer
+
+    def _write_line(self, request: Request, peer: Peer, answer: bytes, began: float) -> None:
+        """Log a request. Its status is the response code of the protocol."""
+        if self._log is not None:
+            path, code = b"/" + request.filters.handle, int.from_bytes(answer[_CODE], "big")
+            line = PreparedRequest("HDL", path, b"", peer.client, code, len(answer), None, NATIVE_ROUTE)
+            self._log(line, time.perf_counter() - began)
+
+    async def _answer(self, request: Request, peer: Peer) -> bytes:
         try:
             found = await self._resolver.resolve(_read_name(request), self._demand(request, peer.client))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):

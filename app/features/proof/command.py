@@ -44,7 +44,16 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     settings = context.settings
     if namespace.root is not None:
         settings = settings.model_copy(update={"upstream_bootstrap": namespace.root})
-    root = read_root(settings)
+    try:
+        root = read_root(settings)
+    except ConfigurationError as error:
+        if namespace.root is None:
+            raise
+        raise ConfigurationError(f"--root: {error.message.removeprefix('upstream_bootstrap: ')}") from error
+    if root is not None and not root.is_verified:
+        raise ConfigurationError(
+            f"{settings.upstream_bootstrap} has no key of a server of the root, so it proves nothing"
+        )
     if root is None:
         raise ConfigurationError("--root FILE is missing: the answer of a handle API about 0.NA/0.NA (docs/native.md)")
     at = time.time() if namespace.at is None else namespace.at

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from fastapi import FastAPI, Path, Request, Response
 
 from app.cache.entry import Entry
+from app.doi.name import HandleName
 from app.doi.presentation import read_path
 from app.errors import CouldNotVerify
 from app.features.lists.body import problem_responses
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from app.features.native.referral import HandleService
 
 PROOF_PATH: Final = "/api/proof/"
+_PREFIX_RECORDS: Final = "0.NA/"
 
 
 def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
@@ -38,12 +40,14 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         """
         # The framework decodes the path with loss.
         asked = read_path(b"/" + request.scope["raw_path"].partition(PROOF_PATH.encode())[2])
+        known = _without_home(asked)
         # A proof of what the operator withdrew would publish it.
-        entry = None if root is None or core.resolver.is_local(asked) else await core.cache.get(asked.key)
+        is_local = core.resolver.is_local(asked) or core.resolver.is_local(known)
+        entry = None if root is None or is_local else await core.cache.get(known.key)
         if root is None or entry is None or not isinstance(entry.answer, ProvenAnswer):
             raise NotVerified
         async with turn:
-            body = await asyncio.to_thread(_write, root, asked.text, entry)
+            body = await asyncio.to_thread(_write, root, known.text, entry)
         return Response(body, media_type=JSON, headers=text_headers(NO_STORE))
 
     app.add_api_route(
@@ -57,6 +61,12 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         responses=problem_responses({404: "The cache has no proof of the name.", 429: "The client is over its limit."}),
     )
     app.add_api_route(PROOF_PATH + "{name:path}", get_proof, methods=["HEAD"], include_in_schema=False)
+
+
+def _without_home(name: HandleName) -> HandleName:
+    """The name by which the cache knows the record of a prefix: without 0.NA/."""
+    prefix = name.text[len(_PREFIX_RECORDS) :] if name.key.startswith(_PREFIX_RECORDS) else ""
+    return HandleName(prefix) if prefix and HandleName(prefix).is_prefix else name
 
 
 def _write(root: HandleService, text: str, entry: Entry) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from app.cli.main import main
 from app.errors import CouldNotVerify
 from app.features.native.json_sites import read_bootstrap
 from app.features.native.wire.site_value import ServiceSite, encode_site
@@ -195,7 +196,48 @@ async def test_what_a_local_record_answers_or_denies_has_no_proof(tmp_path: Path
 
 async def test_the_record_of_a_prefix_has_a_proof_without_cert(world: World) -> None:
     assert (await world.proxy.get(f"/{NAME}")).status == 302
-    assert "0.NA/10.1000 has these" in world.check((await world.proxy.get("/api/proof/10.1000")).json)
+    for spelling in ("10.1000", "0.NA/10.1000", "0.na/10.1000"):
+        assert "0.NA/10.1000 has these" in world.check((await world.proxy.get(f"/api/proof/{spelling}")).json)
+    got = await world.proxy.get("/api/proof/0.NA/10.9999")
+    assert (got.status, got.json["type"].partition("#")[2]) == (404, "not-verified")
+    assert "the cache has no proof of this name" in got.json["detail"].lower()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("", "the file is not the handle API's answer about 0.NA/0.NA"),
+        ("{}", "the file is not the handle API's answer about 0.NA/0.NA"),
+        ('{"responseCode":1,"handle":"0.NA/0.NA","values":[]}', "the file names no server of the root"),
+    ],
+)
+def test_a_root_that_cannot_be_used_is_named_by_its_option(
+    tmp_path: Path, content: str | None, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "root.json"
+    if content is not None:
+        root.write_text(content)
+    assert main(["verify", str(tmp_path / "proof.json"), "--root", str(root)]) == 2
+    said = capsys.readouterr().err
+    assert f"--root: {root}" in said
+    assert reason in said
+    assert "upstream_bootstrap" not in said
+
+
+async def test_a_root_without_keys_and_a_foreign_root_say_so(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    (world.folder / "proof.json").write_text(json.dumps(await world.prove(NAME)))
+    async with HandleServer(key=dsa_key()) as stranger:
+        (world.folder / "stranger.json").write_bytes(write_bootstrap(stranger))
+    bare = json.loads((world.folder / "root.json").read_bytes())
+    for server in bare["values"][0]["data"]["value"]["servers"]:
+        del server["publicKey"]
+    (world.folder / "bare.json").write_text(json.dumps(bare))
+    words = ["verify", str(world.folder / "proof.json"), "--root"]
+    assert main([*words, str(world.folder / "bare.json")]) == 2
+    assert "bare.json has no key of a server of the root" in capsys.readouterr().err
+    assert main([*words, str(world.folder / "stranger.json")]) == 1
+    assert "is not signed by a key of this root" in capsys.readouterr().err
 
 
 async def test_the_page_of_a_record_links_its_proof(world: World) -> None:
