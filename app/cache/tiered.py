@@ -65,10 +65,9 @@ class TieredStore(FallbackStore):
         #: Whether this process has replaced a registry record that other processes may have in memory.
         self._has_confirmed = False
 
-    @property
-    def last_purge(self) -> float:
-        """The last purge of everything in the last hour or more, in seconds since the epoch. 0.0 without one."""
-        return self._purges.get(EVERYTHING, 0.0)
+    def last_purge(self, *scopes: str) -> float:
+        """The last purge of one of these scopes in the last hour or more, in seconds since the epoch, 0.0 without one."""
+        return max(self._purges.get(scope, 0.0) for scope in scopes)
 
     @property
     def memory(self) -> MemoryStore:

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from app.cache.purges import EVERYTHING, scopes_of
 from app.cache.purging import POPULAR_NAMES
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidName
 from app.features.feature import Context, Core, Feature, Opened, Service
-from app.features.warm_return.popular import PopularNames, read_names, write_names
+from app.features.warm_return.popular import MOST_NAMES, PopularNames, read_names, write_names
 from app.resolver.demand import Demand
 from app.upstream.source import Priority
 from app.web.stage import Stage
@@ -47,22 +48,25 @@ class WarmReturn(Service):
         self._core = core
         self._clock = clock
         self._popular = popular
-        self._last_purge = core.cache.last_purge
+        self._last_purge = core.cache.last_purge(EVERYTHING)
+        #: The names that are being fetched. A purge of everything in between ends that, and begins it again.
+        self._names: list[str] = []
 
     async def run(self) -> None:
         """Fetch what the store lacks, then follow purges."""
         await self._core.cache.wait_for_store()
-        await self._fetch(read_names(await self._core.cache.read_note(POPULAR_NAMES)))
+        self._names = read_names(await self._core.cache.read_note(POPULAR_NAMES))
+        await self._fetch()
         clock = asyncio.get_running_loop().time
         written_at = clock()
         while True:
             await asyncio.sleep(_LOOK_INTERVAL)
-            if self._core.cache.last_purge > self._last_purge:
-                self._last_purge = self._core.cache.last_purge
-                names = self._popular.list()
+            if (last := self._core.cache.last_purge(EVERYTHING)) > self._last_purge:
+                self._last_purge = last
+                self._names = list(dict.fromkeys((*self._popular.list(), *self._names)))[:MOST_NAMES]
                 self._popular.clear()
-                await self._wait_for_purge(names)
-                await self._fetch(names)
+                await self._wait_for_purge(self._names)
+                await self._fetch()
             elif clock() - written_at >= _WRITE_INTERVAL:
                 written_at = clock()
                 await self._write()
@@ -92,12 +96,25 @@ class WarmReturn(Service):
                 return
             await asyncio.sleep(_LOOK_INTERVAL)
 
-    async def _fetch(self, names: Sequence[str]) -> None:
-        """Fetch the names that the cache does not have, one after the other. People and their queries go first."""
-        fetched = 0
-        for key in names:
+    async def _fetch(self) -> None:
+        """Fetch the names that the cache does not have, one after the other. People and their queries go first.
+
+        A name that is purged meanwhile, by itself or with its prefix, is left out.
+        """
+        cache, fetched = self._core.cache, 0
+        # Of a purge of everything, each entry is announced.
+        await cache.forget_announced()
+        began_at = self._clock()
+        for key in self._names:
             await asyncio.sleep(0)
-            if await self._core.cache.get(key) is not None:
+            if await cache.get(key) is not None:
+                continue
+            # Another process may have purged it.
+            await cache.forget_announced()
+            if cache.last_purge(EVERYTHING) > self._last_purge:
+                return
+            own, prefix, _ = scopes_of(key)
+            if cache.last_purge(own, prefix) > began_at:
                 continue
             try:
                 await self._core.resolver.resolve(HandleName(key), Demand(priority=Priority.BACKGROUND))
@@ -107,6 +124,7 @@ class WarmReturn(Service):
             except CouldNotVerify as failure:
                 least, most = _PAUSES
                 await asyncio.sleep(min(max(failure.retry_after or least, least), most))
+        self._names = []
         if fetched:
             log.info("fetched %d of the most requested names again", fetched)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 import pytest
@@ -122,6 +123,56 @@ async def test_the_most_used_names_are_fetched_after_a_purge_of_everything(
         assert upstream.queries("10.5555/ONCE") == 1
         await service.stop()
         assert (popular.list(), await core.cache.read_note(POPULAR_NAMES)) == ([], None)
+
+
+async def test_a_name_that_is_purged_meanwhile_is_left_out(tmp_path: Path) -> None:
+    async with (
+        FakeUpstream() as upstream,
+        core_with(tmp_path, upstream) as core,
+        core_with(tmp_path, upstream) as other,
+    ):
+        for name in ("10.1/A", "10.2/B", "10.3/C"):
+            upstream.put(name, url="https://target.example/")
+        await core.cache.forget_announced()
+        await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A\n10.2/B\n10.3/C")
+        service = WarmReturn(core, PopularNames(), time.time)
+        purge_one = partial(purge, other.cache, Selection(names=(HandleName("10.2/B"),)))
+        with purged_after_the_first_query(core, purge_one):
+            async with running_service(service):
+                await until(lambda: upstream.queries("10.3/C") == 1)
+        assert upstream.queries("10.2/B") == 0
+
+
+async def test_a_second_purge_of_everything_begins_again_with_all_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature, "_LOOK_INTERVAL", 0.01)
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        for name in ("10.1/A", "10.2/B"):
+            upstream.put(name, url="https://target.example/")
+        await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A\n10.2/B")
+        service = WarmReturn(core, PopularNames(), time.time)
+        with purged_after_the_first_query(core, partial(purge, core.cache, Selection(everything=True))):
+            async with running_service(service):
+                await until(lambda: upstream.queries("10.2/B") == 1)
+        assert upstream.queries("10.1/A") == 2
+
+
+@contextmanager
+def purged_after_the_first_query(core: Core, purge: Callable[[], Awaitable[object]]) -> Iterator[None]:
+    """Purge once the first name has been fetched."""
+    resolve, is_first = core.resolver.resolve, True
+
+    async def resolve_and_purge(*given: Any) -> object:
+        nonlocal is_first
+        resolution = await resolve(*given)
+        if is_first:
+            is_first = False
+            await purge()
+        return resolution
+
+    with patch.object(core.resolver, "resolve", resolve_and_purge):
+        yield
 
 
 async def test_the_list_is_written_at_the_end_without_what_is_gone(tmp_path: Path) -> None:
