@@ -43,11 +43,28 @@ class Lifecycle:
         self.request_reload: Callable[[], None] | None = None
         #: What the workers share besides files. None for a process alone.
         self.memory: SharedMemory | None = None
+        #: Makes the other workers follow a change. None for a process alone.
+        self.send_change: Callable[[], None] | None = None
+        self._followers: list[Callable[[], None]] = []
         self._parts: list[_Part] = []
 
     def on_reload(self, apply: Apply, *names: str) -> None:
         """Call `apply` at each reload, even if no setting has changed: a file that a setting names may have."""
         self._parts.append(_Part(apply, frozenset(names)))
+
+    def announce_change(self) -> None:
+        """Let the other workers read the files that all share, which they otherwise do within a second."""
+        if self.send_change is not None:
+            self.send_change()
+
+    def on_change(self, follow: Callable[[], None]) -> None:
+        """Call `follow` after another worker has changed a file that the workers share."""
+        self._followers.append(follow)
+
+    def follow(self) -> None:
+        """Follow the changes of another worker."""
+        for follow in self._followers:
+            follow()
 
     @property
     def reloaded(self) -> frozenset[str]:

@@ -158,7 +158,8 @@ def work(
         log.error("the worker cannot start: %s", error.message)
         sys.exit(1)
     options, further = server_options(settings, certificate), _further_listeners(application, sockets)
-    server = WorkerServer(application, options, lifecycle.start_draining, pipe, lifecycle.reload, further)
+    server = WorkerServer(application, options, pipe, lifecycle, further)
+    lifecycle.send_change = server.send_change
     register(server, lifecycle)
     server.run(sockets=[sockets[MAIN]])
 

@@ -34,6 +34,9 @@ RESTART_PAUSE: Final = 1.0
 #: Seconds that workers get beyond their shutdown time before they are killed.
 END_MARGIN: Final = 10.0
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: The notices of changes that a worker gets between two of its ALIVE messages. A pipe that is full would stop the
+#: supervisor, and a worker reads the shared files every second anyway.
+MAX_NOTICES: Final = 32
 #: Signals that are read in one turn. More of them would only repeat the first ones.
 _MAX_SIGNALS: Final = 64
 _FORK: Final = multiprocessing.get_context("fork")
@@ -49,6 +52,8 @@ class _Worker:
     heard_at: float
     ready: bool = False
     reloading: bool = False
+    #: The notices of changes since its last ALIVE message.
+    notices: int = 0
 
 
 class Supervisor:
@@ -139,6 +144,16 @@ class Supervisor:
                 worker.heard_at = time.monotonic()
                 worker.ready = worker.ready or message == PipeMessage.READY
                 worker.reloading = worker.reloading and message != PipeMessage.RELOADED
+                if message == PipeMessage.CHANGED:
+                    self._announce_change(worker)
+                elif message == PipeMessage.ALIVE:
+                    worker.notices = 0
+
+    def _announce_change(self, origin: _Worker) -> None:
+        for worker in self._workers:
+            if worker is not origin and worker.notices < MAX_NOTICES:
+                worker.notices += 1
+                _send(worker, PipeMessage.CHANGED)
 
     def _remove_ended(self) -> None:
         """Remove workers that have ended. Kill workers that hang or do not shut down in time."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from app.assembly.lifecycle import Lifecycle
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ class PipeMessage(Enum):
     READY = "ready"
     RELOADED = "reloaded"
     ALIVE = "alive"
+    #: A worker has changed a file that all workers share. The supervisor sends it on to the others.
+    CHANGED = "changed"
     END = "end"
 
 
@@ -35,16 +38,15 @@ class WorkerServer(HttpServer):
         self,
         application: Any,
         options: ServerOptions,
-        draining: Callable[[], None],
         pipe: Connection,
-        reload: Callable[[Any], None],
+        lifecycle: Lifecycle,
         further: Sequence[FurtherListener] = (),
     ) -> None:
-        """`reload` is called with the settings that the supervisor sends."""
-        events = Events(ready=lambda: self._send(PipeMessage.READY), draining=draining)
+        """`lifecycle` gets what the supervisor sends: settings, and notices of changes by other workers."""
+        events = Events(ready=lambda: self._send(PipeMessage.READY), draining=lifecycle.start_draining)
         super().__init__(application, options, events, further)
         self._pipe = pipe
-        self._reload = reload
+        self._lifecycle = lifecycle
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -61,6 +63,10 @@ class WorkerServer(HttpServer):
         self._send(PipeMessage.ALIVE)
         asyncio.get_running_loop().call_later(ALIVE_INTERVAL, self._send_alive)
 
+    def send_change(self) -> None:
+        """Let the other workers read the files that all share."""
+        self._send(PipeMessage.CHANGED)
+
     def _send(self, word: PipeMessage) -> None:
         # `_listen` notices that the supervisor has ended.
         with suppress(OSError):
@@ -76,6 +82,8 @@ class WorkerServer(HttpServer):
             message = PipeMessage.END
         if message == PipeMessage.END:
             self.drain()
+        elif message == PipeMessage.CHANGED:
+            self._lifecycle.follow()
         else:
-            self._reload(message)
+            self._lifecycle.reload(message)
             self._send(PipeMessage.RELOADED)

@@ -175,6 +175,12 @@ class Reloads(Protocol):
     #: What the workers of this machine share besides files. None for a process alone.
     memory: SharedMemory | None
 
+    def announce_change(self) -> None:
+        """Let the other workers read the files that all share, which they otherwise do within a second."""
+
+    def on_change(self, follow: Callable[[], None]) -> None:
+        """Call `follow` after another worker has changed a file that the workers share."""
+
     def show_settings(self) -> dict[str, Any]:
         """The settings in force, with secrets masked."""
 

@@ -106,3 +106,39 @@ def test_a_worker_holds_nothing_of_the_supervisor() -> None:
     assert watched.supervisor.run() is True
     assert watched.statuses() == [[0, 0]]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_change_by_a_worker_reaches_the_others_once() -> None:
+    seen, writes = multiprocessing.Pipe(duplex=False)
+
+    def announce(pipe: Connection) -> None:
+        pipe.send(PipeMessage.READY)
+        while (message := pipe.recv()) != PipeMessage.END:
+            if message == PipeMessage.CHANGED:
+                writes.send(os.getpid())
+            else:
+                pipe.send(PipeMessage.CHANGED)
+                pipe.send(PipeMessage.RELOADED)
+
+    with seen, writes:
+        watched = Watched(announce, signal_self(signal.SIGHUP), signal_self(signal.SIGTERM))
+        assert watched.supervisor.run() is True
+        workers = {worker.pid for worker in watched.workers[0]}
+        assert {seen.recv(), seen.recv()} == workers
+        assert not seen.poll()
+
+
+def test_a_worker_that_reads_nothing_does_not_stop_the_supervisor() -> None:
+    def announce(pipe: Connection) -> None:
+        pipe.send(PipeMessage.READY)
+        # Far more changes than a pipe holds.
+        assert pipe.recv() == "settings"
+        for _ in range(2_000):
+            pipe.send(PipeMessage.CHANGED)
+        pipe.send(PipeMessage.RELOADED)
+        while pipe.recv() != PipeMessage.END:
+            pass
+
+    watched = Watched(announce, signal_self(signal.SIGHUP), signal_self(signal.SIGTERM))
+    assert watched.supervisor.run() is True
+    assert watched.statuses() == [[0, 0], [0, 0]]

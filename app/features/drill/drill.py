@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from app.features.private_file import replace_private
 from app.upstream.budget import Budget
 from app.upstream.source import Priority
 
@@ -17,23 +18,25 @@ log = logging.getLogger(__name__)
 class Drill:
     """Refuses queries until a time in seconds since the epoch: those of people too, or only all others."""
 
-    def __init__(self, file: Path | None, clock: Callable[[], float], budget: Budget) -> None:
-        """`file` is shared by the workers, None for a process alone."""
+    def __init__(
+        self, file: Path | None, clock: Callable[[], float], budget: Budget, announce: Callable[[], None]
+    ) -> None:
+        """`file` is shared by the workers, None for a process alone. `announce` makes the others read it."""
         self._file = file
         self._clock = clock
         self._budget = budget
+        self._announce = announce
         self._until = 0.0
         self._has_people = False
-        self._version = 0
+        #: Two changes can have the same time.
+        self._version = (0, 0)
 
     def begin(self, seconds: float, *, people: bool) -> float:
         """Begin a drill, or with 0 seconds end it. Returns its end. Raises OSError."""
         until = self._clock() + seconds
         if self._file is not None:
-            # Readers see the whole old file or the whole new one.
-            new = self._file.with_suffix(".new")
-            new.write_text(json.dumps([until, people]), encoding="utf-8")
-            new.replace(self._file)
+            replace_private(self._file, json.dumps([until, people]).encode())
+            self._announce()
         self._use(until, people)
         return until
 
@@ -41,7 +44,8 @@ class Drill:
         """Read the file if another worker has changed it. At the end of a drill, nothing is refused any more."""
         if self._file is not None:
             with suppress(FileNotFoundError):
-                version = self._file.stat().st_mtime_ns
+                found = self._file.stat()
+                version = found.st_mtime_ns, found.st_ino
                 if version != self._version:
                     self._version = version
                     until, people = json.loads(self._file.read_text(encoding="utf-8"))

@@ -22,7 +22,11 @@ class DrillService(Service):
 
 def open_drill(context: Context) -> Opened:
     """The route behind the gate of operators, if there is one, and what refuses queries."""
-    drill = Drill(context.shared_file("drill.json"), context.clock, context.core.upstream.budget)
+    reloads = context.reloads
+    drill = Drill(
+        context.shared_file("drill.json"), context.clock, context.core.upstream.budget, reloads.announce_change
+    )
+    reloads.on_change(drill.refresh)
     routes = {DRILL_PATH.encode(): lambda app, _: add_drill(app, drill)}
     return Opened(services=(DrillService(drill),), operator_routes=routes)
 

@@ -29,7 +29,8 @@ class Denials:
         self._clock = clock
         self._apply = apply
         self._ends: dict[str, float] = {}
-        self._version = 0
+        #: Two changes can have the same time.
+        self._version = (0, 0)
 
     def deny(self, network: str, seconds: float) -> float:
         """Deny a network, or with 0 seconds allow it again. Returns the end. Raises InvalidParameter for too many."""
@@ -49,7 +50,8 @@ class Denials:
         """Read the file if another worker has changed it, and drop the denials that have ended."""
         if self._file is not None:
             with suppress(OSError):
-                version = self._file.stat().st_mtime_ns
+                found = self._file.stat()
+                version = found.st_mtime_ns, found.st_ino
                 if version != self._version:
                     self._version = version
                     self._use(_read(self._file))

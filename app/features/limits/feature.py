@@ -45,7 +45,14 @@ def open_limits(context: Context) -> Opened:
     )
     counts = ClientCounts(client_of, context.clock)
     denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
-    context.deny, context.read_denials, context.read_shares = denials.deny, denials.list, counts.shares
+
+    def deny(network: str, seconds: float) -> float:
+        ends = denials.deny(network, seconds)
+        context.reloads.announce_change()
+        return ends
+
+    context.deny, context.read_denials, context.read_shares = deny, denials.list, counts.shares
+    context.reloads.on_change(denials.refresh)
     context.reloads.on_reload(lambda _: limits.reload())
     return Opened(stages=(limits, counts), services=(ClientRefreshes(limits, denials, counts),))
 

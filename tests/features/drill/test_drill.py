@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -75,7 +76,10 @@ async def test_a_wrong_drill_is_refused(drill: dict[str, Any]) -> None:
 
 def test_another_worker_follows(tmp_path: Path) -> None:
     budgets = [Budget(BudgetLimits(1, 1, 1, 0.5, 1), time.monotonic) for _ in range(2)]
-    ours, theirs = (Drill(tmp_path / "drill.json", lambda: 100.0, budget) for budget in budgets)
+    announced: list[bool] = []
+    ours, theirs = (
+        Drill(tmp_path / "drill.json", lambda: 100.0, budget, lambda: announced.append(True)) for budget in budgets
+    )
     theirs.refresh()
     ours.begin(60, people=False)
     assert budgets[1].drill is None
@@ -85,6 +89,17 @@ def test_another_worker_follows(tmp_path: Path) -> None:
     ours.begin(0, people=False)
     theirs.refresh()
     assert [budget.drill for budget in budgets] == [None, None]
+    assert len(announced) == 2
+
+
+def test_drills_that_begin_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+    file, budget = tmp_path / "drill.json", Budget(BudgetLimits(1, 1, 1, 0.5, 1), time.monotonic)
+    drills = [Drill(file, lambda: 100.0, budget, lambda: None) for _ in range(4)]
+    with ThreadPoolExecutor(len(drills)) as threads:
+        for _ in range(50):
+            seconds = set(threads.map(lambda at: drills[at].begin(at, people=False), range(len(drills))))
+            assert json.loads(file.read_text())[0] in seconds
+    assert [found.name for found in tmp_path.iterdir()] == ["drill.json"]
 
 
 def test_what_two_statuses_say() -> None:

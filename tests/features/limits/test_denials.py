@@ -1,0 +1,48 @@
+"""Denials for a time: shared by the workers, which tell each other of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from app.assembly.core import new_context
+from app.assembly.lifecycle import Lifecycle
+from app.assembly.settings import Settings
+from app.errors import ClientDenied
+from app.features.limits.denials import Denials
+from app.features.limits.feature import open_limits
+from app.features.shared_folder import FOLDER_VARIABLE
+from tests.clock import Clock
+
+
+def test_a_change_in_the_same_tick_of_the_clock_is_followed(tmp_path: Path) -> None:
+    applied: list[list[str]] = []
+
+    def apply(networks: Collection[str]) -> None:
+        applied.append(sorted(networks))
+
+    file, clock = tmp_path / "denials.json", Clock()
+    ours, theirs = Denials(file, clock, lambda _: None), Denials(file, clock, apply)
+    for number in range(50):
+        ours.deny(f"192.0.{number}.0/24", 60)
+        theirs.refresh()
+    assert [len(networks) for networks in applied] == list(range(1, 51))
+
+
+def test_a_denial_is_announced_and_followed_where_another_worker_announces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    settings = Settings(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite3", upstream_contact="mailto:a@b.org")
+    lifecycles = [Lifecycle(settings) for _ in range(2)]
+    contexts = [new_context(settings, lifecycle) for lifecycle in lifecycles]
+    limits = [open_limits(context) for context in contexts]
+    lifecycles[0].send_change = lifecycles[1].follow
+    deny = contexts[0].deny
+    assert deny is not None
+    deny("192.0.2.0/24", 60)
+    for opened in limits:
+        with pytest.raises(ClientDenied):
+            opened.stages[0].admit("192.0.2.1")
