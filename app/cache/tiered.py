@@ -66,7 +66,7 @@ class TieredStore(FallbackStore):
         self._has_confirmed = False
 
     def last_purge(self, *scopes: str) -> float:
-        """The last purge of one of these scopes in the last hour or more, in seconds since the epoch, 0.0 without one."""
+        """The last purge of these scopes in the last hour or more, in seconds since the epoch. 0.0 without one."""
         return max(self._purges.get(scope, 0.0) for scope in scopes)
 
     @property
