@@ -119,10 +119,7 @@ class TieredStore(FallbackStore):
             return stored
         if cached is not None and cached.fetched_at >= stored.fetched_at:
             return cached
-        if cached is None:
-            self._memory.admit(stored)
-        else:
-            self._memory.keep(stored)
+        (self._memory.admit if cached is None else self._memory.keep)(stored)
         return stored
 
     async def put(
@@ -169,7 +166,7 @@ class TieredStore(FallbackStore):
             await self.delete(entry.key)
             return
         stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
-        if self._store is None:
+        if self._store is None or self._late is not None:
             self._memory.keep(stale)
             return
         # The next request takes it from the store, if it is still needed.
@@ -377,8 +374,11 @@ class TieredStore(FallbackStore):
         return self._bound(None if self._store is None else await self._try("get", self._store.get(key), None))
 
     def _bound(self, stored: Entry | None) -> Entry | None:
-        """What an entry of the store counts as in this process."""
-        bounded = None if stored is None else bound_times(stored, self._clock(), self._ceiling)
+        """What an entry of the store counts as in this process. One that is only read still has what was purged."""
+        now = self._clock()
+        if stored is None or (self._late and self._purges.refuses(stored.key, stored.fetched_at, now)):
+            return None
+        bounded = bound_times(stored, now, self._ceiling)
         return expire_unverified(bounded) if bounded is not None and self._only_verified else bounded
 
     def _keep(self, entry: Entry) -> None:

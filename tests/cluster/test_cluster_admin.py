@@ -15,7 +15,7 @@ from app.features.proxy_client.exchange import Exchange
 from app.features.proxy_client.server import parse_server
 from app.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import Proxy, until
+from tests.cluster.processes import Proxy, record, until
 from tests.features.valkey.valkey_server import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
@@ -134,6 +134,37 @@ async def test_a_denial_at_one_worker_holds_at_the_other(
     assert {(await proxy.ask(f"/{NAME}")).status for _ in range(IN_A_ROW)} == {302}
     await act(proxy, "deny", {"network": "127.0.0.2/32", "seconds": 0})
     await in_a_row(answers(302), "both workers serve the client again")
+
+
+async def test_a_purge_at_one_worker_reaches_the_other_while_the_store_cannot_be_opened(
+    tmp_path: Path, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    (tmp_path / "var").touch()
+    later, upstream = "https://www.example.org/later", start_upstream({NAME: TARGET})
+    store = f"sqlite:///{tmp_path}/var/store.sqlite3"
+    proxy = start_proxy(upstream.url, store, workers=2, admin_token=TOKEN)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+
+    def leads_to(target: str) -> Callable[[], Awaitable[bool]]:
+        async def look() -> bool:
+            return (await proxy.ask(f"/{NAME}")).location == target
+
+        return look
+
+    await in_a_row(leads_to(TARGET), "both workers have the record")
+    await upstream.tell("put", handle=NAME, values=record(NAME, later)["values"])
+    assert {(await proxy.ask(f"/{NAME}")).location for _ in range(IN_A_ROW)} == {TARGET}
+    await act(proxy, "purge", {"doi": NAME})
+    await in_a_row(leads_to(later), "both workers have dropped the record")
+    (tmp_path / "var").unlink()
+    (tmp_path / "var").mkdir()
+
+    async def is_open() -> bool:
+        ready: str = (await proxy.ask("/readyz")).json["detail"]["store"]
+        return ready == "ok"
+
+    await in_a_row(is_open, "both workers have opened the store")
+    assert {(await proxy.ask(f"/{NAME}")).location for _ in range(IN_A_ROW)} == {later}
 
 
 async def test_a_reload_at_one_worker_reaches_all(

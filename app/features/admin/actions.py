@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidParameter
@@ -23,14 +23,26 @@ from app.features.admin.models import (
 )
 from app.features.admin.purge import Selection, count_selected, purge
 from app.features.admin.refresh import refresh_prefix
+from app.features.admin.shared_purges import SharedPurges
 from app.features.admin.show import describe_entry, show_time
 from app.features.feature import Context, Core
 from app.resolver.demand import Demand
 from app.resolver.resolution import Origin
 
 
-def build_actions(context: Context) -> AdminActions:
-    """The actions on one process. A purge reaches the other processes by the store, a denial by a file."""
+def share_purges(context: Context) -> SharedPurges:
+    """What repeats the purges of other workers."""
+    cache = context.core.cache
+
+    async def repeat(body: dict[str, Any], name: str) -> None:
+        request = PurgeRequest.model_validate(body)
+        await purge(cache, _selection(request, HandleName(name) if name else None), soft=request.soft)
+
+    return SharedPurges(context.shared_file("purges.json"), cache, context.clock, repeat)
+
+
+def build_actions(context: Context, purges: SharedPurges) -> AdminActions:
+    """The actions on one process. A purge reaches the others by the store, or by `purges`; a denial by a file."""
     core, clock, reloads = context.core, context.clock, context.reloads
 
     async def show(name: HandleName) -> EntryReport | None:
@@ -47,6 +59,7 @@ def build_actions(context: Context) -> AdminActions:
             else purge(core.cache, selection, soft=request.soft)
         )
         if not request.dry_run:
+            purges.announce(request.model_dump(exclude_defaults=True), "" if name is None else name.text)
             context.record_event("purge", result.count)
         return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
 

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from app.errors import ConfigurationError, RateExceeded
-from app.features.admin.actions import build_actions
+from app.features.admin.actions import build_actions, share_purges
 from app.features.admin.application import AdminApplication
 from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate, AdminTokens
 from app.features.admin.http import create_admin
@@ -26,9 +26,9 @@ def open_admin(context: Context) -> Opened:
     if not settings.has_admin_api:
         context.reloads.on_reload(_refuse_first_token, *_TOKENS)
         return NOTHING
-    core = context.core
+    core, purges = context.core, share_purges(context)
     gate = AdminGate(
-        create_admin(context.facts.version, build_actions(context), core.link.base),
+        create_admin(context.facts.version, build_actions(context, purges), core.link.base),
         tokens=_read_tokens(context.settings),
         attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
         client_of=client_of,
@@ -37,12 +37,12 @@ def open_admin(context: Context) -> Opened:
     )
     context.reloads.on_reload(lambda new: gate.set_tokens(_read_tokens(new)), *_TOKENS)
     if settings.admin_listen is None:
-        return Opened(gates=(gate,))
+        return Opened(gates=(gate,), services=(purges,))
 
     def listen(stages: Any, connections: object) -> AdminApplication:
         return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
 
-    return Opened(gates=(gate,), listeners={"admin_listen": listen})
+    return Opened(gates=(gate,), services=(purges,), listeners={"admin_listen": listen})
 
 
 def _read_tokens(settings: Settings) -> AdminTokens:

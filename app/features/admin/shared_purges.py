@@ -1,0 +1,100 @@
+"""Purges while the store cannot be opened: the workers of a machine share them in a file, because the store cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from app.cache.tiered import TieredStore
+from app.features.feature import Service
+
+log = logging.getLogger(__name__)
+
+#: Purges that the file has. A worker reads them every second.
+MAX_SHARED: Final = 1_000
+#: Seconds for which a purge reaches a worker whose store is open. It may have been opened just before.
+_RECENT: Final = 10.0
+_EVERY: Final = 1.0
+
+
+class SharedPurges(Service):
+    """Announces the purges of this worker while it waits for the store, and repeats those of the others.
+
+    `repeat` gets the body of a request to purge, and its name or "".
+    """
+
+    def __init__(
+        self,
+        file: Path | None,
+        cache: TieredStore,
+        clock: Callable[[], float],
+        repeat: Callable[[dict[str, Any], str], Awaitable[object]],
+    ) -> None:
+        """`file` is shared by the workers, None for a process alone."""
+        self._file = file
+        self._cache = cache
+        self._clock = clock
+        self._repeat = repeat
+        self._version = 0
+        #: The number of the last purge that this worker knows, and those of its own that are later.
+        self._seen = 0
+        self._own = set[int]()
+
+    def announce(self, body: dict[str, Any], name: str) -> None:
+        """Let the other workers repeat a purge, if this one waits for the store."""
+        if self._file is None or not self._cache.waits_for_store:
+            return
+        try:
+            lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                purges = _read(self._file)
+                number = purges[-1][0] + 1 if purges else 1
+                # Readers see the whole old file or the whole new one.
+                new = self._file.with_suffix(".new")
+                new.write_text(json.dumps([*purges, (number, self._clock(), body, name)][-MAX_SHARED:]), "utf-8")
+                new.replace(self._file)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            log.error("a purge does not reach the other workers of this machine: %s", error)
+        else:
+            self._own.add(number)
+
+    async def run(self) -> None:
+        """Follow the other workers until the end."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            await self.follow()
+
+    async def follow(self) -> None:
+        """Repeat the purges of other workers since the last call. The store has those that were made before it opened.
+
+        A worker that starts later repeats them all: its store can be one that is only read.
+        """
+        try:
+            if self._file is None or (version := self._file.stat().st_mtime_ns) == self._version:
+                return
+        except FileNotFoundError:
+            return
+        self._version = version
+        for number, at, body, name in _read(self._file):
+            is_needed = self._cache.waits_for_store or self._clock() - at < _RECENT
+            if number > self._seen and number not in self._own and is_needed:
+                await self._repeat(body, name)
+            self._seen = max(self._seen, number)
+        self._own = {number for number in self._own if number > self._seen}
+
+
+def _read(file: Path) -> list[tuple[int, float, dict[str, Any], str]]:
+    """The purges of a file, which this program alone writes, in their order."""
+    try:
+        return [(number, at, body, name) for number, at, body, name in json.loads(file.read_text("utf-8"))]
+    except FileNotFoundError:
+        return []

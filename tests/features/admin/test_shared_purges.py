@@ -1,0 +1,107 @@
+"""Purges while the store cannot be opened: each worker of the machine repeats those of the others, once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.stores import open_cache, open_service_cache
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.features.admin.purge import Selection, purge
+from app.features.admin.shared_purges import MAX_SHARED, SharedPurges
+from tests.cache.entries import entry
+from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import opened
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.1000/182"
+
+
+class Worker:
+    """A worker whose store cannot be opened, unless `cache` is another one."""
+
+    def __init__(self, folder: Path, clock: Clock, cache: TieredStore | None = None) -> None:
+        (folder / "var").touch()
+        settings = Settings(store_url=f"sqlite:///{folder}/var/store.sqlite3")
+        self.cache = cache or open_service_cache(settings, clock)
+        self.repeated: list[str] = []
+        self.purges = SharedPurges(folder / "purges.json", self.cache, clock, self.repeat)
+
+    async def repeat(self, body: dict[str, Any], name: str) -> None:
+        self.repeated.append(name)
+        await purge(self.cache, Selection(names=[HandleName(name)]), soft=body.get("soft", False))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def workers(tmp_path: Path, clock: Clock) -> AsyncIterator[tuple[Worker, Worker]]:
+    both = Worker(tmp_path, clock), Worker(tmp_path, clock)
+    yield both
+    for worker in both:
+        await worker.cache.close()
+
+
+async def test_a_purge_is_repeated_once_by_the_other_worker_alone(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    await two.cache.put(entry(NAME))
+    await two.purges.follow()
+    one.purges.announce({"doi": NAME}, NAME)
+    two.purges.announce({"doi": "10.1000/1"}, "10.1000/1")
+    for _ in range(2):
+        for worker in workers:
+            await worker.purges.follow()
+    assert (one.repeated, two.repeated) == (["10.1000/1"], [NAME])
+    assert await two.cache.get(NAME) is None
+
+
+async def test_a_worker_whose_store_is_open_repeats_a_recent_purge_and_announces_none(
+    workers: tuple[Worker, Worker], tmp_path: Path, clock: Clock
+) -> None:
+    one, _ = workers
+    cache = open_cache(Settings(store_url="memory:"), clock)
+    recent, late = Worker(tmp_path, clock, cache), Worker(tmp_path, clock, cache)
+    recent.purges.announce({"doi": NAME}, NAME)
+    assert not (tmp_path / "purges.json").exists()
+    one.purges.announce({"doi": NAME}, NAME)
+    await recent.purges.follow()
+    clock.advance(60)
+    await late.purges.follow()
+    assert (recent.repeated, late.repeated) == ([NAME], [])
+    await cache.close()
+
+
+async def test_a_flood_of_purges_leaves_a_bounded_file(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    (one.purges._file or Path()).write_text(
+        str([[number, 0.0, {}, "x"] for number in range(1, MAX_SHARED + 1)]).replace("'", '"')
+    )
+    one.purges.announce({"doi": NAME}, NAME)
+    await two.purges.follow()
+    assert len(two.repeated) == MAX_SHARED and two.repeated[-1] == NAME
+
+
+@pytest.mark.parametrize("soft", [False, True])
+async def test_a_purge_holds_while_the_store_can_only_be_read(tmp_path: Path, clock: Clock, soft: bool) -> None:
+    path = tmp_path / "store.sqlite3"
+    async with opened(path, clock) as store:
+        await store.put(entry(NAME))
+    lock = Path(f"{path}.lock")
+    lock.unlink()
+    lock.symlink_to(tmp_path / "nowhere" / "lock")
+    cache = open_service_cache(Settings(store_url=f"sqlite:///{path}"), clock)
+    assert await cache.get(NAME) == entry(NAME)
+    clock.advance(1)
+    await purge(cache, Selection(names=[HandleName(NAME)]), soft=soft)
+    found = await cache.get(NAME)
+    assert (found is not None and not found.is_fresh(clock())) if soft else found is None
+    await cache.close()
