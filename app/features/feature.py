@@ -210,6 +210,8 @@ class Context:
         #: The routes of the JSON endpoints of features. They are there when routes are added.
         self.own_routes: tuple[str, ...] = ()
         self.gates: list[OperatorGate] = []
+        #: Counts a request of the client at an address, as Stage.admit does: for a page that refuses in its own words.
+        self.admit: Callable[[str], None] = _count_nothing
         #: Denies a network for some seconds and returns the end. None without the feature limits.
         self.deny: Callable[[str, float], float] | None = None
         #: The end of each denial, by its network, in seconds since the epoch.

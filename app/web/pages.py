@@ -250,7 +250,7 @@ class Pages:
         self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
     ) -> bytes:
         """It is not known whether the name exists. `retry_after` is in seconds."""
-        facts: dict[str, Any] = {"reason": reason, "wait": None if retry_after is None else _wait(retry_after)}
+        facts: dict[str, Any] = {"reason": reason, "wait": None if retry_after is None else choose_wait(retry_after)}
         facts["ways"] = self.list_ways(language, name, "unverified")
         return self.render("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
 
@@ -318,7 +318,7 @@ class Pages:
     def error(self, link: Link, language: str, *, title_key: str, reason: str, retry_after: int | None = None) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or "", times are in seconds."""
         text = _ERROR_TEXTS.get(title_key, "" if reason else "error.no_reason")
-        wait = None if retry_after is None else _wait(retry_after)
+        wait = None if retry_after is None else choose_wait(retry_after)
         return self.render("error", link, language, f"title.{title_key}", reason=reason, text=text, wait=wait)
 
     def render(
@@ -365,7 +365,7 @@ def find_target(values: Sequence[HandleValue]) -> str | None:
     return web_address(typed[0].text) if typed else None
 
 
-def _wait(seconds: int) -> tuple[str, int]:
+def choose_wait(seconds: int) -> tuple[str, int]:
     if seconds >= LONG_WAIT_SECONDS:
         return "retry_minutes", -(-seconds // 60)
     return ("retry_seconds", seconds) if seconds > 1 else ("retry_soon", seconds)

@@ -195,6 +195,8 @@ def operation_exchanges() -> Iterator[Exchange]:
         body = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + file + b"\r\n--x--"
         kind = {"Content-Type": "multipart/form-data; boundary=x", "Accept-Encoding": "gzip"}
         yield Exchange("POST /references", largest, "/references", "POST", kind, body)
+    typed = b'--x\r\nContent-Disposition: form-data; name="text"\r\n\r\n' + b"<" * 4_194_000 + b"\r\n--x--"
+    yield Exchange("POST /references", "4 MiB of text", "/references", "POST", kind, typed)
     yield Exchange("POST /preferences", "a form of 64 KiB", "/preferences", "POST", form, b"service=" + b"x" * 65_000)
 
 

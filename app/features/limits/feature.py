@@ -51,6 +51,7 @@ def open_limits(context: Context) -> Opened:
         context.reloads.announce_change()
         return ends
 
+    context.admit = limits.admit
     context.deny, context.read_denials, context.read_shares = deny, denials.list, counts.shares
     context.reloads.on_change(denials.refresh)
     context.reloads.on_reload(lambda _: limits.reload())

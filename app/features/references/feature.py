@@ -21,15 +21,15 @@ def open_references(context: Context) -> Opened:
 
     def add(app: FastAPI, face: Face) -> None:
         face.pages.links.append(PageLink("footer", PATH, "references.title"))
-        ReferencesPage(service, face, client_of).add_to(app)
+        ReferencesPage(service, face, client_of, context.admit).add_to(app)
 
-    return Opened(routes=(add,), own_api={PATH.encode(): "references"})
+    return Opened(routes=(add,))
 
 
 def sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
-    return {"references": {"result": Result(rows, "10.1000/182", "references.txt"), "problem": "", "text": ""}}
+    return {"references": {"result": Result(rows, "10.1000/182", "references.txt"), "problem": "", "wait": None}}
 
 
 FEATURE: Final = Feature(

@@ -24,17 +24,35 @@ class SentBibliography:
     file_name: str = ""
 
 
-def read_form(content_type: str, body: bytes) -> SentBibliography:
+def read_form(content_type: str, body: bytearray) -> SentBibliography:
     """The file of a form, else its text. Raises UnreadableList for another media type.
 
     A form in percent-encoding is refused: 4 MB of it take 700 ms.
     """
+    fields = _read_fields(content_type, body)
+    file = fields.get("file")
+    if file is not None and file.data:
+        return file
+    return fields.get("text", SentBibliography(b""))
+
+
+def read_typed(content_type: str, body: bytearray) -> str:
+    """The text of a form that was refused, also of its beginning. "" if there is none, or if it is cut off."""
+    try:
+        typed = _read_fields(content_type, body).get("text")
+    except UnreadableList:
+        return ""
+    return "" if typed is None else typed.data.decode("utf-8", "replace")
+
+
+def _read_fields(content_type: str, body: bytearray) -> dict[str, SentBibliography]:
+    """The fields before the last delimiter."""
     found = _BOUNDARY.match(content_type.strip())
     if found is None:
         raise UnreadableList("Send the form of this page, as multipart/form-data.")
     fields: dict[str, SentBibliography] = {}
     delimiter = b"\r\n--" + found[1].encode("utf-8", "replace")
-    for part in (b"\r\n" + body).split(delimiter, _MAX_FIELDS)[1:]:
+    for part in (b"\r\n" + body).split(delimiter, _MAX_FIELDS)[1:-1]:
         head, blank, data = part.partition(b"\r\n\r\n")
         if not blank or len(head) > _MAX_HEAD_BYTES:
             continue
@@ -42,7 +60,4 @@ def read_form(content_type: str, body: bytes) -> SentBibliography:
         name, file_name = _NAME.search(disposition), _FILE_NAME.search(disposition)
         if name is not None:
             fields.setdefault(name[1], SentBibliography(data, file_name[1] if file_name else ""))
-    file = fields.get("file")
-    if file is not None and file.data:
-        return file
-    return fields.get("text", SentBibliography(b""))
+    return fields

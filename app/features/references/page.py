@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import html
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Final
+from contextlib import aclosing, suppress
+from math import ceil
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
-from app.errors import DoiProxyError, RequestTooLarge
-from app.features.lists.answer import BatchService, OpenList, Output, StreamedAnswer
+from app.errors import DoiProxyError, RequestTooLarge, TooManyRequests
+from app.features.lists.answer import BatchService, OpenBatches, OpenList, Output, StreamedAnswer
 from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyBuffer
 from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, Verdict
-from app.features.own_pages import language_of
+from app.features.own_pages import language_of, text_headers
 from app.features.references.bibliography import Bibliography, read_bibliography
-from app.features.references.form import read_form
+from app.features.references.form import read_form, read_typed
 from app.features.references.result import Result, correct, describe
+from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE, VARY_LANGUAGE
+from app.web.header import Header
 from app.web.operations import Face
+from app.web.pages import choose_wait
 from app.web.responses import HTML, PAGE_POLICY
 
 PATH: Final = "/references"
@@ -29,6 +34,11 @@ PATH: Final = "/references"
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 #: Seconds that a page waits for answers. Browsers and front proxies wait for 30 to 60.
 PATIENCE: Final = 20.0
+#: Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
+_MAX_RETURNED: Final = 16
+_RETURN_SECONDS: Final = 5.0
+#: Characters that are escaped in one turn of the event loop.
+_PIECE: Final = 65_536
 _TOO_LATE: Final = "No answer arrived in time; check again."
 #: References that are described in one turn of the event loop.
 _GROUP: Final = 50
@@ -37,35 +47,60 @@ _GROUP: Final = 50
 class ReferencesPage:
     """Shows the form and the results."""
 
-    def __init__(self, service: BatchService, face: Face, client_at: Callable[[str], str]) -> None:
-        """`client_at` returns the client at an address."""
+    def __init__(
+        self, service: BatchService, face: Face, client_at: Callable[[str], str], admit: Callable[[str], None]
+    ) -> None:
+        """`client_at` returns the client at an address. `admit` counts its request. See Stage.admit."""
         self._service = service
         self._face = face
         self._client_at = client_at
+        self._admit = admit
+        self._returned = OpenBatches(_MAX_RETURNED, lambda limit: None)
 
     def add_to(self, app: FastAPI) -> None:
         """Answer the path in an application."""
 
         @app.api_route(PATH, methods=["GET", "HEAD"], include_in_schema=False)
         async def show_form(request: Request) -> Response:
-            body = self.render(language_of(request, self._face.pages))
-            return Response(body, headers={name.decode(): value.decode() for name, value in _HEADERS})
+            error = self.refuse(request)
+            body = self.render(language_of(request, self._face.pages), error=error)
+            return Response(body, 200 if error is None else error.status, text_headers(*_headers_of(error)))
 
         @app.api_route(PATH, methods=["POST"], include_in_schema=False)
         async def check_references(request: Request) -> Response:
-            return _CheckedPage(self, request, language_of(request, self._face.pages))
+            return _CheckedPage(self, request, language_of(request, self._face.pages), self.refuse(request))
 
-    def render(self, language: str, result: Result | None = None, problem: str = "", text: str = "") -> bytes:
-        """The page."""
-        pages, link = self._face.pages, self._face.link
-        return pages.render("references", link, language, "references.title", result=result, problem=problem, text=text)
+    def refuse(self, request: Request) -> DoiProxyError | None:
+        """Count a request. Returns why its client may not have an answer."""
+        try:
+            self._admit(_address(request))
+        except DoiProxyError as error:
+            return error
+        return None
 
-    async def check(self, request: Request, body: BodyBuffer) -> tuple[Result, str]:
-        """The result for a form, and its text. Raises DoiProxyError."""
-        client = self._client_at(request.client.host if request.client else "")
+    def render(self, language: str, result: Result | None = None, error: DoiProxyError | None = None) -> bytes:
+        """The page without the text of its form."""
+        wait = choose_wait(max(1, ceil(error.retry_after))) if isinstance(error, TooManyRequests) else None
+        facts: dict[str, Any] = {"result": result, "problem": "" if error is None else error.message, "wait": wait}
+        return self._face.pages.render("references", self._face.link, language, "references.title", **facts)
+
+    async def read_back(self, request: Request, body: BodyBuffer, received: bytearray, error: DoiProxyError) -> str:
+        """The text of a form that was refused. A refusal of the client comes before its form is read."""
+        if isinstance(error, TooManyRequests):
+            client = self._client_at(_address(request))
+            with suppress(DoiProxyError, TimeoutError), self._returned.enter(client, OpenList(body)):
+                async with asyncio.timeout(_RETURN_SECONDS):
+                    await _collect(body, received)
+        await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
+        return read_typed(request.headers.get("content-type", ""), received)
+
+    async def check(self, request: Request, body: BodyBuffer, received: bytearray) -> tuple[Result, str]:
+        """The result for a form, and its text. The form is added to `received`. Raises DoiProxyError."""
+        client = self._client_at(_address(request))
         place = OpenList(body)
         with self._service.open.enter(client, place):
-            sent = read_form(request.headers.get("content-type", ""), await _collect(body))
+            await _collect(body, received)
+            sent = read_form(request.headers.get("content-type", ""), received)
             found = await read_bibliography(sent, self._service.text_turn)
             options = BatchOptions(client, literal=found.is_running_text, suggests=True, checks=True, agency="none")
             rows = await self._look_up(found, options, place)
@@ -93,35 +128,60 @@ class ReferencesPage:
 class _CheckedPage(StreamedAnswer):
     """The answer to a form. The work ends when the reader leaves."""
 
-    def __init__(self, page: ReferencesPage, request: Request, language: str) -> None:
-        super().__init__(MAX_BODY_BYTES)
+    def __init__(self, page: ReferencesPage, request: Request, language: str, refusal: DoiProxyError | None) -> None:
+        super().__init__(MAX_BODY_BYTES if refusal is None else _PIECE)
         self._page = page
         self._request = request
         self._language = language
+        self._refusal = refusal
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        language, status = self._language, 200
-        try:
-            result, text = await self._page.check(self._request, body)
-            page = self._page.render(language, result, text=text)
-        except DoiProxyError as error:
-            page, status = self._page.render(language, problem=error.message), error.status
-        headers = [*_HEADERS, (b"content-length", b"%d" % len(page))]
+        result, text, error, received = None, "", self._refusal, bytearray()
+        if error is None:
+            try:
+                result, text = await self._page.check(self._request, body, received)
+            except DoiProxyError as raised:
+                error = raised
+        if error is not None:
+            text = await self._page.read_back(self._request, body, received, error)
+        pieces = await _fill(self._page.render(self._language, result, error), text)
+        status = 200 if error is None else error.status
+        headers = [*_headers_of(error), (b"content-length", b"%d" % sum(map(len, pieces)))]
         await output.send({"type": "http.response.start", "status": status, "headers": headers})
-        await output.send({"type": "http.response.body", "body": page})
+        for piece in pieces:
+            await output.send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)
+        await output.send({"type": "http.response.body", "body": b""})
 
 
 _HEADERS: Final = (HTML, *PAGE_POLICY, VARY_LANGUAGE, NO_STORE)
 
 
-async def _collect(body: BodyBuffer) -> bytes:
-    pieces, size = [], 0
+def _headers_of(error: DoiProxyError | None) -> tuple[Header, ...]:
+    more = quota_headers(error.quota, error.retry_after) if isinstance(error, TooManyRequests) else ()
+    return (*_HEADERS, *more)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def _fill(page: bytes, text: str) -> list[bytes]:
+    """The pieces of a page with a text in its form. A text of 4 MB is escaped in many turns of the event loop."""
+    head, end, tail = page.partition(b"</textarea>")
+    pieces = [head]
+    for start in range(0, len(text), _PIECE):
+        pieces.append(html.escape(text[start : start + _PIECE]).encode("utf-8", "replace"))
+        await asyncio.sleep(0)
+    return [*pieces, end + tail]
+
+
+async def _collect(body: BodyBuffer, received: bytearray) -> None:
+    """Add a body to what was received. Raises RequestTooLarge."""
     async for piece in body.pieces():
-        size += len(piece)
-        if size > MAX_BODY_BYTES:
+        received += piece
+        if len(received) > MAX_BODY_BYTES:
             raise RequestTooLarge(f"The form has more than {MAX_BODY_BYTES} bytes; paste the text of the references.")
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 async def _stream(found: Bibliography) -> AsyncGenerator[BatchInput]:

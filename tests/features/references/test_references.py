@@ -8,9 +8,12 @@ import io
 import re
 import zipfile
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from app.features.references.form import read_typed
+from app.shares import SharedPlaces
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 from tests.web.test_pages import Page
@@ -191,7 +194,7 @@ async def test_another_media_type_is_refused(proxy: Proxy, content_type: str, bo
 async def test_an_empty_form_has_no_references(proxy: Proxy) -> None:
     for body in (b"", b"--xyz--", form(""), b"--xyz\r\n\r\n"):
         got = await proxy.post(PATH, body, content_type=FORM)
-        assert (got.status, results(got)) == (200, []) and "There are no references" in got.text
+        assert (got.status, results(got)) == (200, []) and "The text has no references." in got.text
 
 
 @table(("language", "word"), [("de", "Keine DOI"), ("fr", "Pas de DOI"), ("es", "Sin DOI"), ("en", "No DOI")])
@@ -208,3 +211,55 @@ async def test_what_could_not_be_verified_is_not_missing(proxy: Proxy) -> None:
 async def test_markup_is_text(proxy: Proxy) -> None:
     got = await send(proxy, "<script>alert(1)</script> 10.1000/<b>x")
     assert "<script" not in got.text and "<b>" not in got.text
+
+
+def typed(got: Got) -> str:
+    """The text in the field, as a browser reads it."""
+    found = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", got.text, re.DOTALL)
+    return html.unescape(found[1]) if found else ""
+
+
+@table(
+    ("text", "file"),
+    [
+        ("10.1000/182 <b> & \n" * 301, b""),
+        ("x" * 600_000, b""),
+        ("10.1000/182", b"x" * (4 * 1024 * 1024)),
+        ("10.1000/182", b"\xff\xfe10"),
+    ],
+)
+async def test_a_refused_form_keeps_the_text(proxy: Proxy, text: str, file: bytes) -> None:
+    got = await proxy.post(PATH, form(file, "a.txt", text), content_type=FORM)
+    assert (got.status in (400, 413), got["cache-control"]) == (True, "no-store")
+    assert typed(got) == text
+
+
+def test_a_text_that_is_cut_off_is_not_returned() -> None:
+    whole = form("10.1000/183", "", TEXT)
+    assert read_typed(FORM, bytearray(whole)) == read_typed(FORM, bytearray(whole[:-20])) == TEXT
+    assert read_typed(FORM, bytearray(whole[:100])) == read_typed("text/plain", bytearray(whole)) == ""
+
+
+async def test_a_client_over_its_limit_gets_its_text_and_the_time_to_wait() -> None:
+    async with running(client_rate=0.1, client_burst=1) as limited:
+        await limited.get(PATH)
+        got = await limited.post(PATH, form("", "", TEXT), content_type=FORM)
+        assert (got.status, got["cache-control"], got["retry-after"]) == (429, "no-store", "10")
+        assert typed(got) == TEXT and "try again in about 10 seconds" in got.text
+        shown = await limited.get(PATH)
+        assert (shown.status, shown["retry-after"]) == (429, "10")
+        assert limited.upstream.queries() == 0
+        limited.clock.advance(10)
+        assert (await limited.post(PATH, form("", "", TEXT), content_type=FORM)).status == 200
+
+
+async def test_a_form_without_a_place_among_the_lists_keeps_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    enter = SharedPlaces.enter
+
+    def refuse_lists(places: SharedPlaces[Any], client: str | None, place: Any) -> bool:
+        return places.most != 3 and enter(places, client, place)
+
+    monkeypatch.setattr(SharedPlaces, "enter", refuse_lists)
+    async with running(batch_max_open=3) as full:
+        got = await full.post(PATH, form("", "", TEXT), content_type=FORM)
+        assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
