@@ -146,6 +146,7 @@ docs: setup
 	@$(BIN)/python docs/generate.py
 	@rm -rf build/docs
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs -b dirhtml . build/docs
+	@echo '<!doctype html><meta http-equiv="refresh" content="0; url=docs/"><a href="docs/">doi-proxy</a>' > build/docs/index.html
 	@echo 'The site is in build/docs; to view it: $(PYTHON) -m http.server --directory build/docs --bind 127.0.0.1'
 
 dist: setup

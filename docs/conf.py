@@ -13,7 +13,7 @@ project = "doi-proxy"
 release = __version__
 extensions = ["myst_parser"]
 # The source folder is the repository: pages link to README.md, to the changelog and to the results of the benchmarks.
-include_patterns = ["*.md", "docs/**.md", "bench/*.md"]
+include_patterns = ["*.md", "docs/**.md", "bench/*.md", "contrib/*.md"]
 root_doc = "docs/index"
 # Anchors of headings are those that a code-hosting site gives them, so links work in both places.
 myst_heading_anchors = 4

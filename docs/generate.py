@@ -1,5 +1,6 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, docs/features/ from the
-folders of the features, the tree of docs/errors.md, and the files of front proxies, systemd, Compose and Kubernetes.
+folders of the features, the tree of docs/errors.md, the tables of contents of docs/index.md, and the files of front
+proxies, systemd, Compose and Kubernetes.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -353,6 +354,16 @@ def write_entry(title: str, one: Mapping[str, str]) -> str:
     return f"### {title}\n\n{one['means']}\n\n- **Look at:** {one['look']}\n- **Do:** {one['do']}\n"
 
 
+def write_contents(page: str) -> str:
+    """The start page: the tables of contents of the site follow from its lists of pages, one for each heading."""
+    text, contents = page.partition("```{toctree}")[0].rstrip("\n"), []
+    for section in text.split("\n## ")[1:]:
+        pages = re.findall(r"^- \[[^]]*\]\(([^)]*)\.md\)", section, re.MULTILINE)
+        entries = "\n".join(page.replace("../", "/") for page in pages)
+        contents.append(f"```{{toctree}}\n:hidden:\n:caption: {section.partition(chr(10))[0]}\n{entries}\n```")
+    return "\n\n".join([text, *contents]) + "\n"
+
+
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
@@ -360,6 +371,7 @@ def generated() -> dict[Path, str]:
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
         Path("docs/errors.md"): write_error_tree((ROOT / "docs/errors.md").read_text(encoding="utf-8")),
+        Path("docs/index.md"): write_contents((ROOT / "docs/index.md").read_text(encoding="utf-8")),
         Path("docs/runbook.md"): write_runbook(Catalogue("en", read_packaged("app.features.status", "en"))),
         **write_features(found),
         **{Path(path): content for path, content in shipped_files(Settings()).items()},

@@ -263,9 +263,11 @@ def test_every_page_is_in_a_table_of_contents_of_the_site() -> None:
     assert listed == pages
 
 
-def test_every_page_is_linked_from_the_readme_and_every_decision_from_their_table() -> None:
-    readme, decisions = text_of("README.md"), text_of("docs/decisions/index.md")
-    assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in readme] == []
+def test_every_page_is_linked_from_the_one_list_and_every_decision_from_their_table() -> None:
+    start, decisions = text_of("docs/index.md"), text_of("docs/decisions/index.md")
+    pages = [page.name for page in ROOT.glob("docs/*.md") if page.name != "index.md"]
+    assert [name for name in pages if f"]({name}): " not in start] == []
+    assert "](docs/index.md)" in text_of("README.md")
     assert [page.name for page in ROOT.glob("docs/decisions/0*.md") if f"]({page.name})" not in decisions] == []
 
 
