@@ -13,7 +13,7 @@ from app.features.feature import Context, Feature, Opened, Service
 from app.features.metrics.history import SharedHistory
 from app.features.network_list import NetworkList
 from app.features.status.events import EventLog
-from app.features.status.keeping import StatusKeeper
+from app.features.status.keeping import StatusKeeper, find_place
 from app.features.status.models import STATUS_PATH, Status
 from app.features.status.page import add_runbook, add_status
 from app.features.status.prefixes import PrefixCounts
@@ -55,7 +55,9 @@ def open_status(context: Context) -> Opened:
     history, events = SharedHistory(context.shared_file("history.json")), EventLog(context.shared_file("events.json"))
     reader = StatusReader(context, history, events)
     is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
-    keeper = StatusKeeper(context.core.cache, history, events, context.clock, is_shared)
+    listening = f"{context.settings.value('host')}:{context.settings.value('port')}"
+    place = find_place(listening) if is_shared else ""
+    keeper = StatusKeeper(context.core.cache, history, events, context.clock, place)
     context.record_event = reader.record_event
     context.reloads.on_reload(lambda _: reader.record_event("reload"))
 

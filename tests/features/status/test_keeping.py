@@ -12,7 +12,7 @@ import pytest
 from app.features.metrics.history import LENGTH, STEP, Point, SharedHistory
 from app.features.sqlite.notes import write_note
 from app.features.status.events import EventLog
-from app.features.status.keeping import MAX_MACHINES, NOTE, Kept, StatusKeeper, decode_note
+from app.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKeeper, decode_note
 from tests.clock import Clock
 from tests.web.proxy import running_with
 
@@ -80,19 +80,48 @@ class _Notes:
         self.data = change(self.data)
 
 
-async def test_machines_that_share_a_server_keep_a_history_each_and_the_oldest_is_dropped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def keep(notes: Any, place: str, at: float, answers: float = 0.0, *, ends: bool = True) -> list[Point]:
+    """Run a service with this history, and return the points that it has then."""
+    history = SharedHistory(None)
+    if answers:
+        history.record(at, {})
+        history.record(at, {"answers": answers})
+    keeper = StatusKeeper(notes, history, EventLog(None), Clock(at), place)
+    await keeper._keep()
+    if ends:
+        await keeper._save(has_ended=True)
+    return history.points()
+
+
+def answers_of(points: list[Point]) -> list[float]:
+    return [point.sums.get("answers", 0.0) for point in points]
+
+
+async def test_services_that_share_a_server_keep_a_history_each_and_the_oldest_is_dropped() -> None:
     notes: Any = _Notes()
-    for number in range(MAX_MACHINES + 3):
-        monkeypatch.setattr("platform.node", lambda number=number: f"host-{number}")
-        history = SharedHistory(None)
-        history.restore([Point(number * STEP, {"answers": 1.0})], float(number * STEP))
-        keeper = StatusKeeper(notes, history, EventLog(None), Clock(1_000.0 + number), True)
-        await keeper._save()
+    for number in range(MAX_SERVICES + 3):
+        await keep(notes, f"host-{number} 0.0.0.0:8000", STEP * number, 1.0 + number, ends=False)
     kept = decode_note(notes.data)
-    assert list(kept) == [f"host-{number}" for number in range(3, MAX_MACHINES + 3)]
-    assert kept["host-5"].points == [Point(5 * STEP, {"answers": 1.0})]
+    assert list(kept) == [f"host-{number} 0.0.0.0:8000" for number in range(3, MAX_SERVICES + 3)]
+    assert answers_of(kept["host-5 0.0.0.0:8000"].points) == [6.0]
+
+
+async def test_two_services_of_a_host_do_not_mix() -> None:
+    notes: Any = _Notes()
+    await keep(notes, "host 0.0.0.0:8000", STEP, 1.0)
+    assert answers_of(await keep(notes, "host 0.0.0.0:8001", 2 * STEP, 2.0)) == [2.0]
+    assert answers_of(await keep(notes, "host 0.0.0.0:8000", 3 * STEP)) == [1.0]
+
+
+async def test_a_new_container_goes_on_with_the_history_of_the_one_that_ended() -> None:
+    notes: Any = _Notes()
+    await keep(notes, "3f2a 0.0.0.0:8000", STEP, 1.0)
+    await keep(notes, "77c1 0.0.0.0:8000", 2 * STEP, 2.0, ends=False)
+    assert list(decode_note(notes.data)) == ["77c1 0.0.0.0:8000"]
+    assert answers_of(decode_note(notes.data)["77c1 0.0.0.0:8000"].points) == [1.0, 2.0]
+    # One that runs, or was killed, is left to itself.
+    assert await keep(notes, "90ab 0.0.0.0:8000", 3 * STEP) == []
+    assert len(decode_note(notes.data)) == 2
 
 
 def test_a_whole_day_takes_less_than_a_hundred_kilobytes() -> None:
