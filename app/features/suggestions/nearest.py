@@ -22,7 +22,7 @@ _MAX_CHECKED: Final = 12
 #: Seconds for which what was found is kept, and the number of names for which it is.
 SECONDS: Final = 1
 _MAX_KEPT: Final = 1_000
-#: Searches that wait or are under way. At the limit, a page is sent without.
+#: Searches that wait or are under way. One runs at a time. At the limit, a page is sent without.
 _MAX_SEARCHES: Final = 64
 
 
@@ -47,7 +47,8 @@ class NearestNames:
         self._names = names
         self._uses_cache = uses_cache
         self._found: TTLCache[str, Nearest] = TTLCache(_MAX_KEPT, SECONDS, timer=clock)
-        self._searches = 0
+        self._searches: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
 
     def find(self, name: HandleName) -> Nearest:
         """What the last search found, if that was within SECONDS."""
@@ -55,17 +56,21 @@ class NearestNames:
         return found
 
     async def search(self, name: HandleName, timeout: float) -> None:
-        """Search for the names near a name, for at most `timeout` seconds. Raises nothing."""
-        if self._searches >= _MAX_SEARCHES or name.key in self._found:
+        """Search for the names near a name, and wait `timeout` seconds at most. Raises nothing.
+
+        A search that takes longer goes on, and keeps its place: its thread cannot be stopped.
+        """
+        if len(self._searches) >= _MAX_SEARCHES or name.key in self._found:
             return
-        self._searches += 1
-        try:
-            async with asyncio.timeout(timeout):
-                self._found[name.key] = await self._search(name)
-        except TimeoutError:
-            pass
-        finally:
-            self._searches -= 1
+        task = asyncio.create_task(self._search_in_turn(name))
+        self._searches.add(task)
+        task.add_done_callback(self._searches.discard)
+        await asyncio.wait({task}, timeout=timeout)
+
+    async def _search_in_turn(self, name: HandleName) -> None:
+        """Search when no other search runs. The store has one thread of those that DNS and files use too."""
+        async with self._turn:
+            self._found[name.key] = await self._search(name)
 
     async def _search(self, name: HandleName) -> Nearest:
         candidates = list_candidates(name)

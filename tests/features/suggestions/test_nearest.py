@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
+from string import ascii_letters
+from threading import Event
 
 import pytest
 
+from app.cache.store import NearKeys
 from app.doi.name import HandleName
+from app.features.sqlite.near import NearSearch
 from app.features.suggestions.nearest import MAX_CACHED, select_neighbours, spell_like
 from app.features.suggestions.one_edit import MAX_CHARACTERS, list_candidates
 from tests.clock import Clock
@@ -117,3 +124,35 @@ async def test_registry_records_are_shown_with_their_neighbours(tmp_path: Path) 
         page = await get_page(proxy, "10.5555/jurnal.0000334")
         assert shown(page, "suggestions") == ["10.5555/journal.0000334"]
         assert [proxy.upstream.queries(name) for name in names[:600]] == [0] * 600
+
+
+async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, find, searches = Event(), NearSearch.find, 0
+
+    def find_slowly(store: NearSearch, key: str, candidates: Sequence[str]) -> NearKeys:
+        nonlocal searches
+        searches += 1
+        may_end.wait()
+        return find(store, key, candidates)
+
+    monkeypatch.setattr(NearSearch, "find", find_slowly)
+    timeout = "app.features.suggestions.suggested_names.QUERY_TIMEOUT"
+    async with running(store_url=f"sqlite:///{tmp_path / 'store.db'}", suggestion_queries=0) as proxy:
+        asyncio.get_running_loop().set_default_executor(threads := ThreadPoolExecutor(2))
+        proxy.upstream.put(REAL, url="https://example.org/")
+        await proxy.get(f"/{REAL}")
+        try:
+            monkeypatch.setattr(timeout, 0.01)
+            pages = await asyncio.gather(*(get_page(proxy, f"{REAL}{number:03}") for number in range(80)))
+            assert [page for page in pages if shown(page, "suggestions")] == []
+            async with asyncio.timeout(30):
+                assert (await asyncio.to_thread(str, "free"), searches) == ("free", 1)
+        finally:
+            may_end.set()
+        # The searches that wait end, and later pages have the section again.
+        monkeypatch.setattr(timeout, 60)
+        shows = [shown(await get_page(proxy, REAL + last), "suggestions") for last in ascii_letters]
+        assert shows[-1] == [REAL]
+    threads.shutdown()
