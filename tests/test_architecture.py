@@ -76,7 +76,7 @@ PURE: Final = tuple(
             "library.copy", "library.rules", "library.service_kinds",
             "lists.json_lists", "lists.lines", "lists.references", "lists.table", "lists.typed_name",
             "lists.verdict",
-            "local_records.file_text", "metadata.csl",
+            "local_records.file_text", "metadata.csl", "metadata.match",
             "local_records.records", "parse.confusable", "parse.parsing", "registry.crossref",
             "registry.csv_file", "registry.datacite", "registry.json_values", "registry.reading",
             "registry.record", "registry.tar", "suggestions.repair", "suggestions.suggestion", "toml_files.text",

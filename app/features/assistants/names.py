@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.name_lookup import BatchOptions
-from app.features.lists.server_client import fetch_rows
+from app.features.lists.server_client import fetch_rows, text_of
 from app.features.lists.verdict import ListRow
 from app.features.proxy_client.server import ProxyServer
 from app.upstream.source import Priority
@@ -44,7 +44,10 @@ class OwnNames:
 
     def look_up_list(self, names: Sequence[BatchInput], client: str | None) -> Rows:
         """See Names. Queries of people go first. Agencies come from the cache alone."""
-        return aclosing(self.batches.rows(_stream(names), BatchOptions(client, literal=True, suggests=True)))
+        matches = self.batches.compare is not None
+        return aclosing(
+            self.batches.rows(_stream(names), BatchOptions(client, literal=True, suggests=True, matches=matches))
+        )
 
 
 async def _stream(names: Sequence[BatchInput]) -> AsyncGenerator[BatchInput]:
@@ -68,7 +71,9 @@ class ServerNames:
         return aclosing(self._rows(names, _QUERY))
 
     async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[ListRow]:
-        async with aclosing(self._fetch([name for name in names if isinstance(name, str)], query)) as answers:
+        async with aclosing(
+            self._fetch([text_of(name) for name in names if not isinstance(name, ListRow)], query)
+        ) as answers:
             for name in names:
                 # Without a name to look up, no request is sent.
                 yield name if isinstance(name, ListRow) else await anext(answers)

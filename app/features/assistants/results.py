@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
-from app.features.lists.verdict import ListRow, Verdict
+from app.features.lists.verdict import ListRow, Match, Verdict
 from app.features.parse.models import ParsedTextModel, WarningModel
 from app.features.parse.parsing import ParsedText, to_object
 from app.features.suggestion_model import SuggestionModel
@@ -58,6 +58,12 @@ class CheckedName(BaseModel):
 class CheckedLine(CheckedName):
     """What is known about one line."""
 
+    match: Match | None = Field(
+        None,
+        description="Whether the line is about the work that its DOI leads to: same, different or unknown. Null if "
+        "this resolver does not compare them.",
+    )
+    title: str | None = Field(None, description="The title of that work; null if it is not known.")
     line: int = Field(description="The number of the line, from 1.")
 
 
@@ -100,7 +106,8 @@ def write_name(text: str, row: ListRow) -> CheckedName:
 
 def write_checked_line(number: int, text: str, row: ListRow) -> CheckedLine:
     """The result about a line, numbered from 1."""
-    return CheckedLine(line=number, **write_name(text, row).model_dump())
+    members = write_name(text, row).model_dump()
+    return CheckedLine(line=number, match=row.match, title=_cut_message(row.title), **members)
 
 
 def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionModel]:

@@ -79,6 +79,7 @@ _PROMPT: Final = Prompt(
 _PROMPT_TEXT: Final = (
     "Check this reference list with the tool check_list, all lines in one call. For each line that is not resolved, "
     "say what is wrong: a name that does not exist, a text that is not a DOI, or no DOI (its reason is no-doi). "
+    "If its match is different, the DOI exists and is of another work: say so, with the title of that work. "
     "Propose a suggestion only if it fits the title, and say that names that could not be verified "
     "are unknown, not wrong.\n\n"
 )

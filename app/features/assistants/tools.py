@@ -23,6 +23,8 @@ from app.features.assistants.results import (
     write_name,
     write_parsed_text,
 )
+from app.features.lists.batch import BatchInput
+from app.features.lists.lines import ListItem
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
@@ -70,7 +72,8 @@ class CheckArguments(_Arguments):
         min_length=1, description="One reference or DOI name in each item, as it will be printed."
     )
     problems_only: bool = Field(
-        False, description="Return only the lines that are not resolved; the summary counts all lines."
+        False,
+        description="Return only the lines that are not resolved, or are about another work; the summary counts all.",
     )
 
 
@@ -196,7 +199,7 @@ class Tools:
         for number, text in enumerate(arguments.lines, 1):
             lines += [replace(line, number=number) for line in self._read_line(text)]
             await _yield_turn(number)
-        async with self._names.look_up_list([line.input for line in lines], client) as rows:
+        async with self._names.look_up_list([_write_input(line) for line in lines], client) as rows:
             found = await call.collect(rows, lines, report)
         checked: list[CheckedLine] = []
         for line, row in zip(lines, found, strict=True):
@@ -219,7 +222,7 @@ class Tools:
 
     async def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
         counts = Counter(line.verdict for line in checked)
-        shown = [line for line in checked if line.verdict is not Verdict.RESOLVED] if problems_only else checked
+        shown = [line for line in checked if _is_problem(line)] if problems_only else checked
         fitting = await _take_fitting(shown, self.bounds.result_bytes)
         summary = {verdict: counts[verdict] for verdict in Verdict}
         without = sum(line.reason is not None for line in checked)
@@ -266,6 +269,15 @@ def _without_answer(line: _Line, message: str) -> ListRow:
     if isinstance(line.input, ListRow):
         return line.input
     return ListRow(line.text, line.input, Verdict.UNVERIFIED, message=message)
+
+
+def _is_problem(line: CheckedLine) -> bool:
+    return line.verdict is not Verdict.RESOLVED or line.match == "different"
+
+
+def _write_input(line: _Line) -> BatchInput:
+    """The input of a line, with its text to compare."""
+    return line.input if isinstance(line.input, ListRow) else ListItem(line.input, entry=line.text)
 
 
 def _add_note(row: ListRow, note: str | None) -> ListRow:

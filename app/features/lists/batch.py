@@ -21,9 +21,11 @@ from app.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptio
 from app.features.lists.settings import BatchSettings
 from app.features.lists.typed_name import read_typed_name
 from app.features.lists.verdict import (
+    GOOD,
     Judgement,
     JudgementMemory,
     ListRow,
+    Match,
     Verdict,
     explain_other_name,
     is_worth_waiting,
@@ -47,6 +49,8 @@ _USUAL_PAUSE: Final = 1.0
 #: a millisecond. Turns of 16 rows held the event loop for up to 27 ms of processor time, these for up to 3 ms.
 _TURN_LENGTH: Final = 0.000_5
 
+#: Compares a reference with the work of a name, at the cost of a client. Returns the title too, if it is known.
+Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
 #: An input as it was sent, also with its place in a list; or its row, if it is known already.
 BatchInput = str | ListItem | ListRow
 
@@ -63,6 +67,8 @@ class Batches:
     #: Called with the verdict of each row.
     count: Callable[[str], None] = lambda verdict: None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    #: None if no metadata are fetched.
+    compare: Compare | None = None
 
     async def rows(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[ListRow]:
         """The row of each input, in their order. See `groups`."""
@@ -93,12 +99,13 @@ def build_batches(
     names: SuggestedNames | None = None,
     clock: Callable[[], float] = time.time,
     count: Callable[[str], None] = lambda verdict: None,
+    compare: Compare | None = None,
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
     group = settings.group(BatchSettings)
     bounds = BatchBounds(concurrency=group.batch_concurrency, patience=group.batch_wait_timeout)
     names = names or build_suggested_names(settings, core.resolver, settings.public_url)
-    return Batches(core.destinations, bounds, clock, time.monotonic, names, count)
+    return Batches(core.destinations, bounds, clock, time.monotonic, names, count, compare=compare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +188,7 @@ class _Batch:
         lookup = self._lookups.get(name.key)
         if lookup is None:
             judgement = self._find_now(name)
-            if judgement is not None and self._agencies.is_known(name):
+            if judgement is not None and self._agencies.is_known(name) and not self._options.matches:
                 return self._row(item, name, _Answer(judgement, self._agencies.find_now(name)))
             lookup = await self._launch(name, judgement)
         return _Pending(item, name, lookup)
@@ -266,8 +273,18 @@ class _Batch:
         if row.suggestions and self._options.checks:
             checked = await self._parts.suggested_names.check(row.suggestions, self._options.client)
             row = _suggest(row, row.best, checked)
+        if self._options.matches:
+            row = await self._match(row, "" if isinstance(item, ListRow) else item.item.entry)
         self._parts.count(row.verdict.value)
         return row
+
+    async def _match(self, row: ListRow, entry: str) -> ListRow:
+        """The row with what its reference has to do with the work."""
+        compare = self._parts.compare
+        if compare is None or row.doi is None or row.verdict not in GOOD or not entry:
+            return replace(row, match="unknown")
+        match, title = await compare(HandleName(row.doi), entry, self._options.client)
+        return replace(row, match=match, title=title)
 
     def _row(self, item: ListItem, name: HandleName, answer: _Answer) -> ListRow:
         judgement = answer.judgement

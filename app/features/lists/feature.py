@@ -14,6 +14,7 @@ from app.features.lists.honest_time import find_unreachable_concurrency, read_pa
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
 from app.features.lists.settings import BatchSettings
+from app.features.metadata.feature import find_comparison
 from app.features.refusals import REFUSED
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.web.client_network import client_of
@@ -24,7 +25,8 @@ def open_lists(context: Context) -> Opened:
     """The endpoint /api/resolve."""
     settings, core = context.settings.group(BatchSettings), context.core
     names = required(context.find(SuggestedNames))
-    batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS))
+    compare = find_comparison(context)
+    batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS), compare)
     open_lists = OpenBatches(settings.batch_max_open, context.meter.counter(REFUSED))
     service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names), read_pace(context.settings))
 
@@ -39,7 +41,7 @@ def open_lists(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "lists",
     "lists of up to a million names, by HTTP and as a command",
-    needs=("suggestions", "proxy_client"),
+    needs=("suggestions", "proxy_client", "metadata"),
     open=open_lists,
     check=find_unreachable_concurrency,
 )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
-from app.features.lists.body import LIST_BODY, LIST_TYPES, problem_responses, read_body_format
+from app.features.lists.body import LIST_BODY, LIST_TYPES, BodyFormat, problem_responses, read_body_format
 from app.features.lists.extraction import TEXT_TYPES
 from app.features.lists.name_lookup import BatchOptions, agency_source
-from app.features.lists.verdict import read_fields
+from app.features.lists.verdict import Match, read_fields
 from app.features.lists.writing import JsonLinesWriter
 from app.features.suggestion_model import ReadingModel, SuggestionModel
 from app.features.suggestions.suggestion import Confidence
-from app.web.media_types import CSV, JSON, NDJSON
+from app.web.media_types import BIBTEX, CSV, JSON, NDJSON, RIS
 
 RESOLVE_PATH: Final = "/api/resolve"
 _OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}
@@ -51,6 +53,10 @@ class RowModel(BaseModel):
     reason: Literal["no-doi"] | None = Field(None, description="`no-doi`: nothing in the input looks like a DOI.")
     suggestions: list[SuggestionModel] = Field([], description="With `suggest=true`. They are not followed.")
     best: ReadingModel | None = Field(None, description="With `suggest=true`: the likeliest name.")
+    match: Match | None = Field(
+        None, description="With `match=true`: whether the reference is about the work that its DOI leads to."
+    )
+    title: str | None = Field(None, description="With `match=true`: the title of that work, if it is known.")
     echo: str | int | float | bool | None = Field(None, description="With `echo`: that member of the item.")
     text: str | None = Field(None, description="With `extract=true`: the part of the text with the name.")
     start: int | None = Field(None, description="With `extract=true`: the characters of the text before it.")
@@ -68,6 +74,9 @@ class ResolveQuery(BaseModel):
     extract: bool = Field(False, description="The body is running text: look up every name in it.")
     suggest: bool | Literal["checked"] = Field(
         False, description="Suggest other names for those that lead nowhere; `checked` ones are looked up."
+    )
+    match: bool = Field(
+        False, description="Compare each reference of BibTeX or RIS with the title, author and year of the work."
     )
     column: str | None = Field(
         None, max_length=200, description="The column or member with the names, instead of `doi`."
@@ -89,7 +98,11 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
         Rows are sent while the list arrives. Each name is looked up once. The queries of people go first.
         """
         fields = read_fields(
-            query.fields, suggests=bool(query.suggest), extracts=query.extract, echoes=query.echo is not None
+            query.fields,
+            suggests=bool(query.suggest),
+            extracts=query.extract,
+            echoes=query.echo is not None,
+            matches=query.match,
         )
         only_cached = query.only is not None
         client = client_at(request.client.host if request.client else "")
@@ -99,17 +112,29 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
             literal=query.extract or query.encoding == "literal",
             suggests=bool(query.suggest),
             checks=query.suggest == "checked",
+            matches=query.match,
             agency=agency_source(fields, is_named=query.fields is not None, only_cached=only_cached),
         )
         headers = request.headers
         body = headers.get("content-type"), headers.get("content-encoding")
         form = read_body_format(*body, (query.column, query.echo), TEXT_TYPES if query.extract else LIST_TYPES)
+        if query.match:
+            form = _keep_entries(form, query, has_metadata=service.batches.compare is not None)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         length = headers.get("content-length", "")
         size = int(length) if length.isdecimal() else None
         return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract, size))
 
     _add_route(app, resolve_list)
+
+
+def _keep_entries(form: BodyFormat, query: ResolveQuery, *, has_metadata: bool) -> BodyFormat:
+    """The format of a list whose references are compared. Raises InvalidParameter."""
+    if not has_metadata:
+        raise InvalidParameter("match: this resolver fetches no metadata; its operator can set `metadata` to `on`.")
+    if query.extract or form.media_type not in (BIBTEX, RIS):
+        raise InvalidParameter(f"match: references are compared in {BIBTEX} and {RIS}; send one of these.")
+    return replace(form, keeps_entries=True)
 
 
 def choose_output(output: str | None, accept: str | None, body: str) -> str:

@@ -36,13 +36,14 @@ class ListItem(msgspec.Struct, frozen=True, gc=False):
     """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
 
     `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
-    `echo` is a member or a cell that the row repeats.
+    `echo` is a member or a cell that the row repeats. `entry` is the reference, "" if nothing compares it.
     """
 
     text: str
     line: int = 0
     key: str | None = None
     echo: Scalar = None
+    entry: str = ""
 
 
 class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
@@ -164,6 +165,8 @@ class LineReader:
         self._column = column
         self._echo = echo
         self._lines = LineCutter(max_line_bytes)
+        #: Whether items of BibTeX and RIS have their entry.
+        self.keeps_entries = False
 
     @property
     def lines(self) -> int:

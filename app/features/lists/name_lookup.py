@@ -52,6 +52,8 @@ class BatchOptions:
     suggests: bool = False
     #: Whether suggested names are looked up.
     checks: bool = False
+    #: Whether rows say if their reference is about the work.
+    matches: bool = False
     agency: AgencySource = "cached"
     #: The priority of queries about names.
     priority: Priority = Priority.BULK

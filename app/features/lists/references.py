@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+import msgspec
+
 from app.errors import NotUTF8
 from app.features.lists.lines import MAX_EXCERPT, NO_DOI, Item, Line, LineReader, ListItem, UnreadableItem
 
@@ -48,8 +50,13 @@ _DOI: Final = "DO"
 _LINKS: Final = frozenset({"UR", "L1", "L2", "L3", "L4", "LK", "M1", "M3"})
 _START: Final = "TY"
 _ENDS: Final = frozenset({_START, "ER"})
+#: Characters of an entry that its items keep, and names of a RIS reference that do.
+MAX_ENTRY_CHARACTERS: Final = 4_096
+_MAX_KEPT: Final = 100
 #: Links of one reference that are remembered.
 MAX_LINKS: Final = 100
+#: The tags of titles, authors and years.
+_CITED: Final = frozenset({"TI", "T1", "AU", "A1", "PY", "Y1", "DA"})
 #: The title of a reference, which stands for one without a name.
 _TITLES: Final = frozenset({"TI", "T1"})
 _WITHOUT_DOI: Final = "This entry has no DOI."
@@ -104,11 +111,12 @@ class BibtexReader(LineReader):
         part, line = "\n".join(self._part), self._first
         self._part, self._first, self._size = [], 0, 0
         found = islice(_find_fields(part), MAX_FIELDS)
-        fields = [_read_item(item) for item in _number_lines(part, line, found, self._key)]
+        entry = part[:MAX_ENTRY_CHARACTERS] if self.keeps_entries else ""
+        fields = [_read_item(item) for item in _number_lines(part, line, found, self._key, entry)]
         self._has_doi = self._has_doi or bool(fields)
         if not self._has_doi:
             links = islice(_find_links(part), MAX_LINKS - len(self._links))
-            self._links += map(_read_item, _number_lines(part, line, links, self._key))
+            self._links += map(_read_item, _number_lines(part, line, links, self._key, entry))
         return fields
 
     def _finish(self) -> list[Item]:
@@ -132,6 +140,9 @@ class RisReader(LineReader):
         self._number = 0
         self._without: UnreadableItem | None = None
         self._links: list[Item] = []
+        #: The fields of the reference, and its items, which wait for them.
+        self._entry = ""
+        self._kept: list[Item] = []
 
     def _read(self, lines: list[Line]) -> list[Item]:
         items: list[Item] = []
@@ -140,6 +151,8 @@ class RisReader(LineReader):
             if found is None:
                 continue
             tag, value = found[1], (found[2] or "").strip()
+            if self.keeps_entries and tag in _CITED and len(self._entry) < MAX_ENTRY_CHARACTERS:
+                self._entry += f"{tag}  - {value[:MAX_ENTRY_CHARACTERS]}\n"
             if tag in _ENDS:
                 items += self._finish()
                 if tag == _START:
@@ -147,7 +160,9 @@ class RisReader(LineReader):
                     self._without = self._stand_in(f"{tag}  - {value}", line.number)
             elif tag == _DOI and value:
                 self._has_doi = True
-                items.append(_read_item(ListItem(value, line.number, self._key)))
+                self._kept.append(_read_item(ListItem(value, line.number, self._key)))
+                if not self.keeps_entries or len(self._kept) >= _MAX_KEPT:
+                    items += self._release(self._kept)
             elif tag in _LINKS and len(self._links) < MAX_LINKS and (url := _RIS_URL.search(value)):
                 self._links.append(_read_item(ListItem(_trim_url(url[0]), line.number, self._key)))
             elif tag in _TITLES and value and self._without is not None:
@@ -162,20 +177,31 @@ class RisReader(LineReader):
         return UnreadableItem(text[:MAX_EXCERPT], line, _WITHOUT_DOI, self._key, None, NO_DOI)
 
     def _finish(self) -> list[Item]:
-        """The links of a reference that has no DOI name of its own."""
-        links = [] if self._has_doi else self._links
-        without = self._without if not self._has_doi and not links else None
-        self._has_doi, self._links, self._without = False, [], None
-        return links if without is None else [without]
+        """The items that wait for their reference, or the links of one that has no DOI name of its own."""
+        found = self._kept if self._has_doi else self._links
+        without = self._without if not self._has_doi and not found else None
+        found = self._release(found)
+        self._has_doi, self._links, self._without, self._kept, self._entry = False, [], None, [], ""
+        return found if without is None else [without]
+
+    def _release(self, items: list[Item]) -> list[Item]:
+        """The items, with what is known of their reference if it is kept."""
+        self._kept = []
+        if not self.keeps_entries:
+            return items
+        entry = f"TY  - \n{self._entry}"
+        return [msgspec.structs.replace(one, entry=entry) if isinstance(one, ListItem) else one for one in items]
 
 
-def _number_lines(part: str, line: int, found: Iterable[tuple[int, str]], key: str | None) -> Iterator[ListItem]:
+def _number_lines(
+    part: str, line: int, found: Iterable[tuple[int, str]], key: str | None, entry: str
+) -> Iterator[ListItem]:
     """Texts as items of an entry, given their places in a part that begins with a line."""
     counted = 0
     for at, text in found:
         line += part.count("\n", counted, at)
         counted = at
-        yield ListItem(text, line, key)
+        yield ListItem(text, line, key, None, entry)
 
 
 def _find_links(part: str) -> Iterator[tuple[int, str]]:

@@ -59,7 +59,7 @@ class BatchClient:
 
     async def _resolve(self, inputs: Sequence[BatchInput]) -> AsyncGenerator[list[ListRow]]:
         waiting = iter(inputs)
-        texts = [_text(one) for one in inputs if not isinstance(one, ListRow)]
+        texts = [text_of(one) for one in inputs if not isinstance(one, ListRow)]
         while texts and not self._stop.is_set():
             rows_of_texts = fetch_rows(self._server, self._query, list(texts), self._limits.timeout, self._stop)
             try:
@@ -94,7 +94,7 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     parts: list[list[BatchInput]] = []
     room = 0
     for one in inputs:
-        size = 0 if isinstance(one, ListRow) else len(json.dumps(_text(one))) + 1
+        size = 0 if isinstance(one, ListRow) else len(json.dumps(text_of(one))) + 1
         if not parts or len(parts[-1]) >= most or size > room:
             parts.append([])
             room = MAX_BYTES
@@ -118,7 +118,8 @@ def _merge(waiting: Iterator[BatchInput], rows: Sequence[ListRow]) -> list[ListR
     return merged
 
 
-def _text(item: str | ListItem) -> str:
+def text_of(item: str | ListItem) -> str:
+    """The text that is sent."""
     return item if isinstance(item, str) else item.text
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from app.doi.name import HandleName
 from app.errors import (
@@ -42,6 +42,9 @@ ENTRY_BYTES: Final = 400
 _LONG_TTL: Final = 3_600.0
 
 
+Match = Literal["same", "different", "unknown"]
+
+
 class Verdict(Enum):
     """The result of one input of a batch. The values are part of the public interface."""
 
@@ -61,6 +64,8 @@ _OLD_FIELDS: Final = FIELDS[:8]
 #: The members of a row that a request for suggestions adds.
 SUGGESTIONS: Final = "suggestions"
 SUGGESTION_FIELDS: Final = (SUGGESTIONS, "best")
+#: The members that compare the reference of the item with the work.
+MATCH_FIELDS: Final = ("match", "title")
 #: The member that repeats one of the item.
 ECHO: Final = "echo"
 #: The verdicts of names that lead somewhere.
@@ -156,6 +161,10 @@ class ListRow:
     #: Why an item was not looked up, as a token: NO_DOI or None.
     reason: str | None = None
     echo: Scalar = None
+    #: Whether the reference of the item is about the work that the name leads to. None if that was not requested.
+    match: Match | None = None
+    #: The title of that work, None if it is not known.
+    title: str | None = None
 
     def place(self, item: Item) -> ListRow:
         """The row with the place of its item."""
@@ -181,6 +190,8 @@ class ListRow:
                 {"doi": one.doi.text, "rule": one.rule, "exists": one.exists} for one in self.suggestions
             ]
             found["best"] = write_reading(self.best)
+        if self.match is not None:
+            found |= {"match": self.match, "title": self.title}
         if self.echo is not None:
             found[ECHO] = self.echo
         return found
@@ -195,7 +206,7 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
                 Suggestion(HandleName(one["doi"]), one["rule"], exists=one.get("exists")) for one in suggestions
             )
         known = {name: members[name] for name in _OLD_FIELDS} | {"verdict": Verdict(members["verdict"])}
-        known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO)}
+        known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO, *MATCH_FIELDS)}
         best = members.get("best")
         reading = None if best is None else Reading(HandleName(best["doi"]), best["confidence"], best["rule"])
         return ListRow(**known, suggestions=suggestions, best=reading)
@@ -203,9 +214,12 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
         raise ValueError(f"this is not the row of a name: {error!r}") from error
 
 
-def read_fields(fields: str | None, *, suggests: bool, extracts: bool = False, echoes: bool = False) -> tuple[str, ...]:
+def read_fields(
+    fields: str | None, *, suggests: bool, extracts: bool = False, echoes: bool = False, matches: bool = False
+) -> tuple[str, ...]:
     """The members of the rows, in the order of the request. Raises InvalidParameter."""
-    known = (*FIELDS, *SUGGESTION_FIELDS * suggests, *POSITION_FIELDS * extracts, *[ECHO] * echoes)
+    known = (*FIELDS, *SUGGESTION_FIELDS * suggests, *POSITION_FIELDS * extracts)
+    known += (*MATCH_FIELDS * matches, *[ECHO] * echoes)
     if fields is None:
         return known
     chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))

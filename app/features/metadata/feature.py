@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from app.features.feature import Context, Feature, Opened, required
 from app.features.metadata.settings import MetadataSettings
 from app.features.options import Settings
 from app.features.suggestions.suggested_names import SuggestedNames
+
+if TYPE_CHECKING:
+    from app.doi.name import HandleName
+    from app.features.metadata.match import Match
+
+    Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
 
 
 def is_on(settings: Settings) -> bool:
@@ -24,6 +31,15 @@ def open_metadata(context: Context) -> Opened:
     service = open_works(context.settings, context.core, required(context.find(SuggestedNames)))
     context.provide(service)
     return Opened(sections=(WorkSection(service.works),), services=(service,))
+
+
+def find_comparison(context: Context) -> Compare | None:
+    """What compares a reference with the work of its name. None if no metadata are fetched."""
+    if not is_on(context.settings):
+        return None
+    from app.features.metadata.opening import OpenWorks  # noqa: PLC0415 - as above
+
+    return required(context.find(OpenWorks)).works.compare
 
 
 def sample_facts() -> dict[str, dict[str, Any]]:

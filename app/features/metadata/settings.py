@@ -14,8 +14,8 @@ class MetadataSettings(SettingsGroup):
 
     metadata: Literal["off", "on"] = Field(
         "off",
-        description="Whether title, first author and year of a work are fetched from its registration agency, for the "
-        "page of its record.",
+        description="Whether title, first author and year of a work are fetched from its registration agency: for the "
+        "page of its record, and to compare a reference with it.",
     )
 
 

@@ -14,8 +14,9 @@ from cachetools import TTLCache
 
 from app.doi.name import HandleName
 from app.errors import DoiProxyError
-from app.features.metadata.client import CSL, ServerFailure
+from app.features.metadata.client import CSL, FETCH_TIMEOUT, ServerFailure
 from app.features.metadata.csl import Work, read_work
+from app.features.metadata.match import Match, match
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.location_choice import matches
@@ -40,6 +41,8 @@ _HOST_CONCURRENCY: Final = 4
 HOST_FAILURES: Final = 3
 _HOST_PAUSE: Final = 30.0
 _MAX_HOSTS: Final = 256
+#: Tokens that lists leave to the pages of records.
+_LEFT_TO_PAGES: Final = 1.0
 _OPTIONS: Final = ResolveOptions(media_type=CSL)
 
 
@@ -98,6 +101,11 @@ class Works:
             task.add_done_callback(lambda _: self._tasks.pop(name.key))
         await asyncio.wait((task,), timeout=timeout)
         return self.recall(name)
+
+    async def compare(self, name: HandleName, reference: str, client: ClientNetwork) -> tuple[Match, str | None]:
+        """Compare the reference of a list with the work of a name. Returns the title too, if it is known."""
+        work = await self.find(name, client, FETCH_TIMEOUT, leaving=_LEFT_TO_PAGES)
+        return ("unknown", None) if work is None else (match(reference, work), work.title)
 
     async def stop(self) -> None:
         """Cancel the fetches, and return when they have ended."""

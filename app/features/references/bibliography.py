@@ -13,6 +13,7 @@ from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyFormat, ListLimits, read_list_body
 from app.features.lists.errors import UnreadableList
 from app.features.lists.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
+from app.features.lists.references import MAX_ENTRY_CHARACTERS
 from app.features.lists.verdict import read_input
 from app.features.references.docx import read_docx
 from app.features.references.form import SentBibliography
@@ -50,10 +51,10 @@ class Bibliography:
         return any(self.places)
 
 
-async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock) -> Bibliography:
+async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock, *, keeps_entries: bool = False) -> Bibliography:
     """The references of what was sent. Raises UnreadableList and RequestTooLarge.
 
-    `turn` is that of all texts: see find_names_of.
+    `turn` is that of all texts: see find_names_of. With `keeps_entries`, inputs have the text of their reference.
     """
     stem, _, suffix = sent.file_name.rpartition("/")[2].rpartition(".")
     if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
@@ -70,14 +71,14 @@ async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock) -> Bibli
     stem = re.sub(r"[^\w -]", "", stem)[:60] or "references"
     for begins, media_type, ending in _FORMATS:
         if begins.match(text):
-            items = await _read_entries(text, media_type)
+            items = await _read_entries(text, BodyFormat(media_type, False, None, keeps_entries=keeps_entries))
             return Bibliography(text, items, (None,) * len(items), f"{stem}-corrected.{ending}")
     inputs, places = await _read_references(text, turn)
     return Bibliography(text, inputs, places, f"{stem}-corrected.txt")
 
 
-async def _read_entries(text: str, media_type: str) -> tuple[BatchInput, ...]:
-    form, limits = BodyFormat(media_type, False, None), ListLimits(names=MAX_REFERENCES)
+async def _read_entries(text: str, form: BodyFormat) -> tuple[BatchInput, ...]:
+    limits = ListLimits(names=MAX_REFERENCES)
     return tuple([read_input(item) async for item in read_list_body(_cut(text), form, limits)])
 
 
@@ -108,7 +109,8 @@ async def _read_references(
         has_name, block = False, text[start:end].strip()
         while following is not None and following.start < end:
             at = line + text.count("\n", start, following.start)
-            inputs.append((ListItem(following.name.text, at, None, block[:MAX_EXCERPT]), following))
+            item = ListItem(following.name.text, at, None, block[:MAX_EXCERPT], block[:MAX_ENTRY_CHARACTERS])
+            inputs.append((item, following))
             has_name, following = True, next(waiting, None)
         # A name can begin in one block and end in the next.
         if block and not has_name and not (names and _covers(inputs, start)):

@@ -101,8 +101,11 @@ class ReferencesPage:
         with self._service.open.enter(client, place):
             await _collect(body, received)
             sent = read_form(request.headers.get("content-type", ""), received)
-            found = await read_bibliography(sent, self._service.text_turn)
-            options = BatchOptions(client, literal=found.is_running_text, suggests=True, checks=True, agency="none")
+            matches = self._service.batches.compare is not None
+            found = await read_bibliography(sent, self._service.text_turn, keeps_entries=matches)
+            options = BatchOptions(
+                client, literal=found.is_running_text, suggests=True, checks=True, matches=matches, agency="none"
+            )
             rows = await self._look_up(found, options, place)
             described = []
             for number, (row, at) in enumerate(zip(rows, found.places, strict=True)):

@@ -39,6 +39,8 @@ class CheckedReference:
     message: str = ""
     suggestion: str = ""
     around: str = ""
+    #: The title of the work that the name leads to, if it is not that of the reference.
+    other_work: str = ""
 
     @property
     def shown(self) -> str:
@@ -62,7 +64,7 @@ class Result:
     @property
     def good(self) -> int:
         """The references that need no work."""
-        return sum(row.state in ("resolved", "alias") for row in self.rows)
+        return sum(row.state in ("resolved", "alias") and not row.other_work for row in self.rows)
 
     @property
     def changed(self) -> int:
@@ -89,7 +91,10 @@ def describe(row: ListRow, found: FoundName | None) -> CheckedReference:
         if known:
             state, suggestion = "corrected", known[0].doi.text
     place = row.key or "", row.line or 0
-    return CheckedReference(*place, text, row.doi or "", state, row.message or "", suggestion, str(row.echo or ""))
+    other = row.title or "" if row.match == "different" else ""
+    return CheckedReference(
+        *place, text, row.doi or "", state, row.message or "", suggestion, str(row.echo or ""), other
+    )
 
 
 def correct(text: str, rows: Sequence[CheckedReference], places: Sequence[FoundName | None]) -> str:

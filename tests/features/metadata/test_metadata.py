@@ -7,13 +7,19 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
+from app.doi.name import HandleName
+from app.features.assistants.names import OwnNames
 from app.features.metadata.csl import MAX_TITLE, Work, read_work
+from app.features.metadata.match import Match, match
 from app.features.metadata.works import CONCURRENCY, HOST_FAILURES
+from tests.features.assistants.test_tools import running as assistants
 from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix, value
+from tests.features.references.test_references import FORM, form
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
@@ -240,3 +246,94 @@ ITEMS: Final = [
 @pytest.mark.parametrize(("data", "work"), ITEMS)
 def test_an_item_is_read(data: bytes, work: Work) -> None:
     assert read_work(data) == work
+
+
+def entry(title: str, name: str = "10.5555/a", author: str = "Einstein, A", year: int = 1905) -> str:
+    """A reference in BibTeX."""
+    return f"@article{{k,\n title = {{{title}}},\n author = {{{author}}},\n year = {year},\n doi = {{{name}}}\n}}\n"
+
+
+OTHER: Final = "A survey of neural machine translation"
+BIBTEX: Final = "application/x-bibtex"
+RIS: Final = "application/x-research-info-systems"
+
+
+async def rows_of(proxy: Proxy, body: str, media_type: str = BIBTEX, query: str = "match=true") -> list[dict[str, Any]]:
+    got = await proxy.post(f"/api/resolve?{query}&output=json", body, content_type=media_type)
+    assert got.status == 200, got.text
+    rows: list[dict[str, Any]] = got.json
+    return rows
+
+
+async def test_rows_say_whether_a_reference_is_about_the_work() -> None:
+    async with proxies() as (proxy, _):
+        missing = entry(OTHER, "10.5555/none", "Jones", 2020)
+        body = entry(TITLE) + entry(OTHER, author="Jones, K", year=2020) + entry(OTHER) + missing
+        rows = await rows_of(proxy, body)
+        assert [(row["match"], row["title"]) for row in rows] == [
+            ("same", TITLE), ("different", TITLE), ("unknown", TITLE), ("unknown", None),
+        ]  # fmt: skip
+        assert [row["verdict"] for row in rows] == ["resolved", "resolved", "resolved", "not_found"]
+        assert "match" not in (await rows_of(proxy, body, query="suggest=true"))[0]
+
+
+async def test_a_reference_in_ris_is_compared_wherever_its_doi_stands() -> None:
+    async with proxies() as (proxy, _):
+        fields = [f"TI  - {OTHER}", "AU  - Jones, K.", "PY  - 2020", "DO  - 10.5555/a"]
+        for order in (fields, fields[::-1]):
+            [row] = await rows_of(proxy, "\n".join(["TY  - JOUR", *order, "ER  - "]), RIS)
+            assert (row["match"], row["line"], row["key"]) == ("different", 1 + order.index(fields[3]) + 1, "1")
+
+
+async def test_a_reference_with_many_names_keeps_its_order() -> None:
+    async with proxies() as (proxy, _):
+        body = "TY  - JOUR\n" + "DO  - 10.5555/a\n" * 300 + f"TI  - {TITLE}\nER  - \n"
+        rows = await rows_of(proxy, body, RIS)
+        assert [row["line"] for row in rows] == [*range(2, 302)]
+        assert [row["match"] for row in rows] == ["unknown"] * 300, "each hundred has what stands before its end"
+
+
+async def test_metadata_that_cannot_be_fetched_say_nothing_about_a_doi() -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = answer(b"", status="503 Busy")
+        [row] = await rows_of(proxy, entry(OTHER, author="Jones", year=2020))
+        assert (row["verdict"], row["match"], row["title"], row["message"]) == ("resolved", "unknown", None, None)
+
+
+async def test_match_needs_metadata_and_references() -> None:
+    async with running() as proxy:
+        got = await proxy.post("/api/resolve?match=true", entry(TITLE), content_type=BIBTEX)
+        assert got.status == 400 and "fetches no metadata" in got.json["detail"]
+    async with proxies() as (proxy, _):
+        got = await proxy.post("/api/resolve?match=true", "10.5555/a", content_type="text/plain")
+        assert got.status == 400 and "send one of these" in got.json["detail"]
+
+
+async def test_the_page_of_references_names_the_other_work() -> None:
+    async with proxies() as (proxy, _):
+        text = f"Jones K, Smith J. {OTHER} systems. 2020. https://doi.org/10.5555/a"
+        for sent in (text, entry(OTHER, author="Jones, K", year=2020)):
+            got = await proxy.post("/references", form(sent), content_type=FORM, accept_language="en")
+            assert "But it is another work:" in got.text and TITLE in got.text and "Their DOI works: 0." in got.text
+        got = await proxy.post("/references", form(entry(TITLE)), content_type=FORM, accept_language="en")
+        assert "another work" not in got.text and "Their DOI works: 1." in got.text
+
+
+async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() -> None:
+    async def compare(name: HandleName, reference: str, client: str | None) -> tuple[Match, str | None]:
+        return match(reference, Work(TITLE, "Einstein", 1905)), TITLE
+
+    async with assistants() as desk:
+        desk.upstream.put("10.5555/a", url="https://publisher.example/a")
+        names = desk.tools._names
+        assert isinstance(names, OwnNames)
+        desk.tools._names = OwnNames(replace(names.batches, compare=compare))
+        lines = [f"Jones K, Smith J. {OTHER} systems. 2020. doi:10.5555/a", f"Einstein A. {TITLE}. doi:10.5555/a"]
+        found = (await desk.call("check_list", lines=lines))["lines"]
+        assert [(row["match"], row["title"]) for row in found] == [("different", TITLE), ("same", TITLE)]
+        [problem] = (await desk.call("check_list", lines=lines, problems_only=True))["lines"]
+        assert problem["line"] == 1
+    async with assistants() as desk:
+        desk.upstream.put("10.5555/a", url="https://publisher.example/a")
+        [row] = (await desk.call("check_list", lines=lines[:1]))["lines"]
+        assert (row["match"], row["title"]) == (None, None)
