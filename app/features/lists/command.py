@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
-OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "urls")
+OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
 
 
 class _OldWord(argparse.Action):
@@ -72,7 +72,7 @@ class ResolveChoice:
 def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy resolve`."""
     command.usage = (
-        "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|urls] [--fields NAMES] [--resume STATE] "
+        "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] [--resume STATE] "
         "[--again VERDICTS] "
         "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
         "[--check-suggestions] [--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] "

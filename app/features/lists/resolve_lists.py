@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Final
 
 from app.errors import ConfigurationError, InvalidParameter
@@ -21,7 +24,15 @@ from app.features.lists.progress import Progress, count_lists, report_rows
 from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
 from app.features.lists.verdict import GOOD, SUGGESTIONS, ListRow, read_fields, read_input
-from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter, printable
+from app.features.lists.writing import (
+    AlignedWriter,
+    ConciseWriter,
+    JsonLinesWriter,
+    RowWriter,
+    TableWriter,
+    UrlWriter,
+    printable,
+)
 from app.features.options import Settings
 
 #: The members of a table by default.
@@ -50,17 +61,20 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     if choice.names and choice.state is not None:
         raise ConfigurationError(f"--resume: {choice.names[0]} is a name; save the names in a file, and name that")
     output_format = choice.output or _default_format(choice)
+    files = _Files()
+    if output_format == "concise":
+        choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
     state = None if choice.state is None else CheckpointFile(choice.state)
     job = ListJob(identify_lists(choice.lists) if state else (), _options(choice, output_format, fields))
     with RowOutput(choice.output_file) as output, stop_on_signals() as stop:
-        recorder = RowRecorder(output, _open_writer(output_format, fields), fields, job, state)
+        recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields, job, state)
         await recorder.begin()
         if recorder.is_complete:
             print("all rows are written already", file=sys.stderr)
             return _report(recorder)
         try:
-            await _run(context, choice, fields, recorder, stop.event)
+            await _run(context, choice, files, recorder, stop.event, fields)
         except asyncio.CancelledError:
             return _report_end(recorder, choice)
         if stop.event.is_set():
@@ -70,10 +84,15 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
 
 
 async def _run(
-    context: CommandContext, choice: ResolveChoice, fields: Sequence[str], recorder: RowRecorder, stop: asyncio.Event
+    context: CommandContext,
+    choice: ResolveChoice,
+    files: _Files,
+    recorder: RowRecorder,
+    stop: asyncio.Event,
+    fields: Sequence[str],
 ) -> None:
     progress = _open_progress(context.settings, choice, recorder)
-    inputs = _read_inputs(choice, recorder.rows, stop)
+    inputs = _read_inputs(choice, files, recorder.rows, stop)
     try:
         async with aclosing(inputs), open_rows(context, choice, inputs, stop, progress, fields) as groups:
             async for rows in groups:
@@ -90,15 +109,36 @@ async def _run(
 # --- The lists ----------------------------------------------------------------------------------------------------
 
 
+class _Files:
+    """The lists of the rows that are under way, in their order."""
+
+    def __init__(self) -> None:
+        self._groups = deque[tuple[str, int]]()
+
+    def add(self, file: str, rows: int) -> None:
+        """The next rows are of this list."""
+        if self._groups and self._groups[-1][0] == file:
+            rows += self._groups.pop()[1]
+        self._groups.append((file, rows))
+
+    def take(self) -> str:
+        """The list of the next row."""
+        file, rows = self._groups.popleft()
+        if rows > 1:
+            self._groups.appendleft((file, rows - 1))
+        return file
+
+
 def _sources(choice: ResolveChoice) -> list[ListSource]:
     return [ListSource(path, choice.form, choice.column) for path in choice.lists]
 
 
 async def _read_inputs(
-    choice: ResolveChoice, rows_before: int, stop: asyncio.Event
+    choice: ResolveChoice, files: _Files, rows_before: int, stop: asyncio.Event
 ) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups, without those that have rows already."""
     if choice.names:
+        files.add("", len(choice.names))
         yield list(choice.names)
     skip = rows_before
     for source in _sources(choice):
@@ -107,6 +147,7 @@ async def _read_inputs(
                 fresh = items[skip:]
                 skip -= min(skip, len(items))
                 if fresh:
+                    files.add(source.path, len(fresh))
                     yield [read_input(item) for item in fresh]
 
 
@@ -179,6 +220,8 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
     """The members of a row that are written. Raises ConfigurationError for one that does not exist."""
     if output_format == "urls":
         return ("url",)
+    if output_format == "concise":
+        return ("verdict", "input", "line", "key", "message", SUGGESTIONS)
     if choice.fields is None and output_format == "table":
         return (*_TABLE_FIELDS, SUGGESTIONS) if choice.suggests else _TABLE_FIELDS
     try:
@@ -187,12 +230,15 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
         raise ConfigurationError(f"--{error.message}") from error
 
 
-def _open_writer(output_format: str, fields: tuple[str, ...]) -> RowWriter:
+def _open_writer(output_format: str, fields: tuple[str, ...], files: _Files, choice: ResolveChoice) -> RowWriter:
     match output_format:
         case "csv":
             return TableWriter(fields)
         case "table":
             return AlignedWriter(fields)
+        case "concise":
+            has_colour = _is_terminal_output(choice) and not os.environ.get("NO_COLOR")
+            return ConciseWriter(files.take, [str(verdict.value) for verdict in GOOD], has_colour=has_colour)
         case "urls":
             return UrlWriter()
         case _:

@@ -1,4 +1,4 @@
-"""Writes rows as NDJSON, CSV, a JSON array, a table for people, or URLs alone.
+"""Writes rows as NDJSON, CSV, a JSON array, a table for people, lines of errors, or URLs alone.
 
 A row is a mapping with the members in the order of the output. CSV cells are written unchanged (RFC 4180). A
 spreadsheet may read a cell that begins with "=" as a formula: docs/batch.md says what to do.
@@ -7,7 +7,7 @@ spreadsheet may read a cell that begins with "=" as a formula: docs/batch.md say
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -149,6 +149,31 @@ class AlignedWriter(RowWriter):
         cells = [_fit(_show(row.get(name)), _WIDTHS.get(name, _USUAL_WIDTH)) for name in first]
         line = "  ".join([*cells, _show(row.get(last))]).rstrip()
         return f"{line}\n".encode("utf-8", "replace")
+
+
+class ConciseWriter(RowWriter):
+    """One line for each row that is not good, as linters do: file:line, verdict, input, key, reason, suggestion."""
+
+    def __init__(self, next_file: Callable[[], str], good: Container[str], *, has_colour: bool) -> None:
+        """`next_file` returns the list of the next row, "" for a name among the arguments."""
+        self._next_file = next_file
+        self._good = good
+        self._bold, self._red, self._end = ("\x1b[1m", "\x1b[31m", "\x1b[0m") if has_colour else ("", "", "")
+
+    def write(self, rows: Iterable[Members]) -> bytes:
+        """See RowWriter."""
+        lines = [(self._next_file(), row) for row in rows]
+        return "".join([self._line(file, row) for file, row in lines if row["verdict"] not in self._good]).encode(
+            "utf-8", "replace"
+        )
+
+    def _line(self, file: str, row: Members) -> str:
+        place = f"{self._bold}{_show(file)}:{row['line']}{self._end}: " if file else ""
+        key = f" ({_show(row['key'])})" if row["key"] is not None else ""
+        reason = f": {_show(row['message'])}" if row["message"] else ""
+        names = [one["doi"] for one in row["suggestions"] or ()]
+        hint = f"; did you mean {_show(names[0])}?" if names else ""
+        return f"{place}{self._red}{row['verdict']}{self._end} {_show(row['input'])}{key}{reason}{hint}\n"
 
 
 class UrlWriter(RowWriter):
