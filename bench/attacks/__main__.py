@@ -68,19 +68,24 @@ _PARTS: Final[dict[str, Attack]] = {
     "replies": neighbours.replies,
     "wal": neighbours.wal,
 }
-#: What clients do over connections of their own. The other parts attack the store, files, the event loop, or paths that
-#: the shipped configurations close.
-_THROUGH_FRONTS: Final = (
-    "pipelines",
-    "unfinished",
-    "silent",
-    "handshakes",
-    "shares",
-    "hanging names",
-    "slow lists",
-    "lists",
-    "spellings",
-)
+#: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.
+_WITHOUT_FRONTS: Final = {
+    "the front holds unfinished connections, and refuses malformed requests, by its own limits": (
+        *("descriptors", "handshakes", "half-closed", "malformed"),
+    ),
+    "the front buffers answers, and decides when the proxy learns that a client has left": (
+        "unread lists",
+        "left lists",
+    ),
+    "the processor time of the proxy is the same behind a front": ("records", "turns", "empty lists"),
+    "it runs through nginx without this option": ("bodies", "paths", "request ids", "personal"),
+    "the shipped configurations close these paths, or have no such service": ("tokens", "assistants"),
+    "it attacks the upstream, the store or files, where no front is": (
+        *("failures", "outage", "reload", "swapped", "numbers", "odd files"),
+        *("refused", "flood", "paused", "replies", "wal"),
+    ),
+}
+_THROUGH_FRONTS: Final = tuple(part for part in _PARTS if not any(part in parts for parts in _WITHOUT_FRONTS.values()))
 
 
 def main() -> int:
@@ -98,6 +103,8 @@ def main() -> int:
     usual = _THROUGH_FRONTS if chosen.front else _PARTS
     print("| attack | result | withstood |\n| --- | --- | --- |", flush=True)
     withstood = [_attempt(part, checkout) for part in chosen.part or usual]
+    for reason, parts in _WITHOUT_FRONTS.items() if chosen.front and not chosen.part else ():
+        print(f"| {', '.join(parts)} | not through a front: {reason} | |", flush=True)
     return 0 if all(withstood) else 1
 
 

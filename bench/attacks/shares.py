@@ -35,6 +35,7 @@ _LISTS: Final = 8
 
 def shares(checkout: Checkout) -> Iterator[Row]:
     """40 parallel unknown names of one client, 100 names a second of Which RA, 40 addresses that bypass the cache."""
+    yield _parallel(checkout, "control: no greedy client", "", 0)
     yield _parallel(checkout, "one client with 40 parallel unknown names at rate 10", "/10.1000/greedy-{}", _PARALLEL)
     listed = ",".join(f"10.{{0}}{number:02}" for number in range(100))
     yield _parallel(checkout, "one client with `/ra/` requests of 100 names at rate 10", f"/ra/{listed}", 4)
