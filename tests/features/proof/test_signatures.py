@@ -16,8 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from app.features.native.json_values import write_json_values
 from app.features.native.value_signature import encode_signed
+from app.features.native.wire.value import Value, ValueReference
 from tests.features.native.keys import dsa_key, rsa_key
+from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +132,7 @@ def state(got: Got) -> str:
 
 async def test_a_signature_by_a_key_that_the_root_certified_is_valid(proxy: Proxy) -> None:
     got = await show(proxy, *values(), signature(values(), rsa_key()))
-    assert f"All 2 values are signed by {SIGNER}." in got.text
+    assert f"Every value is signed by {SIGNER}." in got.text
     assert state(got) == "valid"
     again = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
     assert (state(again), proxy.upstream.queries()) == ("valid", 2)
@@ -286,3 +289,18 @@ async def test_the_records_of_a_dump_are_proven_without_an_upstream(tmp_path: Pa
     async with proxies(tmp_path, dsa_key(), local_records=records, upstream_url="http://127.0.0.1:1") as proxy:
         got = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
         assert got["cache-status"] == "doi-proxy; hit; detail=local; signature=valid"
+
+
+async def test_a_handle_server_delivers_them_and_its_root_key_counts(tmp_path: Path) -> None:
+    async with HandleServer(key=dsa_key()) as root, HandleServer(serial=2) as home:
+        (tmp_path / "root.json").write_bytes(write_bootstrap(root))
+        issued = certificate(rsa_key(), dsa_key())["data"]["value"]
+        root.put_values("0.NA/10.5555", home.site_value(), Value(401, b"HS_CERT", issued.encode()))
+        described = Value(1, b"DESC", b"signed", references=(ValueReference(b"10.5555/x", 7),))
+        signed = signature(json.loads(write_json_values([described])), rsa_key())["data"]["value"]
+        home.put_values(NAME, described, Value(400, b"HS_SIGNATURE", signed.encode()))
+        settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json"}
+        async with running(**settings, upstream_private_servers=True) as proxy:
+            got = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
+            assert f"Every value is signed by {SIGNER}." in got.text
+            assert state(got) == "valid"
