@@ -156,8 +156,9 @@ def no_open_session(opened_sessions: WeakSet[aiohttp.ClientSession]) -> Iterator
     """The tests of a file close the HTTP clients that they open. Otherwise a test of another file would fail, the one
     during which they are collected.
     """
+    before = set(opened_sessions)
     yield
-    left = sum(not session.closed for session in opened_sessions)
+    left = sum(not session.closed for session in opened_sessions - before)
     assert not left, f"{left} aiohttp sessions of this file are still open"
 
 

@@ -12,7 +12,7 @@ import logging
 import random
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -45,11 +45,20 @@ _INTERNAL_ERROR: Final = b'"code":-32603'
 _JSON: Final = {"content_type": "application/json"}
 
 
+_ends: Final = ExitStack()
+
+
+@atexit.register
+def end_services() -> None:
+    """Stop what the targets have started. The next input starts it anew."""
+    _ends.close()
+    for start in (_runner, _admin, _registry, _tools, _same):
+        start.cache_clear()
+
+
 @cache
 def _runner() -> asyncio.Runner:
-    runner = asyncio.Runner()
-    atexit.register(runner.close)
-    return runner
+    return _ends.enter_context(asyncio.Runner())
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:
@@ -61,7 +70,7 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _open(part: AbstractAsyncContextManager[_T]) -> _T:
-    """Start a part, which stops at the end of the process, in the task that started it."""
+    """Start a part, which `end_services` stops in the task that started it."""
     ended = asyncio.Event()
 
     async def hold(started: asyncio.Future[_T]) -> None:
@@ -80,7 +89,7 @@ def _open(part: AbstractAsyncContextManager[_T]) -> _T:
         await task
 
     one, task = _run(start())
-    atexit.register(lambda: _run(stop()))
+    _ends.callback(lambda: _run(stop()))
     return one
 
 
@@ -127,10 +136,9 @@ def _is_target(text: bytes) -> bool:
 
 @cache
 def _registry() -> RegistryTable:
-    folder = tempfile.TemporaryDirectory(prefix="doi-proxy-fuzz-")
-    atexit.register(folder.cleanup)
-    table = RegistryTable(Path(folder.name, "store.sqlite3"), clock=Clock())
-    atexit.register(table.close)
+    folder = _ends.enter_context(tempfile.TemporaryDirectory(prefix="doi-proxy-fuzz-"))
+    table = RegistryTable(Path(folder, "store.sqlite3"), clock=Clock())
+    _ends.callback(table.close)
     return table
 
 
@@ -261,7 +269,10 @@ def _same() -> tuple[Ways, _Recorder, Server]:
         config.loaded_app = recorder = _Recorder(config.loaded_app)
         return ways, recorder, Server(ways.clock, FullPathProtocol)
 
-    return _run(start())
+    ways, recorder, plain = _run(start())
+    _ends.callback(lambda: _run(plain.close()))
+    _ends.callback(lambda: _run(ways.close()))
+    return ways, recorder, plain
 
 
 def ways(data: bytes) -> None:

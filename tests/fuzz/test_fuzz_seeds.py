@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.fuzz.__main__ import SERVICE_NAMES, TARGET_NAMES
-from tests.fuzz.services import SERVICES
+from tests.fuzz.services import SERVICES, end_services
 from tests.fuzz.targets import TARGETS
 from tests.table import table
 
 _CORPUS = Path(__file__).with_name("corpus")
 _SEEDS = sorted(_CORPUS.glob("*/*"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def services() -> Iterator[None]:
+    """The services of the targets end with the tests of this file."""
+    yield
+    end_services()
 
 
 def test_each_target_has_seeds() -> None:

@@ -57,10 +57,6 @@ class NoUpstream:
         """Nothing is open."""
 
 
-def _without_connections(source: Source) -> Source:
-    return source if isinstance(source, SealedSource) else NoUpstream()
-
-
 class Wire(asyncio.Transport):
     """A transport that keeps what is written."""
 
@@ -116,6 +112,7 @@ class Server:
     ) -> None:
         """With a level of `privacy` it writes an access log; `more` are settings."""
         self.lines: list[bytes] = []
+        self._sources: list[Source] = []
         form = LineFormat("json", privacy or 0)
         log = AccessLog(
             privacy_level=privacy or 0,
@@ -131,7 +128,7 @@ class Server:
         self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         cache = open_cache(chosen, clock)
         self.memory = cache.memory
-        parts = SuppliedParts(cache, _without_connections, access_log=None if privacy is None else log)
+        parts = SuppliedParts(cache, self._without_connections, access_log=None if privacy is None else log)
         self.lifecycle = Lifecycle(chosen)
         self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5, lifecycle=self.lifecycle)
         self.clock, self._kind = clock, kind
@@ -140,6 +137,15 @@ class Server:
         self._config.load()
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
+
+    def _without_connections(self, source: Source) -> Source:
+        self._sources.append(source)
+        return source if isinstance(source, SealedSource) else NoUpstream()
+
+    async def close(self) -> None:
+        """Close the connections of requests to Which RA. Other requests open none."""
+        for source in self._sources:
+            await source.aclose()
 
     def put_all(self, ttl: float) -> None:
         now = self.clock()
@@ -171,6 +177,11 @@ class Ways:
         self.full = Server(self.clock, FullPathProtocol, **options)
         self.now = Server(self.clock, ExpressProtocol, express_lane=False, **options)
         self.express = Server(self.clock, ExpressProtocol, **options)
+
+    async def close(self) -> None:
+        """See Server."""
+        for server in (self.full, self.now, self.express):
+            await server.close()
 
     async def compare(self, asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
         """Send the chunks of each step to all; what is prepared for one round is used in the next."""
