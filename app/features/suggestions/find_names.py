@@ -162,7 +162,9 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleNa
     end = _find_end(text, begin, suffix, limit)
     if not text[suffix:end].strip():
         return None
-    reading = read_best(raw[begin:end])
+    # In a URL that is itself a value in a query, every "?" is encoded, and says nothing about the name.
+    is_nested = raw[max(0, begin - 3) : begin].upper() == "%2F"
+    reading = read_best(unquote(raw[begin:end]) if is_nested else raw[begin:end])
     if reading is None or not reading.name.is_doi:
         return None
     return reading.name, reading.confidence, reading.rule, begin + _length(text[begin:end], reading.name.text)

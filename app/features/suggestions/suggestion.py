@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
+from urllib.parse import unquote
 
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read, read_typed
 from app.errors import InvalidName
+from app.features.suggestions.repair.endings import without_query_or_fragment
 from app.features.suggestions.repair.surroundings import without_own_url
 from app.features.suggestions.repair.table import REPAIRS, Certainty, Repair
 
@@ -35,6 +37,14 @@ _SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
 #: The rules for a name that only had to be read again, and for a URL of this resolver.
 _READ_AGAIN: Final = "label"
 _OWN_URL: Final = "own-url"
+_DELIMITER: Final = re.compile("[?#&]")
+_ENCODED_DELIMITER: Final = re.compile("%(?:25)?(?:23|26|3F)", re.IGNORECASE)
+_ENCODED_URL: Final = re.compile(r"\s*https?%3A", re.IGNORECASE)
+#: For a name whose writer encoded its "?", "#" and "&": they are a part of it, and do not begin a query or fragment.
+_REPAIRS_OF_ENCODED: Final = tuple(
+    replace(repair, certainty=Certainty.DOUBTFUL) if repair.apply is without_query_or_fragment else repair
+    for repair in REPAIRS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +154,8 @@ def read_all(
 
     `name` is the DOI name or shortDOI that the text is, None if it is neither.
     """
-    outcomes = _explore(_start(text if name is None else name.text, own_hosts))
+    repairs = _REPAIRS_OF_ENCODED if name is not None and _has_encoded_delimiters(text, name) else REPAIRS
+    outcomes = _explore(_start(text if name is None else name.text, own_hosts), repairs)
     names = [one for one in outcomes if one.attempt.name is not None and one.is_plausible]
     best = min(names, key=lambda one: one.rank).attempt if names else None
     if best is None or best.name is None:
@@ -152,6 +163,12 @@ def read_all(
     else:
         reading = Reading(best.name, best.confidence, best.rule or None)
     return reading, _rank(outcomes, name)
+
+
+def _has_encoded_delimiters(text: str, name: HandleName) -> bool:
+    """Whether every "?", "#" and "&" of the name in a text was encoded, at least once more than the whole text."""
+    written = unquote(text) if _ENCODED_URL.match(text) else text
+    return len(_ENCODED_DELIMITER.findall(written)) >= len(_DELIMITER.findall(unquote(name.text))) > 0
 
 
 def _rank(outcomes: list[_Outcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
@@ -212,25 +229,25 @@ def _read(text: str, reader: Callable[[str], HandleName] = read) -> HandleName |
         return None
 
 
-def _explore(start: _Attempt) -> list[_Outcome]:
+def _explore(start: _Attempt, repairs: tuple[Repair, ...] = REPAIRS) -> list[_Outcome]:
     """The outcomes of the path that undoes every error, then those of its branches."""
     explored: dict[str, _Outcome] = {}
     waiting = [start]
     for attempt in waiting:
         path: _Attempt | None = attempt
         while path is not None and path.text not in explored and len(explored) < _MAX_TEXTS:
-            outcome = explored[path.text] = _repair(path)
+            outcome = explored[path.text] = _repair(path, repairs)
             waiting += (*outcome.repaired[1:], *outcome.doubtful)
             path = outcome.repaired[0] if outcome.repaired else None
     return list(explored.values())
 
 
-def _repair(attempt: _Attempt) -> _Outcome:
+def _repair(attempt: _Attempt, repairs: tuple[Repair, ...]) -> _Outcome:
     """Try every repair. After the first sure error, later repairs wait until that error is undone."""
     repaired: list[_Attempt] = []
     doubtful: list[_Attempt] = []
     errors: list[Repair] = []
-    for repair in REPAIRS:
+    for repair in repairs:
         text = repair.apply(attempt.text)
         if text == attempt.text:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -97,11 +98,18 @@ TEXTS: Final = [
     ("https://doi.org/doi:10.1000/182", "10.1000/182"),
     ("https://doi.org/https://publisher.example/doi/full/10.1000/182", "10.1000/182"),
     ("see _10.1000/182_ and", "10.1000/182"),
+    # a "?" or "#" that a writer encoded is a part of the name
+    ("https://doi.org/10.1000/a%23b", "10.1000/a#b"),
+    ("https://doi.org/10.1000/a%3Fb", "10.1000/a?b"),
+    ("https://doi.org/10.1000/a%26b", "10.1000/a&b"),
+    ("https://doi.org/10.1000/182#section", "10.1000/182"),
+    ("https://doi.org/10.1000/182?utm_source=x", "10.1000/182"),
+    ("https://share.example/?u=https%3A%2F%2Fdoi.org%2F10.1000%2F182%3Fid%3D1", "10.1000/182"),
 ]
 
 
-def test_there_are_74_kinds() -> None:
-    assert len({text for text, _ in TEXTS}) == 74
+def test_there_are_80_kinds() -> None:
+    assert len({text for text, _ in TEXTS}) == 80
 
 
 @pytest.fixture
@@ -136,7 +144,7 @@ async def test_every_reader_finds_the_same_name(
     main(["parse", "--json", quote(text)])
     assert json.loads(capsys.readouterr().out)["best"]["doi"] == name
     assert [(one["doi"], one["verdict"]) for one in looked_up.json] == [(name, "resolved")]
-    assert (await form_leads_to(proxy, quote(text))).replace("&lt;", "<").replace("&gt;", ">") == name
+    assert unescape(await form_leads_to(proxy, quote(text))) == name
 
 
 async def test_an_assistant_gets_the_same_name() -> None:

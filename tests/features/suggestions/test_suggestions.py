@@ -9,7 +9,7 @@ import pytest
 
 from app.doi.name import DOIName, HandleName
 from app.features.suggestions.repair.table import REPAIRS, Repair
-from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from app.features.suggestions.suggestion import MAX_SUGGESTIONS, read_best, suggest, suggest_instead
 from tests.table import table
 
 
@@ -222,6 +222,24 @@ def test_a_name_with_an_error_that_no_name_has_is_not_suggested() -> None:
 
 def test_a_name_with_an_error_that_some_names_have_comes_after_the_one_without() -> None:
     assert [found.doi.text for found in suggest("see 10.1000/182.pdf")] == ["10.1000/182", "10.1000/182.pdf"]
+
+
+@table(
+    ("typed", "name", "confidence"),
+    [
+        ("https://doi.org/10.1000/a%23b", "10.1000/a#b", "literal"),
+        ("https://doi.org/10.1000/a%23b#section", "10.1000/a#b", "literal"),
+        ("https://doi.org/10.1000%2Fa%3fb", "10.1000/a?b", "literal"),
+        ("doi:10.1000/a%26b", "10.1000/a&b", "literal"),
+        ("10.1000/a%23b?utm_source=x", "10.1000/a", "likely"),
+        ("10.1000/a#b", "10.1000/a", "likely"),
+        ("https%3A//doi.org/10.1000/a%23b", "10.1000/a", "likely"),
+    ],
+)
+def test_a_delimiter_that_was_encoded_is_a_part_of_the_name(typed: str, name: str, confidence: str) -> None:
+    best = read_best(typed)
+    assert best is not None
+    assert (best.name.text, best.confidence) == (name, confidence)
 
 
 def test_every_rule_is_documented() -> None:
