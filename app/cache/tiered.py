@@ -119,7 +119,8 @@ class TieredStore(FallbackStore):
             return stored
         if cached is not None and cached.fetched_at >= stored.fetched_at:
             return cached
-        (self._memory.admit if cached is None else self._memory.keep)(stored)
+        keep = self._memory.admit if cached is None else self._memory.keep
+        keep(stored)
         return stored
 
     async def put(

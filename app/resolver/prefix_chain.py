@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.doi.name import HandleName, fold
+from app.doi.prefix_record import PREFIX_RECORDS
 from app.errors import CouldNotVerify, InvalidName, PrefixInactive
 from app.handle.location import Locations, merge_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
@@ -40,8 +41,6 @@ MAX_INCLUDES: Final = 20
 _MAX_PARENTS: Final = 5
 #: The type of the value in which an agency's service handle has the address of its form for missing DOIs.
 _REPORT_FORM: Final = "PROXY_ERROR_URL"
-#: The handle of a prefix is the prefix after this text.
-_NA: Final = "0.NA/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +257,7 @@ def _override_prefix(locations: NameLocations) -> str | None:
 
 def _strip_na(prefix: str) -> str:
     """A prefix without "0.NA/", which is the form of the prefixes of names. Both forms name one record."""
-    return prefix[len(_NA) :] if fold(prefix[: len(_NA)]) == _NA else prefix
+    return prefix[len(PREFIX_RECORDS) :] if fold(prefix[: len(PREFIX_RECORDS)]) == PREFIX_RECORDS else prefix
 
 
 def _first_end(ends_at: float | None, resolutions: Iterable[Resolution]) -> float | None:

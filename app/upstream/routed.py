@@ -6,20 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
-from typing import Final
 
 from msgspec.structs import replace
 
 from app.doi.name import HandleName, fold
+from app.doi.prefix_record import PREFIX_RECORDS
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, SignatureInvalid, UpstreamPaused
 from app.handle.answer import Answer
 from app.upstream.budget import Budget
 from app.upstream.guard import Guard
 from app.upstream.local import SealedSource
 from app.upstream.source import AgencySource, Refusal, Source, UpstreamQuery
-
-#: The record of a prefix is the handle 0.NA/<prefix>; it lives where the names under the prefix live.
-_PREFIX_RECORDS: Final = "0.NA/"
 
 
 class RoutedSource:
@@ -77,7 +74,8 @@ class RoutedSource:
         return self._default if routed is None else (routed,)
 
     def _route(self, key: str) -> Source | None:
-        prefix = key.removeprefix(_PREFIX_RECORDS).partition("/")[0]
+        # The record of a prefix lives where the names under the prefix live.
+        prefix = key.removeprefix(PREFIX_RECORDS).partition("/")[0]
         while prefix:
             source = self._local_routes.get(prefix) or self._routes.get(prefix)
             if source is not None:

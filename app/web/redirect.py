@@ -106,8 +106,8 @@ class Redirects:
         found = await self._destinations.find(query, demand)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         if found.kind is Kind.VALUES:
-            for section in self._name_pages.sections:
-                await section.prepare_record(found.chain.last.name, self._conditions.for_others(request))
+            name, for_others = found.chain.last.name, self._conditions.for_others(request)
+            await asyncio.gather(*(each.prepare_record(name, for_others) for each in self._name_pages.sections))
         detour = await self._await_detour(request, query.options, parameters, found)
         return self.reply(request, query.options, parameters, found, contact, detour)
 

@@ -14,7 +14,7 @@ from app.cache.store import StoreUnavailable
 from app.errors import ConfigurationError, StoreError
 from tests.cache.entries import entry
 from tests.clock import Clock
-from tests.features.sqlite.sqlite_stores import opened
+from tests.features.sqlite.sqlite_stores import forbid_writing, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -94,16 +94,14 @@ async def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, clock: Cloc
     path = tmp_path / "store.sqlite3"
     async with opened(path, clock) as store:
         await store.put(entry(NAME))
-    lock = Path(f"{path}.lock")
-    lock.unlink()
-    lock.symlink_to(tmp_path / "nowhere" / "lock")
+    forbid_writing(path)
     cache = open_service_cache(Settings(store_url=f"sqlite:///{path}"), clock)
     await cache.open_late()
     assert await cache.get(NAME) == entry(NAME)
     assert (await cache.stats()).state == "read-only"
     await cache.put(entry(OTHER))
     await cache.delete(NAME)
-    lock.unlink()
+    Path(f"{path}.lock").unlink()
     await cache.open_late()
     assert (await cache.stats()).healthy
     await cache.flush()

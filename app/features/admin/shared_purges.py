@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 from app.cache.tiered import TieredStore
 from app.features.feature import Service
+from app.features.shared_file import SharedFile
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +36,10 @@ class SharedPurges(Service):
         repeat: Callable[[dict[str, Any], str], Awaitable[object]],
     ) -> None:
         """`file` is shared by the workers, None for a process alone."""
-        self._file = file
+        self._file = None if file is None else SharedFile(file)
         self._cache = cache
         self._clock = clock
         self._repeat = repeat
-        self._version = 0
         #: The number of the last purge that this worker knows, and those of its own that are later.
         self._seen = 0
         self._own = set[int]()
@@ -50,18 +48,16 @@ class SharedPurges(Service):
         """Let the other workers repeat a purge, if this one waits for the store."""
         if self._file is None or not self._cache.waits_for_store:
             return
+        number = 0
+
+        def add(content: bytes) -> bytes:
+            nonlocal number
+            purges = _read(content)
+            number = purges[-1][0] + 1 if purges else 1
+            return json.dumps([*purges, (number, self._clock(), body, name)][-MAX_SHARED:]).encode()
+
         try:
-            lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                purges = _read(self._file)
-                number = purges[-1][0] + 1 if purges else 1
-                # Readers see the whole old file or the whole new one.
-                new = self._file.with_suffix(".new")
-                new.write_text(json.dumps([*purges, (number, self._clock(), body, name)][-MAX_SHARED:]), "utf-8")
-                new.replace(self._file)
-            finally:
-                os.close(lock)
+            self._file.change(add)
         except OSError as error:
             log.error("a purge does not reach the other workers of this machine: %s", error)
         else:
@@ -78,13 +74,8 @@ class SharedPurges(Service):
 
         A worker that starts later repeats them all: its store can be one that is only read.
         """
-        try:
-            if self._file is None or (version := self._file.stat().st_mtime_ns) == self._version:
-                return
-        except FileNotFoundError:
-            return
-        self._version = version
-        for number, at, body, name in _read(self._file):
+        content = None if self._file is None else self._file.read_new()
+        for number, at, body, name in _read(content or b""):
             is_needed = self._cache.waits_for_store or self._clock() - at < _RECENT
             if number > self._seen and number not in self._own and is_needed:
                 await self._repeat(body, name)
@@ -92,9 +83,6 @@ class SharedPurges(Service):
         self._own = {number for number in self._own if number > self._seen}
 
 
-def _read(file: Path) -> list[tuple[int, float, dict[str, Any], str]]:
-    """The purges of a file, which this program alone writes, in their order."""
-    try:
-        return [(number, at, body, name) for number, at, body, name in json.loads(file.read_text("utf-8"))]
-    except FileNotFoundError:
-        return []
+def _read(content: bytes) -> list[tuple[int, float, dict[str, Any], str]]:
+    """The purges in the content of the file, which this program alone writes, in their order."""
+    return [(number, at, body, name) for number, at, body, name in json.loads(content or b"[]")]

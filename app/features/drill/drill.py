@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from app.features.private_file import replace_private
+from app.features.shared_file import SharedFile
 from app.upstream.budget import Budget
 from app.upstream.source import Priority
 
@@ -22,34 +21,27 @@ class Drill:
         self, file: Path | None, clock: Callable[[], float], budget: Budget, announce: Callable[[], None]
     ) -> None:
         """`file` is shared by the workers, None for a process alone. `announce` makes the others read it."""
-        self._file = file
+        self._file = None if file is None else SharedFile(file)
         self._clock = clock
         self._budget = budget
         self._announce = announce
         self._until = 0.0
         self._has_people = False
-        #: Two changes can have the same time.
-        self._version = (0, 0)
 
     def begin(self, seconds: float, *, people: bool) -> float:
         """Begin a drill, or with 0 seconds end it. Returns its end. Raises OSError."""
         until = self._clock() + seconds
         if self._file is not None:
-            replace_private(self._file, json.dumps([until, people]).encode())
+            self._file.change(lambda _: json.dumps([until, people]).encode())
             self._announce()
         self._use(until, people)
         return until
 
     def refresh(self) -> None:
         """Read the file if another worker has changed it. At the end of a drill, nothing is refused any more."""
-        if self._file is not None:
-            with suppress(FileNotFoundError):
-                found = self._file.stat()
-                version = found.st_mtime_ns, found.st_ino
-                if version != self._version:
-                    self._version = version
-                    until, people = json.loads(self._file.read_text(encoding="utf-8"))
-                    self._use(float(until), bool(people))
+        if self._file is not None and (content := self._file.read_new()):
+            until, people = json.loads(content)
+            self._use(float(until), bool(people))
         if self._budget.drill is not None and self._clock() >= self._until:
             self._use(0.0, people=False)
 

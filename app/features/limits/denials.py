@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from ipaddress import ip_network
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import InvalidParameter
+from app.features.shared_file import SharedFile
 
 log = logging.getLogger(__name__)
 
@@ -25,20 +24,26 @@ class Denials:
 
     def __init__(self, file: Path | None, clock: Callable[[], float], apply: Callable[[Collection[str]], None]) -> None:
         """`file` is shared by the workers, None for a process alone. `apply` gets the networks after each change."""
-        self._file = file
+        self._file = None if file is None else SharedFile(file)
         self._clock = clock
         self._apply = apply
         self._ends: dict[str, float] = {}
-        #: Two changes can have the same time.
-        self._version = (0, 0)
 
     def deny(self, network: str, seconds: float) -> float:
         """Deny a network, or with 0 seconds allow it again. Returns the end. Raises InvalidParameter for too many."""
         ends = self._clock() + seconds
+        changed: dict[str, float] = {}
+
+        def change(content: bytes) -> bytes:
+            known = self._ends if self._file is None else _read(content)
+            changed.update(self._change(known, network, ends))
+            return json.dumps(changed).encode()
+
         if self._file is None:
-            self._use(self._change(self._ends, network, ends))
+            change(b"")
         else:
-            self._write(self._file, network, ends)
+            self._file.change(change)
+        self._use(changed)
         return ends
 
     def list(self) -> Mapping[str, float]:
@@ -50,11 +55,8 @@ class Denials:
         """Read the file if another worker has changed it, and drop the denials that have ended."""
         if self._file is not None:
             with suppress(OSError):
-                found = self._file.stat()
-                version = found.st_mtime_ns, found.st_ino
-                if version != self._version:
-                    self._version = version
-                    self._use(_read(self._file))
+                if (content := self._file.read_new()) is not None:
+                    self._use(_read(content))
         now = self._clock()
         if any(ends <= now for ends in self._ends.values()):
             self._use({network: ends for network, ends in self._ends.items() if ends > now})
@@ -73,27 +75,12 @@ class Denials:
             raise InvalidParameter(f"{MAX_DENIALS} networks are denied already; add this one to client_deny_file.")
         return changed
 
-    def _write(self, path: Path, network: str, ends: float) -> None:
-        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            changed = self._change(_read(path), network, ends)
-            # Readers see the whole old file or the whole new one.
-            new = path.with_suffix(".new")
-            new.write_text(json.dumps(changed), encoding="utf-8")
-            new.replace(path)
-        finally:
-            os.close(lock)
-        self._use(changed)
 
-
-def _read(path: Path) -> dict[str, float]:
-    """The denials of a file, which this program alone writes."""
+def _read(content: bytes) -> dict[str, float]:
+    """The denials in the content of the file, which this program alone writes."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(content or b"{}")
         return {str(ip_network(network)): float(ends) for network, ends in document.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        log.error("the denials of clients in %s cannot be read: %s", path, error)
+    except (ValueError, AttributeError, TypeError) as error:
+        log.error("the denials of clients cannot be read: %s", error)
         return {}

@@ -89,18 +89,23 @@ class Works:
 
         A fetch that takes longer continues. `leaving` are the tokens of the share that are left to others.
         """
-        if name.key not in self._tasks and (name.key in self._works or name.key in self._absent):
-            return self.recall(name)
-        if name.key not in self._tasks and (
-            len(self._tasks) >= CONCURRENCY or not await self._budget.take(leaving) or len(self._tasks) >= CONCURRENCY
-        ):
-            return None
-        task = self._tasks.get(name.key)
-        if task is None:
-            task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client))
-            task.add_done_callback(lambda _: self._tasks.pop(name.key))
+        if name.key not in self._tasks:
+            if name.key in self._works or name.key in self._absent:
+                return self.recall(name)
+            if self._is_full() or not await self._budget.take(leaving) or self._is_full():
+                return None
+        # Another caller may have begun the fetch while the budget was asked.
+        task = self._tasks.get(name.key) or self._begin(name, client)
         await asyncio.wait((task,), timeout=timeout)
         return self.recall(name)
+
+    def _is_full(self) -> bool:
+        return len(self._tasks) >= CONCURRENCY
+
+    def _begin(self, name: HandleName, client: ClientNetwork) -> asyncio.Task[None]:
+        task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client))
+        task.add_done_callback(lambda _: self._tasks.pop(name.key))
+        return task
 
     async def compare(self, name: HandleName, reference: str, client: ClientNetwork) -> tuple[Match, str | None]:
         """Compare the reference of a list with the work of a name. Returns the title too, if it is known."""
@@ -139,7 +144,7 @@ class Works:
             raise
         finally:
             self._hosts[host] -= 1
-            self._hosts += Counter()
+            self._hosts += Counter()  # drops the hosts without a fetch
         self._failures.pop(host, None)
         return body
 

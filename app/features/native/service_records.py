@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from app.cache.entry import RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
+from app.doi.prefix_record import PREFIX_RECORDS
 from app.errors import CouldNotVerify, InvalidAnswer, InvalidName
 from app.features.native.evidence import read_proof
 from app.features.native.json_sites import read_service_values
@@ -24,8 +24,6 @@ from app.features.native.wire.response import Response
 from app.handle.answer import ResponseCode
 from app.handle.record import parse_record
 from app.resolver.resolution import TtlPolicy
-
-_PREFIX_RECORDS: Final = "0.NA/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,9 @@ def _read_name(handle: bytes) -> HandleName | None:
     """The name of a handle. None if it cannot be a key of the cache."""
     try:
         name = HandleName(handle.decode())
-        prefix = name.text[len(_PREFIX_RECORDS) :]
+        prefix = name.text[len(PREFIX_RECORDS) :]
         # Servers answer both names with the same record (see `read_answer`).
-        is_prefix = name.key.startswith(_PREFIX_RECORDS) and "/" not in prefix
+        is_prefix = name.key.startswith(PREFIX_RECORDS) and "/" not in prefix
         return HandleName(prefix) if is_prefix else name
     except (UnicodeDecodeError, InvalidName):
         return None

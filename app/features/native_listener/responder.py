@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from app.doi.name import HandleName
+from app.doi.prefix_record import without_home
 from app.errors import (
     ClientDenied,
     CouldNotVerify,
@@ -48,7 +49,6 @@ log = logging.getLogger(__name__)
 #: Values that one turn of the event loop converts. 1,000 take up to 15 ms.
 _VALUES_A_TURN: Final = 100
 #: Prefix records have this prefix. The resolver knows them by the prefix alone.
-_PREFIX_RECORDS: Final = "0.NA/"
 #: The response code for an error, of the first class that fits.
 _CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
     (PrefixDenied, ResponseStatus.NOT_RESPONSIBLE),
@@ -219,8 +219,4 @@ def _read_name(request: Request) -> HandleName:
         text = request.filters.handle.decode()
     except UnicodeDecodeError as error:
         raise NotUTF8("The name is not UTF-8.") from error
-    name = HandleName(text)
-    if name.key.startswith(_PREFIX_RECORDS):
-        prefix = HandleName(text[len(_PREFIX_RECORDS) :] or text)
-        return prefix if prefix.is_prefix else name
-    return name
+    return without_home(HandleName(text))

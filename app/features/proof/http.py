@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from fastapi import FastAPI, Path, Request, Response
 
 from app.cache.entry import Entry
-from app.doi.name import HandleName
+from app.doi.prefix_record import without_home
 from app.doi.presentation import read_path
 from app.errors import CouldNotVerify
 from app.features.lists.body import problem_responses
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from app.features.native.referral import HandleService
 
 PROOF_PATH: Final = "/api/proof/"
-_PREFIX_RECORDS: Final = "0.NA/"
 
 
 def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
@@ -40,7 +39,7 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         """
         # The framework decodes the path with loss.
         asked = read_path(b"/" + request.scope["raw_path"].partition(PROOF_PATH.encode())[2])
-        known = _without_home(asked)
+        known = without_home(asked)
         # A proof of what the operator withdrew would publish it.
         is_local = core.resolver.is_local(asked) or core.resolver.is_local(known)
         entry = None if root is None or is_local else await core.cache.get(known.key)
@@ -61,12 +60,6 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         responses=problem_responses({404: "The cache has no proof of the name.", 429: "The client is over its limit."}),
     )
     app.add_api_route(PROOF_PATH + "{name:path}", get_proof, methods=["HEAD"], include_in_schema=False)
-
-
-def _without_home(name: HandleName) -> HandleName:
-    """The name by which the cache knows the record of a prefix: without 0.NA/."""
-    prefix = name.text[len(_PREFIX_RECORDS) :] if name.key.startswith(_PREFIX_RECORDS) else ""
-    return HandleName(prefix) if prefix and HandleName(prefix).is_prefix else name
 
 
 def _write(root: HandleService, text: str, entry: Entry) -> bytes:

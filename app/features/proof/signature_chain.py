@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from app.doi.prefix_record import PREFIX_RECORDS
 from app.errors import SignatureInvalid
 from app.features.native.errors import MalformedMessage
 from app.features.native.value_signature import (
@@ -32,7 +33,6 @@ _MAX_CANDIDATES: Final = 10
 _MAX_SIGNER: Final = 200
 #: The handles whose key is that of the root.
 _ROOT_HANDLES: Final = ("0.0/0.0", "0.NA/0.NA")
-_PREFIX_RECORDS: Final = "0.NA/"
 _ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 State = Literal["valid", "partial", "expired", "unproven", "broken"]
 #: From the best to the worst. The worst of several signatures counts.
@@ -151,7 +151,7 @@ def _is_signed_by(claims: SignedClaims, key: bytes) -> bool:
 def _covers(permission: CertifiedPermission, handle: str) -> bool:
     """Whether a key with this permission may sign the values of a handle."""
     own, named = handle.upper(), permission.handle.upper()
-    home = _PREFIX_RECORDS + own.partition("/")[0]
+    home = PREFIX_RECORDS + own.partition("/")[0]
     match permission.perm:
         case "everything":
             return True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cachetools import LRUCache
 
 from app.doi.name import HandleName
+from app.doi.prefix_record import PREFIX_RECORDS, without_home
 from app.errors import DoiProxyError
 from app.handle.record import Record, parse_record
 from app.resolver.demand import Demand
@@ -27,7 +28,6 @@ _REMEMBERED: Final = 300.0
 _RETRIED: Final = 30.0
 #: Seconds that the page waits for the records of issuers.
 _TIMEOUT: Final = 3.0
-_PREFIX_RECORDS: Final = "0.NA/"
 
 
 class SignatureLine:
@@ -64,7 +64,7 @@ class SignatureLine:
                 return
             now = self._clock()
             if chains:
-                handle = name.text if "/" in name.text else _PREFIX_RECORDS + name.text
+                handle = name.text if "/" in name.text else PREFIX_RECORDS + name.text
                 verdict = await asyncio.to_thread(judge, handle, values, chains, self._root_keys, now)
             due = now + (_RETRIED if verdict.state == "unproven" else _REMEMBERED)
             due = due if verdict.ends is None else min(due, verdict.ends)
@@ -96,13 +96,8 @@ class SignatureLine:
         """The record of an issuer, at the cost of the client. None if it cannot be had."""
         try:
             name = HandleName(handle)
-            prefix = HandleName(handle[len(_PREFIX_RECORDS) :] or handle)
-            if (
-                handle.upper().startswith(_PREFIX_RECORDS)
-                and prefix.is_prefix
-                and not self._core.resolver.is_local(name)
-            ):
-                name = prefix
+            if not self._core.resolver.is_local(name):
+                name = without_home(name)
             if not self._core.destinations.resolves_here(name) and not self._core.resolver.is_local(name):
                 return None
             async with asyncio.timeout_at(deadline):
@@ -114,7 +109,10 @@ class SignatureLine:
         """The values of a record with signatures, in memory."""
         found = self._core.resolver.find_fresh(name)
         entry = self._core.cache.peek(name.key) if found is None else found.entry
-        if entry is None or not parse_record(entry.answer.values).of_type("HS_SIGNATURE"):
+        # Most records have none, and a record of 256 KiB takes milliseconds to parse.
+        if entry is None or b"HS_SIGNATURE" not in entry.answer.values.upper():
+            return None
+        if not parse_record(entry.answer.values).of_type("HS_SIGNATURE"):
             return None
         return entry.answer.values
 

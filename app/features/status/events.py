@@ -5,13 +5,13 @@ The workers of a machine share them in a file, each change under a lock. What se
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+
+from app.features.shared_file import SharedFile
 
 EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage"]
 #: The events that are kept.
@@ -65,7 +65,7 @@ class EventLog:
     """The events in memory, or in a file that the workers share."""
 
     def __init__(self, file: Path | None) -> None:
-        self._file = file
+        self._file = None if file is None else SharedFile(file)
         self._events: list[Event] = []
 
     def add(self, *new: Event) -> None:
@@ -91,26 +91,18 @@ class EventLog:
     def read(self) -> list[Event]:
         """The events, oldest first."""
         if self._file is not None:
-            self._events = _read(self._file)
+            self._events = _read(self._file.read())
         return self._events
 
     def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:
         if self._file is None:
             self._events = change(self._events)
             return
-        lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            # Readers see the whole old file or the whole new one.
-            written = self._file.with_suffix(".new")
-            written.write_bytes(msgspec.json.encode(change(_read(self._file))))
-            written.replace(self._file)
-        finally:
-            os.close(lock)
+        self._file.change(lambda content: msgspec.json.encode(change(_read(content))))
 
 
-def _read(file: Path) -> list[Event]:
+def _read(content: bytes) -> list[Event]:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=list[Event])
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(content, type=list[Event])
+    except msgspec.DecodeError:
         return []

@@ -16,7 +16,7 @@ from app.features.admin.purge import Selection, purge
 from app.features.admin.shared_purges import MAX_SHARED, SharedPurges
 from tests.cache.entries import entry
 from tests.clock import Clock
-from tests.features.sqlite.sqlite_stores import opened
+from tests.features.sqlite.sqlite_stores import forbid_writing, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -80,9 +80,9 @@ async def test_a_worker_whose_store_is_open_repeats_a_recent_purge_and_announces
     await cache.close()
 
 
-async def test_a_flood_of_purges_leaves_a_bounded_file(workers: tuple[Worker, Worker]) -> None:
+async def test_a_flood_of_purges_leaves_a_bounded_file(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
     one, two = workers
-    (one.purges._file or Path()).write_text(
+    (tmp_path / "purges.json").write_text(
         str([[number, 0.0, {}, "x"] for number in range(1, MAX_SHARED + 1)]).replace("'", '"')
     )
     one.purges.announce({"doi": NAME}, NAME)
@@ -95,9 +95,7 @@ async def test_a_purge_holds_while_the_store_can_only_be_read(tmp_path: Path, cl
     path = tmp_path / "store.sqlite3"
     async with opened(path, clock) as store:
         await store.put(entry(NAME))
-    lock = Path(f"{path}.lock")
-    lock.unlink()
-    lock.symlink_to(tmp_path / "nowhere" / "lock")
+    forbid_writing(path)
     cache = open_service_cache(Settings(store_url=f"sqlite:///{path}"), clock)
     assert await cache.get(NAME) == entry(NAME)
     clock.advance(1)

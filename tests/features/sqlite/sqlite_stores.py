@@ -31,3 +31,10 @@ async def fill(path: Path, clock: Clock, number: int = 3) -> None:
     async with opened(path, clock) as store:
         for n in range(number):
             await store.put(entry(f"10.1000/{n:05}"))
+
+
+def forbid_writing(path: Path) -> None:
+    """Make the file beside a closed store impossible to create, so that the store can only be read."""
+    lock = Path(f"{path}.lock")
+    lock.unlink()
+    lock.symlink_to(path.parent / "nowhere" / "lock")
