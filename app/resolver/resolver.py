@@ -31,7 +31,6 @@ from app.resolver.resolution import (
     stale_origin,
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from app.resolver.waiting import await_until_due
 from app.upstream.local import SealedSource
 from app.upstream.routed import find_refusal
 from app.upstream.source import Priority, Refusal, Source
@@ -218,7 +217,7 @@ class Resolver:
             name.key, partial(self._fetcher.fetch, name, demand, entry), urgent=urgent, client=demand.client
         )
         if entry is None or step is Step.FETCH:
-            fetched = await await_until_due(self._flights, name.key, task, demand.due)
+            fetched = await self._flights.wait(name.key, task, demand.due)
             return Resolution(name, fetched, Origin.ASKED if is_new else Origin.JOINED)
         renewed = Origin.RELOADED if must_renew else renewal_origin(entry)
         return await self._await_or_answer_stale(name, entry, task, renewed if is_new else Origin.JOINED, demand.due)
@@ -255,7 +254,7 @@ class Resolver:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
         task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, demand), client=demand.client)
         try:
-            return Resolution(name, await await_until_due(self._flights, kind, task, demand.due), Origin.BYPASSED)
+            return Resolution(name, await self._flights.wait(kind, task, demand.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
             known = await self._cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from app.errors import BudgetSpent, UpstreamTimeout
+from app.upstream.budget import USUAL_RETRY
 from app.upstream.source import ClientNetwork, WaitingClients
 
 Result = TypeVar("Result")
+#: What used up the time of a request.
+_SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
+_LONG_QUEUE: Final = "This request waited too long for the budget of upstream queries; try again later."
 
 
 class Replaced(Exception):
@@ -62,10 +67,18 @@ class SingleFlight(Generic[Result]):
         task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
 
-    def is_sent(self, key: str) -> bool:
-        """Whether the work in flight for a key has left its queue."""
-        flight = self._flights.get(key)
-        return flight is None or flight.waiters.is_sent
+    async def wait(self, key: str, task: asyncio.Task[Result], due: float | None) -> Result:
+        """Await a query until `due`, a time of the loop's clock. Raises CouldNotVerify, which says what was slow.
+
+        The query continues: other requests wait for it, or will find its answer.
+        """
+        try:
+            return await await_shielded(task, due)
+        except TimeoutError:
+            flight = self._flights.get(key)
+            if flight is None or flight.waiters.is_sent:
+                raise UpstreamTimeout(_SLOW_UPSTREAM) from None
+            raise BudgetSpent(_LONG_QUEUE, retry_after=USUAL_RETRY) from None
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:
