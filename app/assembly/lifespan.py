@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Final
 
 from app.assembly.lifecycle import end_tasks
 from app.features.feature import Core, Service
+from app.upstream.engine import AIOHTTP_TRANSPORT
 from app.web.pages import Pages
 
 #: Seconds between two ticks of the services.
@@ -20,7 +22,7 @@ async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) ->
     """Start the services and run them. At the end, stop them in reverse, and close the parts of the core."""
     for service in services:
         await service.start()
-    runs = (core.cache.watch(), _tick(services), pages.prepare(), *(service.run() for service in services))
+    runs = (core.cache.watch(), _tick(services), _prepare(pages), *(service.run() for service in services))
     tasks = [asyncio.create_task(run) for run in runs]
     try:
         yield
@@ -31,6 +33,12 @@ async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) ->
         await core.cache.close()
         for service in reversed(services):
             await service.stop()
+
+
+async def _prepare(pages: Pages) -> None:
+    """Do in a thread what the first query and the first pages would otherwise wait for."""
+    await asyncio.to_thread(import_module, AIOHTTP_TRANSPORT)
+    await pages.prepare()
 
 
 async def _tick(services: Sequence[Service]) -> None:

@@ -1,4 +1,4 @@
-"""The engines under httpx: a transport that speaks HTTP/1.1 with aiohttp, and httpx's own for HTTP/2.
+"""The engines under httpx: the transport of `aiohttp_transport` for HTTP/1.1, and httpx's own for HTTP/2.
 
 `docs/decisions/0012-engine-of-the-upstream-client.md` has the figures. Both take the path and query of a request from
 its extension "target". So httpx need not parse the URL of every request, which takes 45 us.
@@ -6,22 +6,23 @@ its extension "target". So httpx need not parse the URL of every request, which 
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import zlib
-from collections.abc import AsyncIterator
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import httpx
-from yarl import URL
 
 from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
 from app.regular_file import explain_failure, require_regular
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
-_KEEP_IDLE_SECONDS: Final = 30.0
+KEEP_IDLE_SECONDS: Final = 30.0
+#: The module of the engine for HTTP/1.1.
+AIOHTTP_TRANSPORT: Final = "app.upstream.aiohttp_transport"
 #: The largest file of certificate authorities. The public ones have 300 kB.
 _MAX_AUTHORITIES_BYTES: Final = 16 * 1024 * 1024
 _PROXY_SCHEMES: Final = ("http", "https")
@@ -41,12 +42,11 @@ def open_engine(
     connections, and the time of a query.
     """
     if not http2:
-        timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
-        return AiohttpTransport(timeout, trusted, proxy)
+        return LateTransport(connect_timeout, trusted, proxy)
     return HttpcoreTransport(
         verify=trusted if trusted is not None else False,
         http2=True,
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_IDLE_SECONDS),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEP_IDLE_SECONDS),
         proxy=None
         if proxy is None
         else httpx.Proxy(proxy, ssl_context=trusted if proxy.startswith("https:") else None),
@@ -98,92 +98,26 @@ class HttpcoreTransport(httpx.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-class AiohttpTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing."""
+class LateTransport(httpx.AsyncBaseTransport):
+    """HTTP/1.1 with aiohttp, whose import takes 0.15 s: a thread imports it, at the latest for the first query."""
 
-    def __init__(self, timeout: aiohttp.ClientTimeout, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
-        self._timeout = timeout
-        self._trusted = trusted
-        self._proxy = proxy
-        # A session belongs to an event loop, so it opens with the first request.
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, connect_timeout: float, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
+        self._options = (connect_timeout, trusted, proxy)
+        #: The transport, once it is open.
+        self._opened: list[httpx.AsyncBaseTransport] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """The response, its body unread. Raises httpx.TransportError."""
-        session = self._session or self._open_session()
-        url = request.url
-        target = request.extensions.get("target", url.raw_path)
-        # Without `encoded`, yarl would decode and encode the path again.
-        address = URL(f"{url.scheme}://{url.netloc.decode('ascii')}{target.decode('ascii')}", encoded=True)
-        try:
-            response = await session.request(
-                request.method,
-                address,
-                headers=request.headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise _to_httpx(error) from error
-        return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response), request=request)
+        if not self._opened:
+            module = await asyncio.to_thread(import_module, AIOHTTP_TRANSPORT)
+            # A query that came later may have opened one meanwhile. That one is used.
+            self._opened.append(module.AiohttpTransport(*self._options))
+        return await self._opened[0].handle_async_request(request)
 
     async def aclose(self) -> None:
         """Close the connections. The transport is not used afterwards."""
-        if self._session is not None:
-            await self._session.close()
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,
-                keepalive_timeout=_KEEP_IDLE_SECONDS,
-                ssl=self._trusted if self._trusted is not None else True,
-            ),
-            timeout=self._timeout,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(_translate,),
-        )
-        return self._session
-
-
-class _Body(httpx.AsyncByteStream):
-    """The body of a response, as it is received."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise _to_httpx(error) from error
-
-    async def aclose(self) -> None:
-        # A connection with an unread body is closed and not reused.
-        self._response.release()
-
-
-async def _translate(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Translate errors before aiohttp sees them: it would repeat the request without a token of the budget."""
-    try:
-        return await send(request)
-    except (aiohttp.ClientError, OSError) as error:
-        raise _to_httpx(error) from error
-
-
-def _to_httpx(error: Exception) -> httpx.TransportError:
-    text = str(error)
-    if isinstance(error, TimeoutError):
-        return httpx.TimeoutException(text)
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return httpx.ProxyError(text)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return httpx.ConnectError(text)
-    if isinstance(error, aiohttp.ClientResponseError):
-        return httpx.RemoteProtocolError(text)
-    return httpx.ReadError(text)
+        for transport in self._opened:
+            await transport.aclose()
 
 
 async def read_body(response: httpx.Response, most: int) -> bytes:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.features.feature import Context, Feature, Opened
-from app.features.native_listener.listener import NativeListener, NativeServer
 from app.features.native_listener.metrics import MESSAGES
-from app.features.native_listener.responder import Responder
 from app.features.native_listener.settings import NativeListenerSettings
 from app.features.options import Settings
+
+if TYPE_CHECKING:
+    from app.features.native_listener.listener import NativeServer
 
 
 def open_listener(context: Context) -> Opened:
     """The listener, which the server of each worker serves."""
+    from app.features.native_listener.listener import NativeListener  # noqa: PLC0415 - 50 ms, only if it is on
+    from app.features.native_listener.responder import Responder  # noqa: PLC0415 - as above
+
     settings, core = context.settings.group(NativeListenerSettings), context.core
     listener = NativeListener(context.shared_file("native-udp.lock"), allows_udp=settings.native_listen_udp)
 
