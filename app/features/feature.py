@@ -216,7 +216,7 @@ class Context:
         self.deny: Callable[[str, float], float] | None = None
         #: The end of each denial, by its network, in seconds since the epoch.
         self.read_denials: Callable[[], Mapping[str, float]] = dict
-        #: Records an event for `/status`: "purge" with the number of entries, or "deny".
+        #: Records an event for `/status`: its kind, its count and its detail. See EventKind of the feature status.
         self.record_event: Callable[..., None] = _count_nothing
         #: The country of a client's address, as an ISO 3166 code. None if it is unknown.
         self.find_country: Callable[[str], str | None] = lambda address: None

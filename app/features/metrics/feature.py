@@ -36,7 +36,11 @@ def open_counters(context: Context) -> Observers:
     context.provide(features)
     answers = AnswerMetrics(exposition.registry, features.counter(REFUSED))
     exposition.flushers.append(answers.flush)
-    upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES)
+
+    def record_difference(servers: str) -> None:
+        context.record_event("differ", 1, servers)
+
+    upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES, record_difference)
     return Observers(answers, upstream.observer, StoreMetrics(exposition.registry), upstream.exchange_observer)
 
 

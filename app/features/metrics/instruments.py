@@ -40,6 +40,8 @@ SHARE_REFUSED: Final = "share"
 TRANSPORTS: Final = ("udp", "tcp", "http", "https")
 #: What a message to a handle server is for.
 PURPOSES: Final = ("name", "lookup", "site")
+#: What two sites of a service answer about one name.
+WITNESS_RESULTS: Final = ("agree", "differ", "no-answer")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "forget_registry", "count_registry", "announce_registry", "scan", "changes", "read_note",
@@ -154,8 +156,18 @@ class FeatureMetrics(Meter):
 class UpstreamMetrics:
     """Queries to upstreams. An upstream's label is its number in the settings, from 1; its address is not a label."""
 
-    def __init__(self, registry: CollectorRegistry, outcomes: Collection[str], unsent: Collection[str]) -> None:
-        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent."""
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        outcomes: Collection[str],
+        unsent: Collection[str],
+        record_difference: Callable[[str], None],
+    ) -> None:
+        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent.
+
+        `record_difference` is called with the two servers that answered differently.
+        """
+        self._record_difference = record_difference
         self._outcomes = outcomes
         self._unsent = frozenset(unsent)
         about = "Queries to an upstream, by outcome."
@@ -180,6 +192,8 @@ class UpstreamMetrics:
             "upstream",
             "transport",
         )
+        about = "Names asked at two sites of a service, by result."
+        self._witnesses = _counter(registry, "upstream_witnesses", about, "upstream", "result")
 
     def exchange_observer(self, number: int) -> ExchangeCounter:
         """The observer of the handle servers of one upstream."""
@@ -192,6 +206,8 @@ class UpstreamMetrics:
                 for is_answered, result in ((True, "answer"), (False, "failure"))
             },
             {transport: self._rests.labels(label, transport).inc for transport in TRANSPORTS},
+            {result: self._witnesses.labels(label, result).inc for result in WITNESS_RESULTS},
+            self._record_difference,
         )
 
     def observer(self, number: int) -> QueryObserver:
@@ -225,6 +241,8 @@ class ExchangeCounter:
 
     counters: dict[tuple[str, str, bool], Callable[[], None]]
     rests: dict[str, Callable[[], None]]
+    witnesses: dict[str, Callable[[], None]]
+    record_difference: Callable[[str], None]
 
     def record_exchange(self, transport: str, purpose: str, *, is_answered: bool) -> None:
         """Count a message by its transport, one of TRANSPORTS, and its purpose, one of PURPOSES."""
@@ -233,6 +251,12 @@ class ExchangeCounter:
     def record_rest(self, transport: str) -> None:
         """Count a transport that comes last for a while."""
         self.rests[transport]()
+
+    def record_witness(self, result: str, servers: str) -> None:
+        """Count a name that two sites were asked about, by one of WITNESS_RESULTS."""
+        self.witnesses[result]()
+        if result == "differ":
+            self.record_difference(servers)
 
 
 class StoreMetrics:

@@ -21,6 +21,7 @@ from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, Resp
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, SignedAnswer, decode_response
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
+from app.features.native.witness import Witness, WitnessResult
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
@@ -53,6 +54,9 @@ class ExchangeObserver(Protocol):
     def record_rest(self, transport: str) -> None:
         """Record that a server was silent by this transport and answered by another, so this transport comes last."""
 
+    def record_witness(self, result: WitnessResult, servers: str) -> None:
+        """Record what two sites answered about one name, and the servers if they differ."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
@@ -78,7 +82,8 @@ class ServiceClient:
     """Queries the servers of a service. The first valid answer counts.
 
     `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
-    `mark_slow` is called with the prefix of a name before it is asked of a server that is known as slow.
+    `mark_slow` is called with the prefix of a name before it is asked of a server that is known as slow. `witness` gets
+    the answers about names.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class ServiceClient:
         may_ask_again: Callable[[], Awaitable[bool]],
         observer: ExchangeObserver | None = None,
         mark_slow: Callable[[str], None] | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self._transports = transports
         self._mark_slow = mark_slow
@@ -99,10 +105,15 @@ class ServiceClient:
         self._may_ask_again = may_ask_again
         self._limits = limits
         self._observer = observer
+        self._witness = witness
 
     async def __call__(self, service: HandleService, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
-        response = await self._race(self._list(service, question), question)
+        candidates = self._list(service, question)
+        answered = await self._race(candidates, question)
+        response = answered[0]
+        if self._witness is not None and not question.is_lookup:
+            self._witness.offer(candidates, question, answered, self._race)
         if not question.certified or service.proof is None:
             return response
         return replace(response, proof=(*service.proof, SignedAnswer(response.request, response.data)))
@@ -128,6 +139,8 @@ class ServiceClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        if self._witness is not None:
+            await self._witness.aclose()
         for transport in self._transports.values():
             await transport.aclose()
 
@@ -148,10 +161,11 @@ class ServiceClient:
         usable.sort(key=lambda one: self._health.rests(one.endpoint.protocol, now))
         return usable[: self._limits.max_attempts]
 
-    async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
+    async def _race(self, candidates: Sequence[Candidate], question: Question) -> tuple[Response, Endpoint]:
         """Query the candidates in order, each after the failure or the silence of the one before.
 
-        At last, a port stays silent whose server answered with a failure at another one: that ends the race too.
+        Returns the first valid answer and where it came from. At last, a port stays silent whose server answered with a
+        failure at another one: that ends the race too.
         """
         waiting, running = list(candidates), dict[asyncio.Task[Response], Endpoint]()
         failures: list[CouldNotVerify] = []
@@ -172,7 +186,7 @@ class ServiceClient:
                     endpoint, failure = running.pop(task), task.exception()
                     if failure is None:
                         self._learn_silence(endpoint, running.values())
-                        return task.result()
+                        return task.result(), endpoint
                     # A limit of ours is the same for each server and transport.
                     if isinstance(failure, AnswerTooLarge) or not isinstance(failure, CouldNotVerify):
                         raise failure

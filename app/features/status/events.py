@@ -13,19 +13,22 @@ import msgspec
 
 from app.features.shared_file import SharedFile
 
-EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage"]
+EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "differ"]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
 #: Seconds between two reports of one event, by different workers or in a row.
 NEAR: Final = 10
 #: The kinds whose counts are added.
-_COUNTED: Final = frozenset({"purge", "deny"})
+_COUNTED: Final = frozenset({"purge", "deny", "differ"})
+#: Pairs of handle servers that differ. Others cause these events, so they must not push out the rest.
+_MAX_PAIRS: Final = 5
 
 
 class Event(msgspec.Struct, frozen=True):
     """An event. Times are in seconds since the epoch; an outage without `until` goes on.
 
-    `detail` is the host of an upstream, or the version of a start. `count` is the number of entries of a purge.
+    `detail` is the host of an upstream, the version of a start, or two handle servers that answered differently.
+    `count` is the number of entries of a purge, or of names.
     """
 
     kind: EventKind
@@ -43,12 +46,17 @@ def add_event(events: Iterable[Event], new: Event) -> list[Event]:
             new = _join(event, new)
         else:
             kept.append(event)
+    pairs = [event for event in kept if event.kind == new.kind == "differ"]
+    if len(pairs) >= _MAX_PAIRS:
+        kept.remove(pairs[0])
     return sorted([*kept, new], key=lambda event: event.at)[-MAX_EVENTS:]
 
 
 def _is_same(event: Event, new: Event) -> bool:
     if (event.kind, event.detail) != (new.kind, new.detail):
         return False
+    if event.kind == "differ":
+        return True
     if event.kind == "outage":
         return event.until is None or new.at <= event.until + NEAR
     return abs(new.at - (event.until or event.at)) <= NEAR

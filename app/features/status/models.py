@@ -34,9 +34,11 @@ class EventStatus(BaseModel):
 
     kind: EventKind
     at: int = Field(description="Its time, or its beginning, in seconds since the epoch.")
-    until: int | None = Field(description="The end of an outage, or the last of several purges or denials in a row.")
-    detail: str = Field(description="The host of an upstream, or the version of a start.")
-    count: int = Field(description="Entries of a purge, or denials.")
+    until: int | None = Field(
+        description="The end of an outage, or the last of several purges, denials or differing names."
+    )
+    detail: str = Field(description="The host of an upstream, the version of a start, or two handle servers.")
+    count: int = Field(description="Entries of a purge, denials, or names.")
 
 
 class PrefixCount(BaseModel):
@@ -138,6 +140,9 @@ class Status(BaseModel):
     )
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
+    witnesses: dict[str, int] = Field(
+        default_factory=dict, description="Names asked at two sites of a service: agree, differ, no-answer."
+    )
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")
     events: list[EventStatus] = Field(description="The last 30 events, the newest first.")
     history: list[HistoryPoint] = Field(description="The last 24 hours, oldest first.")

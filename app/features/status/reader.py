@@ -89,9 +89,9 @@ class StatusReader:
             self._is_draining = True
             self._events.add(Event("drain", int(now)))
 
-    def record_event(self, kind: EventKind, count: int = 1) -> None:
-        """Record what an operator did."""
-        self._events.add(Event(kind, int(self._context.clock()), count=count))
+    def record_event(self, kind: EventKind, count: int = 1, detail: str = "") -> None:
+        """Record what an operator did, or what a feature noticed."""
+        self._events.add(Event(kind, int(self._context.clock()), detail=detail, count=count))
 
     async def read(self, prefixes: PrefixCounts | None) -> Status:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
@@ -126,6 +126,7 @@ class StatusReader:
             prefixes=None if prefixes is None else _list_prefixes(prefixes),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
+            witnesses=totals.by("doi_proxy_upstream_witnesses_total", "result"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
             events=[EventStatus(**asdict(event)) for event in reversed(self._events.read())],
             history=[_describe(point) for point in points],

@@ -15,7 +15,7 @@ from app.web.languages import Catalogue
 
 RUNBOOK_PATH: Final = "/status/runbook"
 #: The texts of lines whose key is not the key of their text.
-_TITLES: Final = {key: f"table_{key}" for key in ("requests", "answers", "unverified", "refused")}
+_TITLES: Final = {key: f"table_{key}" for key in ("requests", "answers", "unverified", "refused", "witnesses")}
 _CODE: Final = re.compile("`([^`]*)`")
 
 
