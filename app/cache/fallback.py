@@ -72,6 +72,11 @@ class Outage:
         self._last_failure = 0.0
         self._failed: set[str] = set()
 
+    @property
+    def began(self) -> float | None:
+        """When the outage under way began. None if the store works."""
+        return self._began if self._failed else None
+
     def record_failure(self, operation: str, reason: str) -> None:
         """Record a failure. The first one of an outage is logged."""
         now = self._clock()
@@ -83,8 +88,11 @@ class Outage:
 
     def record_success(self, operation: str) -> None:
         """Record a success. The one that ends an outage is logged."""
-        if operation not in self._failed:
-            return
+        if operation in self._failed:
+            self.end()
+
+    def end(self) -> None:
+        """End the outage, unless an operation has failed a moment ago."""
         now = self._clock()
         # A clock that was set back must not prolong the outage.
         if not 0.0 <= now - self._last_failure < self._quiet:
@@ -159,6 +167,18 @@ class FallbackStore:
         await self._memory.back_off(bucket, seconds)
         if self._store is not None:
             await self._try("back_off", self._store.back_off(bucket, seconds), None)
+
+    @property
+    def down_since(self) -> float | None:
+        """When the store began to fail, in seconds since the epoch. None if it works."""
+        return self._outage.began
+
+    async def end_outage(self) -> None:
+        """End an outage if the store works again, also if no request uses what had failed."""
+        if self._store is not None and self._outage.began is not None:
+            stats = await self._try("stats", self._store.stats(), None)
+            if stats is not None and stats.healthy:
+                self._outage.end()
 
     async def _try(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
         try:

@@ -204,10 +204,7 @@ class TieredStore(FallbackStore):
         return existed
 
     async def clear_prefix(self, prefix: str) -> int:
-        """Delete all names under a DOI prefix, and return their number. "10.1000" does not match 10.10001.
-
-        Their registry records are deleted too.
-        """
+        """Delete all names under a DOI prefix, with their registry records. Returns their number."""
         start = fold(prefix).rstrip("/") + "/"
         gone = set(self._memory.keys(start))
         await self.begin_purge(start)
@@ -289,6 +286,8 @@ class TieredStore(FallbackStore):
         """Keep memory consistent with the store and the clock. A task runs this loop until it is cancelled."""
         while True:
             await self.open_late()
+            if self._late is None:
+                await self.end_outage()
             await self.forget_announced()
             await self.announce_confirmed()
             self._memory.drop_expired()

@@ -173,7 +173,9 @@ class Supervisor:
         if self._deadline is not None:
             return
         process = worker.process
-        log.error("%s (process %s) ended with status %s", process.name, process.pid, process.exitcode)
+        status = process.exitcode or 0
+        ended = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        log.error("%s (process %s) %s", process.name, process.pid, ended)
         if worker.ready:
             return
         self._restart_at = now + RESTART_PAUSE

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import multiprocessing
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,12 +16,15 @@ from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
 from app.cache.store import StoreUnavailable
 from app.errors import ConfigurationError, StoreError
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import forbid_writing, opened
 
 pytestmark = pytest.mark.anyio
 
+#: Another user than root, which has no account here.
+USER = 64_321
 NAME, OTHER, GONE = "10.1000/182", "10.1000/1", "10.1001/2"
 
 
@@ -138,6 +145,86 @@ async def test_records_of_a_full_disk_are_written_when_there_is_room(tmp_path: P
         await store.flush()
         assert ((await store.stats()).entries, (await store.stats()).healthy) == (len(names), True)
         assert "lost" not in (await store.stats()).detail
+
+
+def set_writable(store: SqliteStore, *, writable: bool) -> None:
+    """Let SQLite answer as on a disk that is read-only: SQLITE_READONLY."""
+    for connection in (store._writing, store._coordination._connection):
+        connection.execute(f"PRAGMA query_only = {int(not writable)}")
+
+
+async def test_a_store_that_is_written_again_is_up_without_a_request(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = open_service_cache(Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3"), clock)
+    store = cache.store
+    assert isinstance(store, SqliteStore)
+    set_writable(store, writable=False)
+    began = clock()
+    assert await cache.lease(NAME, "me", 1)
+    await cache.flush()
+    await cache.put(entry(NAME))
+    await cache.flush()
+    assert (await cache.stats()).state == "read-only"
+    clock.advance(60)
+    await cache.end_outage()
+    assert cache.down_since == began
+
+    set_writable(store, writable=True)
+    await cache.flush()
+    await cache.forget_announced()
+    await cache.end_outage()
+    assert (await cache.stats()).healthy and cache.down_since is None
+    assert caplog.records[-1].message == "The store is up again after 60 seconds."
+    await cache.close()
+
+
+def copy_of_a_killed_process(path: Path) -> None:
+    """A store with the log that a killed process leaves, all of which can only be read."""
+
+    async def fill() -> None:
+        async with opened(path.with_suffix(".open"), Clock()) as store:
+            await store.put(entry(NAME))
+            await store.flush()
+            for tail in ("", "-wal", "-shm"):
+                shutil.copyfile(f"{path.with_suffix('.open')}{tail}", f"{path}{tail}")
+                Path(f"{path}{tail}").chmod(0o400)
+
+    asyncio.run(fill())
+
+
+def read_then_write(path: Path) -> None:
+    """As a user without the rights of root: open the store of a disk that is read-only, then of one that is not."""
+    if os.geteuid() == 0:
+        os.chown(path.parent, USER, USER)
+        os.setgid(USER)
+        os.setuid(USER)
+    copy_of_a_killed_process(path)
+
+    async def check() -> None:
+        cache = open_service_cache(Settings(store_url=f"sqlite:///{path}"), Clock())
+        assert (await cache.stats()).state == "read-only"
+        assert await cache.get(NAME) == entry(NAME)
+        for tail in ("", "-wal", "-shm"):
+            Path(f"{path}{tail}").chmod(0o600)
+        # As `watch` does every second.
+        for _ in range(2):
+            await cache.open_late()
+            await cache.forget_announced()
+        assert (await cache.stats()).state == "ok"
+        await cache.close()
+
+    asyncio.run(check())
+
+
+@pytest.mark.process
+def test_a_store_with_a_log_that_could_only_be_read_is_opened_for_writing() -> None:
+    """SQLite does not let a process write a file while it reads it by an index that it could not write."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        user = multiprocessing.get_context("fork").Process(target=read_then_write, args=(Path(folder) / "store.db",))
+        user.start()
+        user.join()
+        assert user.exitcode == 0
 
 
 async def test_a_store_leaves_half_of_the_free_disk(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_reload_reaches_the_workers_and_a_signal_ends_them() -> None:
     assert (watched.draining, watched.statuses()) == (True, [[0, 0], [0, 0]])
 
 
-def test_a_worker_that_is_killed_is_replaced() -> None:
+def test_a_worker_that_is_killed_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     def kill(watched: Watched) -> None:
         victim = watched.workers[0][0]
         victim.kill()
@@ -98,6 +98,7 @@ def test_a_worker_that_is_killed_is_replaced() -> None:
     watched = Watched(obey, kill, signal_self(signal.SIGINT))
     assert watched.supervisor.run() is True
     assert watched.statuses() == [[-signal.SIGKILL, 0], [0, 0]]
+    assert "was ended by SIGKILL" in caplog.text
 
 
 def test_a_worker_holds_nothing_of_the_supervisor() -> None:

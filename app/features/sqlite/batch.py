@@ -62,6 +62,9 @@ def write_batch(
         connection.executemany(
             "UPDATE entries SET last_used = ? WHERE key = ?", [(int(when), key) for key, when in used.items()]
         )
+        if not changes:
+            # This changes nothing, and fails if the file cannot be written.
+            connection.execute("UPDATE totals SET entries = entries")
         evict(connection, now, _count_size(connection) - max_bytes)
         connection.execute("COMMIT")
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class ReadOnlySqliteStore:
         """
         self._path = path
         self._clock = clock
-        self._follows_log = has_log(path)
+        self._opened = _find_log(path)
         self._records = find_records(tables)
         self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda: None, records=self._records)
 
@@ -64,7 +65,8 @@ class ReadOnlySqliteStore:
             self._follow_log()
 
     async def changes(self, cursor: str | None) -> Changes:
-        """No changes: a command ends before they matter."""
+        """No changes: a command ends before they matter. A service calls this every second."""
+        self._follow_log()
         return Changes(cursor or "0")
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
@@ -125,11 +127,21 @@ class ReadOnlySqliteStore:
         self._rows.connection.close()
 
     def _follow_log(self) -> None:
-        """Open the file again if a proxy has opened it since. Without a log it was opened as immutable."""
-        if not self._follows_log and has_log(self._path):
+        """Open the file again if a proxy has opened it since, or its log can be written since.
+
+        Without a log it was opened as immutable. While this process reads a log whose index it cannot write, SQLite
+        does not let it open the file for writing.
+        """
+        found = _find_log(self._path)
+        if found != self._opened and found[0]:
             self._rows.connection.close()
             self._rows.connection = open_to_read(self._path)
-            self._follows_log = True
+            self._opened = found
 
     def _refusal(self) -> StoreError:
         return StoreError(f"The store {self._path} is open for reading only.")
+
+
+def _find_log(path: Path) -> tuple[bool, bool]:
+    """Whether there is a log, and whether its index can be written."""
+    return has_log(path), os.access(f"{path}-shm", os.W_OK)

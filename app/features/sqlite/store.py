@@ -138,6 +138,10 @@ class SqliteStore:
 
     async def changes(self, cursor: str | None) -> Changes:
         """See Store."""
+        if self._coordination_failure:
+            # Without requests, nothing else shows that the file works again. No name is empty.
+            with suppress(StoreError):
+                await self.lease("", "", 0.0)
         (newest,) = self._rows.row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
         missed = 0 if cursor is None else newest - int(cursor)
         if missed > MAX_ANNOUNCEMENTS:

@@ -148,8 +148,9 @@ class BatchWriter:
 
     def _take_next(self) -> bool:
         with self._awake:
-            self._awake.wait_for(lambda: self._next.changes or self._next.waiters or self._closing)
-            if not self._is_urgent():
+            # After a failure, an empty batch shows when the file can be written again.
+            is_waiting = self._awake.wait_for(self._has_work, None if self.last_error is None else RETRY)
+            if is_waiting and not self._is_urgent():
                 self._awake.wait_for(self._is_urgent, self._gather if self.last_error is None else RETRY)
             if self._closing and not (self._next.changes or self._next.used or self._next.waiters):
                 return False
@@ -157,6 +158,9 @@ class BatchWriter:
             self._next = Batch()
             self._busy = True
             return True
+
+    def _has_work(self) -> bool:
+        return bool(self._next.changes or self._next.waiters or self._closing)
 
     def _is_urgent(self) -> bool:
         is_full = len(self._next.changes) >= BATCH and self.last_error is None

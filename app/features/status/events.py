@@ -13,19 +13,21 @@ import msgspec
 
 from app.features.shared_file import SharedFile
 
-EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "differ"]
+EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store", "differ"]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
 #: Seconds between two reports of one event, by different workers or in a row.
 NEAR: Final = 10
 #: The kinds whose counts are added.
 _COUNTED: Final = frozenset({"purge", "deny", "differ"})
+#: The kinds that have an end.
+LASTING: Final = frozenset({"outage", "store"})
 #: Pairs of handle servers that differ. Others cause these events, so they must not push out the rest.
 _MAX_PAIRS: Final = 5
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event. Times are in seconds since the epoch; an outage without `until` goes on.
+    """An event. Times are in seconds since the epoch; an outage, of an upstream or the store, without `until` goes on.
 
     `detail` is the host of an upstream, the version of a start, or two handle servers that answered differently.
     `count` is the number of entries of a purge, or of names.
@@ -57,14 +59,14 @@ def _is_same(event: Event, new: Event) -> bool:
         return False
     if event.kind == "differ":
         return True
-    if event.kind == "outage":
+    if event.kind in LASTING:
         return event.until is None or new.at <= event.until + NEAR
     return abs(new.at - (event.until or event.at)) <= NEAR
 
 
 def _join(event: Event, new: Event) -> Event:
     is_counted = event.kind in _COUNTED
-    until = new.until if event.kind == "outage" else new.at if is_counted else event.until
+    until = new.until if event.kind in LASTING else new.at if is_counted else event.until
     count = event.count + new.count if is_counted else event.count
     return Event(event.kind, min(event.at, new.at), until, event.detail, count)
 
@@ -90,7 +92,7 @@ class EventLog:
         """Put the events of an earlier run first, which ended at this time, and its outages with it."""
         known = [
             msgspec.structs.replace(event, until=max(event.at, ended))
-            if event.kind == "outage" and event.until is None
+            if event.kind in LASTING and event.until is None
             else event
             for event in earlier
         ]

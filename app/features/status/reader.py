@@ -45,6 +45,7 @@ class StatusReader:
         self._events = events
         #: When the outages that this process knows began, by the URL of their upstream.
         self._down: dict[str, int] = {}
+        self._store_down: int | None = None
         self._down_seconds, self._recorded_at = 0.0, context.clock()
         self._is_draining = False
         self._core = context.core
@@ -85,9 +86,20 @@ class StatusReader:
             elif began is not None and not guard.log.is_down:
                 del self._down[url]
                 self._events.add(Event("outage", began, int(now), _host(url)))
+        self._watch_store(now)
         if self._context.reloads.draining and not self._is_draining:
             self._is_draining = True
             self._events.add(Event("drain", int(now)))
+
+    def _watch_store(self, now: float) -> None:
+        cache, began = self._core.cache, self._store_down
+        since = now if cache.down_since is None and cache.waits_for_store else cache.down_since
+        if since is not None and began is None:
+            self._store_down = int(since)
+            self._events.add(Event("store", self._store_down))
+        elif since is None and began is not None:
+            self._store_down = None
+            self._events.add(Event("store", began, int(now)))
 
     def record_event(self, kind: EventKind, count: int = 1, detail: str = "") -> None:
         """Record what an operator did, or what a feature noticed."""

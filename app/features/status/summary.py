@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Final
 
+from app.features.status.events import LASTING
 from app.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
 from app.features.status.numbers import write_count, write_number, write_share
 from app.web.date import write_moment
@@ -95,9 +96,9 @@ def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
 def write_event(texts: Catalogue, event: EventStatus) -> str:
     """An event in words, in the language of the texts."""
     key, duration = f"status.event_{event.kind}", ""
-    if event.kind == "outage" and event.until is None:
+    if event.kind in LASTING and event.until is None:
         key += "_open"
-    elif event.kind == "outage" and event.until is not None:
+    elif event.kind in LASTING and event.until is not None:
         duration = write_uptime(event.until - event.at)
     count = write_count(texts, "status.entries", event.count) if event.kind == "purge" else event.count
     return str(texts(key, detail=event.detail, count=count, duration=duration))

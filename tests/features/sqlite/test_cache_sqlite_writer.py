@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import StoreError
+from app.features.sqlite import writer as writer_module
 from app.features.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later
 from tests.cache.entries import NOW, entry
 from tests.features.sqlite.sqlite_stores import NEVER
@@ -152,6 +153,26 @@ def test_a_write_that_fails_loses_its_part_and_fails_the_flush() -> None:
         writer.submit(change(0))
         writer.flush().result(PATIENCE)
         assert writer.last_error is None
+
+
+def test_after_a_failure_an_empty_batch_is_tried_until_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "RETRY", 0.01)
+    written = Event()
+    errors = [RuntimeError("the disk is read-only")] * 3
+
+    def write(changes: list[Change], used: dict[str, float]) -> None:
+        if errors:
+            raise errors.pop()
+        if not changes:
+            written.set()
+
+    with open_writer(write) as writer:
+        writer.submit(change(0))
+        with pytest.raises(StoreError, match="read-only"):
+            writer.flush().result(PATIENCE)
+        assert written.wait(PATIENCE)
+        writer.flush().result(PATIENCE)
+        assert (writer.last_error, writer.lost) == (None, 1)
 
 
 def test_a_close_writes_what_waits_and_nothing_is_taken_afterwards() -> None:

@@ -42,6 +42,12 @@ def test_outages_of_two_upstreams_are_two() -> None:
     assert sum_outages(fold(Event("outage", 100, 120, "a"), Event("outage", 110, 125, "b")), 0.0, 500.0) == 25.0
 
 
+def test_a_failure_of_the_store_has_an_end_and_is_no_outage_of_an_upstream() -> None:
+    events = fold(Event("store", 100), Event("store", 98), Event("store", 100, 160))
+    assert events == [Event("store", 98, 160)]
+    assert sum_outages(events, 0.0, 500.0) == 0.0
+
+
 def test_the_oldest_are_dropped() -> None:
     events = fold(*(Event("reload", 100 * number) for number in range(MAX_EVENTS + 5)))
     assert len(events) == MAX_EVENTS

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from app.features.status.reader import StatusReader
 from app.features.status.summary import write_uptime
+from tests.cache.entries import entry
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -35,11 +37,15 @@ async def page(proxy: Proxy, target: str = "/status", language: str = "en") -> s
 
 def record(proxy: Proxy) -> None:
     """Record what was counted, as the service does every thirty seconds."""
+    find_reader(proxy).record()
+
+
+def find_reader(proxy: Proxy) -> StatusReader:
     app: Any = proxy.app
     show = next(route.endpoint for route in app._operations.app.routes if getattr(route, "path", "") == "/status")
     values = [cell.cell_contents for cell in show.__closure__]
     read = next(value for value in values if getattr(value, "__qualname__", "").endswith(".read"))
-    next(cell.cell_contents for cell in read.__closure__ if isinstance(cell.cell_contents, StatusReader)).record()
+    return next(cell.cell_contents for cell in read.__closure__ if isinstance(cell.cell_contents, StatusReader))
 
 
 async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
@@ -89,3 +95,22 @@ async def test_it_says_how_long_it_has_run(proxy: Proxy) -> None:
     assert status["uptime"] == 3 * 86_400 + 2 * 3_600
     assert "(3 d 2 h 0 min)" in await page(proxy)
     assert [write_uptime(seconds) for seconds in (0, 59, 3_600)] == ["0 min", "1 min", "1 h 0 min"]
+
+
+async def test_a_store_that_failed_is_an_event_with_its_end(tmp_path: Path) -> None:
+    settings = {"status_access": "public", "store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
+    async with running(**settings) as proxy:
+        reader = find_reader(proxy)
+        cache: Any = reader._core.cache
+        reader.watch()
+        cache.store._writing.execute("PRAGMA query_only = 1")
+        await cache.put(entry(NAME))
+        await cache.flush()
+        reader.watch()
+        assert "The store fails" in await page(proxy)
+        proxy.clock.advance(120)
+        cache.store._writing.execute("PRAGMA query_only = 0")
+        await cache.flush()
+        await cache.end_outage()
+        reader.watch()
+        assert "The store failed for 2 min" in await page(proxy)
