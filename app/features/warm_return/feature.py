@@ -66,6 +66,7 @@ class WarmReturn(Service):
                 self._names = list(dict.fromkeys((*self._popular.list(), *self._names)))[:MOST_NAMES]
                 self._popular.clear()
                 await self._wait_for_purge(self._names)
+                self._names = [key for key in self._names if not self._was_purged_before(key, last)]
                 await self._fetch()
             elif clock() - written_at >= _WRITE_INTERVAL:
                 written_at = clock()
@@ -80,10 +81,19 @@ class WarmReturn(Service):
         # The list takes 12 ms of processor time, so what follows has a turn of its own.
         await asyncio.sleep(0)
         # A purged name is not in memory, unless it was requested again.
+        await self._core.cache.forget_announced()
         peek = self._core.cache.peek
         names = [key for key in names if peek(key) is not None]
         if names:
             await self._core.cache.change_note(POPULAR_NAMES, lambda before: write_names(names, before))
+
+    def _was_purged_before(self, key: str, last: float) -> bool:
+        """Whether a name was purged, by itself or with its prefix, before a purge of everything, and not used since.
+
+        What was used since had an entry, whose deletion is announced after the purge of everything has begun.
+        """
+        own, prefix, _ = scopes_of(key)
+        return 0.0 < self._core.cache.last_purge(own, prefix) < last
 
     async def _wait_for_purge(self, names: Sequence[str]) -> None:
         """Wait until the last of the names is purged. Entries are deleted in the order of their keys.

@@ -143,6 +143,29 @@ async def test_a_name_that_is_purged_meanwhile_is_left_out(tmp_path: Path) -> No
         assert upstream.queries("10.2/B") == 0
 
 
+async def test_a_name_that_was_purged_before_a_purge_of_everything_is_left_out_unless_it_was_used_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature, "_LOOK_INTERVAL", 0.01)
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        popular, names = PopularNames(), ("10.1/PURGED", "10.2/WITH-PREFIX", "10.3/AGAIN", "10.4/KEPT")
+        for name in names:
+            upstream.put(name, url="https://target.example/")
+            await core.resolver.resolve(HandleName(name))
+            popular.count(name)
+            popular.count(name)
+        for scope in (
+            Selection(names=(HandleName("10.1/PURGED"), HandleName("10.3/AGAIN"))),
+            Selection(prefix=HandleName("10.2")),
+        ):
+            await purge(core.cache, scope)
+        await core.resolver.resolve(HandleName("10.3/AGAIN"))
+        async with running_service(WarmReturn(core, popular, time.time)):
+            await purge(core.cache, Selection(everything=True))
+            await until(lambda: upstream.queries("10.4/KEPT") == 2)
+        assert [upstream.queries(name) for name in names] == [1, 1, 3, 2]
+
+
 async def test_a_second_purge_of_everything_begins_again_with_all_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
