@@ -126,7 +126,8 @@ def flag_of(name: str) -> str:
 def require_hosts(value: str | None) -> str | None:
     """Refuse a URL without a host. The rest of the program parses URLs with urlsplit too."""
     for item in (value or "").split():
-        url = item.partition("=")[2] if "=" in item.partition("://")[0] else item
+        is_route = "=" in item.partition("://")[0] and not item.startswith("hdl:")
+        url = item.partition("=")[2] if is_route else item
         if url == "hdl:" or (url.startswith("hdl:/") and not url.startswith("hdl://")):
             continue  # the root, or a file
         parts = urlsplit(url)

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from app.features.options import SettingsGroup, require_hosts, require_networks
 
 #: A URL of an HTTP API, or of handle servers.
-_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|/[^/?#\s][^?#\s]*)?)"
+_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|/[^/?#\s][^?#\s]*(\?[0-9A-Fa-f.:=&]+)?)?)"
 
 
 class UpstreamSettings(SettingsGroup):
@@ -20,8 +20,9 @@ class UpstreamSettings(SettingsGroup):
         "https://doi.org",
         pattern=rf"^{_UPSTREAM}(\s+{_UPSTREAM})*$",
         description="Base URL of the upstream handle API. `hdl:` queries the handle servers themselves, from the root, "
-        "`hdl://host:port` one of them, and `hdl:/path` those of a site whose `siteinfo.json` is at the path, by their "
-        "native protocol. Several, separated by spaces, are tried in this order.",
+        "`hdl://host:port` one of them, and `hdl:/path` those of a site whose `siteinfo.json` or `sitebndl.zip` is at "
+        "the path, by their native protocol; `?OUTSIDE=INSIDE` after it maps an address to the one inside a NAT. "
+        "Several, separated by spaces, are tried in this order.",
     )
     upstream_routes: str = Field(
         "",

@@ -11,7 +11,14 @@ from app.errors import ConfigurationError, CouldNotVerify
 from app.features.check import Finding, Inspection
 from app.features.native.errors import ServiceNotFound
 from app.features.native.feature import FROM_ROOT, is_native
-from app.features.native.opening import QueryTokens, list_root_interfaces, open_native, probe_interface, read_root
+from app.features.native.opening import (
+    QueryTokens,
+    list_root_interfaces,
+    open_native,
+    probe_interface,
+    read_named_sites,
+    read_root,
+)
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.options import Settings
 from app.features.redaction import redact
@@ -27,6 +34,7 @@ _NOT_QUERIED: Final = (
     "is not queried: the interface is not for queries, or the address is private or refused; see "
     "upstream_private_servers and upstream_refused_networks"
 )
+_COPY: Final = "copy siteinfo.json from the folder of the server, or save the record of its prefix; see docs/native.md"
 _CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 
 
@@ -34,14 +42,40 @@ def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
     """A bootstrap file that cannot be used, and handle servers that do not answer."""
     settings = inspection.settings
     yield from inspection.find_refusal("upstream_bootstrap", lambda: read_root(settings))
+    urls = dict.fromkeys(filter(is_native, (*settings.upstream_urls, *settings.upstream_route_urls.values())))
+    unusable = set[str]()
+    for url in urls:
+        if url.startswith(f"{FROM_ROOT}/") and not url.startswith(f"{FROM_ROOT}//"):
+            found = list(_find_site_problems(inspection, url))
+            unusable.update(url for finding in found if finding.severity == "error")
+            yield from found
     if inspection.offline or settings.mode == "sealed":
         return
-    for url in dict.fromkeys((*settings.upstream_urls, *settings.upstream_route_urls.values())):
-        if is_native(url):
+    for url in urls:
+        if url not in unusable:
             failure, text = asyncio.run(_time(_probe(settings, url), _PROBE_DEADLINE))
             if failure is not None:
-                name = "upstream_url" if url in settings.upstream_urls else "upstream_routes"
+                name = _name_setting(settings, url)
                 yield Finding("error", inspection.source(name), f"{redact(url)}: {text}", _CORRECT)
+
+
+def _find_site_problems(inspection: Inspection, url: str) -> Iterator[Finding]:
+    """A file of a site that cannot be used, or with which `cert` or `auth` fails."""
+    name = _name_setting(inspection.settings, url)
+    if refused := list(inspection.find_refusal(name, lambda: read_named_sites(url))):
+        yield from refused
+        return
+    sites = read_named_sites(url).sites
+    if not all(server.public_key for site in sites for server in site.servers):
+        text = "a server has no key in the file, so its answers about cert cannot be verified"
+        yield Finding("warning", inspection.source(name), f"{url}: {text}", _COPY)
+    if not any(site.is_primary for site in sites):
+        text = "the file has no primary site, so auth fails"
+        yield Finding("warning", inspection.source(name), f"{url}: {text}", _COPY)
+
+
+def _name_setting(settings: Settings, url: str) -> str:
+    return "upstream_url" if url in settings.upstream_urls else "upstream_routes"
 
 
 async def examine_transports(settings: Settings, url: str) -> list[Finding]:

@@ -27,6 +27,7 @@ from app.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, Directo
 from app.features.native.referral import HandleService, Question
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.service_records import ServiceRecords
+from app.features.native.site_bundle import map_addresses, unpack_bundle
 from app.features.native.source import Finder, NativeSource
 from app.features.native.transport.base import Transport
 from app.features.native.transport.egress import Egress
@@ -94,7 +95,7 @@ def open_native(
     elif url.startswith(f"{FROM_ROOT}//"):
         finder = _open_server(settings, url, client, tokens)
     else:
-        finder = NamedSites(_read_sites(Path(url.removeprefix(FROM_ROOT))), client)
+        finder = NamedSites(read_named_sites(url), client)
     return NativeSource(
         finder,
         client,
@@ -194,10 +195,13 @@ def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: Qu
     )
 
 
-def _read_sites(path: Path) -> HandleService:
-    """The sites in a file of the operator. Raises ConfigurationError."""
+def read_named_sites(url: str) -> HandleService:
+    """The sites in a file of the operator, at "hdl:/path" or "hdl:/path?OUTSIDE=INSIDE". Raises ConfigurationError."""
+    path, has_map, pairs = url.removeprefix(FROM_ROOT).partition("?")
     try:
-        return read_site_file(read_regular(path, MAX_BOOTSTRAP_BYTES))
+        content = unpack_bundle(read_regular(Path(path), MAX_BOOTSTRAP_BYTES), MAX_BOOTSTRAP_BYTES)
+        service = read_site_file(content)
+        return map_addresses(service, pairs) if has_map else service
     except OSError as error:
         raise ConfigurationError(f"{FROM_ROOT}{path} cannot be read: {error.strerror}") from error
     except ConfigurationError as error:

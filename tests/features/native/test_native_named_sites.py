@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,13 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
+from app.features.check import Inspection
+from app.features.native.check import find_native_problems
+from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.site_value import ServiceSite, encode_site
+from app.features.native.referral import HandleService
+from app.features.native.site_bundle import map_addresses
+from app.features.native.wire.site_value import ServiceSite, encode_site, pack_address
 from app.features.native.wire.value import Value
 from app.main import create
 from tests.features.native.server import HandleServer
@@ -27,7 +35,19 @@ def _values(*sites: ServiceSite) -> list[dict[str, Any]]:
     return found
 
 
+def _zip(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", compression) as content:
+        for name, data in files.items():
+            content.writestr(name, data)
+    return archive.getvalue()
+
+
 def _write(form: str, site: ServiceSite) -> bytes:
+    if form.startswith("sitebndl"):
+        name = "siteinfo.bin" if form == "sitebndl-8.zip" else "svr_1/siteinfo.json"
+        other = {"admpub.bin": b"\0key", "contactdata.dct": b"[]", "replpub.bin": b"\0key"}
+        return _zip({**other, name: _write(name[-13:].removeprefix("/"), site)})
     if form == "siteinfo.bin":
         return encode_site(site)
     (value,) = _values(site)
@@ -36,7 +56,7 @@ def _write(form: str, site: ServiceSite) -> bytes:
     return json.dumps({"responseCode": 1, "handle": "0.NA/20.500.12345", "values": [value]}).encode()
 
 
-@pytest.mark.parametrize("form", ["siteinfo.json", "siteinfo.bin", "sites.json"])
+@pytest.mark.parametrize("form", ["siteinfo.json", "siteinfo.bin", "sites.json", "sitebndl.zip", "sitebndl-8.zip"])
 async def test_the_hash_of_a_name_selects_a_server_of_the_file(tmp_path: Path, form: str) -> None:
     async with HandleServer() as first, HandleServer(serial=1) as second:
         (one,), (two,) = first.site().servers, second.site().servers
@@ -79,3 +99,84 @@ def test_a_file_without_a_site_is_refused(tmp_path: Path, content: bytes) -> Non
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.json cannot be read"):
         create(Settings(upstream_url=f"hdl:{tmp_path}/none.json", store_url="memory:"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (_zip({"contactdata.dct": b"[]"}), "the archive has no siteinfo.json and no siteinfo.bin"),
+        (_zip({"siteinfo.json": b"{}"})[:-30], "the archive cannot be read"),
+        (b"PK\x03\x04", "the archive cannot be read"),
+        (_zip({"siteinfo.json": bytes(MAX_BOOTSTRAP_BYTES + 1)}), "in the archive has over 1048576 bytes"),
+        (_zip({"siteinfo.json": b"{}"}, zipfile.ZIP_LZMA), "is encrypted or compressed by an unusual method"),
+        (_zip({"siteinfo.json": b"{}"}).replace(b"{}", b"[]"), "the file has no site|the archive cannot be read"),
+        (_zip({"siteinfo.json": b"{}"}), "the file has no site that can be read"),
+    ],
+)
+def test_an_archive_without_a_site_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+    file = tmp_path / "sitebndl.zip"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"sitebndl\.zip: .*({problem}).*; see docs/native\.md"):
+        create(Settings(upstream_url=f"hdl:{file}", store_url="memory:"))
+
+
+def _outside(site: ServiceSite, *addresses: str) -> ServiceSite:
+    (server,) = site.servers
+    moved = tuple(
+        replace(server, id=number, address=pack_address(ip_address(text))) for number, text in enumerate(addresses, 1)
+    )
+    return replace(site, servers=moved)
+
+
+async def test_a_server_behind_an_address_translator_is_queried_at_its_address_inside(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        server.put("10.5072/x", url="https://inside.example/")
+        file = tmp_path / "sitebndl.zip"
+        file.write_bytes(_write("sitebndl.zip", _outside(server.site(), "203.0.113.7")))
+        async with running(upstream_routes=f"10.5072=hdl:{file}?203.0.113.7=127.0.0.1") as proxy:
+            got = await proxy.get("/10.5072/x?cert")
+            assert got["location"] == "https://inside.example/"
+            assert (got["cache-status"] or "").endswith("; detail=verified")
+
+
+async def test_each_server_of_a_site_has_its_address_inside() -> None:
+    async with HandleServer() as server:
+        site = _outside(server.site(), "203.0.113.7", "203.0.113.8", "2001:db8::7")
+    service = HandleService((site,), is_verified=True)
+    moved = map_addresses(service, "203.0.113.7=10.0.0.7&2001:db8::7=fd00::7")
+    assert [str(one.ip) for one in moved.sites[0].servers] == ["10.0.0.7", "203.0.113.8", "fd00::7"]
+    assert [one.public_key for one in moved.sites[0].servers] == [one.public_key for one in site.servers]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "problem"),
+    [
+        ("203.0.113.9=10.0.0.9", "no server of the file is at 203.0.113.9; its addresses are 203.0.113.7"),
+        ("203.0.113.7", "'203.0.113.7' is not a pair of addresses; write OUTSIDE=INSIDE"),
+        ("203.0.113.7=10.0.0", "is not a pair of addresses"),
+        ("203.0.113.7=10.0.0.7&", "'' is not a pair of addresses"),
+    ],
+)
+async def test_a_map_that_cannot_be_used_is_refused(tmp_path: Path, pairs: str, problem: str) -> None:
+    async with HandleServer() as server:
+        file = tmp_path / "siteinfo.json"
+        file.write_bytes(_write("siteinfo.json", _outside(server.site(), "203.0.113.7")))
+    with pytest.raises(ConfigurationError, match=problem):
+        create(Settings(upstream_url=f"hdl:{file}?{pairs}", store_url="memory:"))
+
+
+async def test_the_check_says_without_a_network_what_is_wrong_with_the_file(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        (one,) = server.site().servers
+        bare = replace(server.site(kind=0), servers=(replace(one, public_key=b""),))
+    file = tmp_path / "siteinfo.bin"
+    settings = Settings(upstream_url=f"hdl:{file}", store_url="memory:")
+    inspection = Inspection(settings)
+    (missing,) = find_native_problems(inspection)
+    assert (missing.severity, missing.source) == ("error", "upstream_url") and "cannot be read" in missing.problem
+    file.write_bytes(encode_site(bare))
+    found = list(find_native_problems(inspection))
+    assert [finding.severity for finding in found] == ["warning", "warning"]
+    assert "has no key" in found[0].problem and "no primary site" in found[1].problem
+    file.write_bytes(encode_site(server.site()))
+    assert not list(find_native_problems(inspection))
