@@ -372,3 +372,9 @@ class BucketSettling(StoreError):
 
 class ConfigurationError(DoiProxyError):
     """The configuration cannot be used."""
+
+
+def refuse_stripped_texts() -> None:
+    """Raise ConfigurationError if Python has left the docstrings out: messages and descriptions are among them."""
+    if __doc__ is None:
+        raise ConfigurationError("python -OO (PYTHONOPTIMIZE=2) removes texts that this program needs; -O keeps them")

@@ -30,7 +30,7 @@ from app.assembly.operations import create_operations, find_paths
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings, load
 from app.assembly.stores import open_service_cache
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, refuse_stripped_texts
 from app.features.fastapi_errors import allowed_methods
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
@@ -94,6 +94,7 @@ def create_from_environment() -> Application:
 
     `uvicorn --factory app.main:create_from_environment` runs it. docs/operations.md says what is missing there.
     """
+    refuse_stripped_texts()
     settings = load({})
     begin_logging(settings)
     return create(settings)

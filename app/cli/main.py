@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from app import __version__
 from app.cli.commands import COMMANDS, GROUPS
 from app.cli.context import ParsedContext
-from app.errors import ConfigurationError, DoiProxyError
+from app.errors import ConfigurationError, DoiProxyError, refuse_stripped_texts
 
 if TYPE_CHECKING:
     from app.features.command import Command
@@ -67,15 +67,16 @@ def _suggest(word: str, known: Iterable[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit status: 0 success, 1 failure, 2 wrong arguments or settings."""
-    parser = create_parser()
-    namespace = parser.parse_args(arguments)
-    if not hasattr(namespace, "run"):
-        parser.print_help()
-        return WRONG_USE
-    from app.cli.imports import skip_httpx_command_line
-
-    skip_httpx_command_line()
     try:
+        refuse_stripped_texts()
+        parser = create_parser()
+        namespace = parser.parse_args(arguments)
+        if not hasattr(namespace, "run"):
+            parser.print_help()
+            return WRONG_USE
+        from app.cli.imports import skip_httpx_command_line
+
+        skip_httpx_command_line()
         return int(namespace.run(ParsedContext(namespace), namespace))
     except ConfigurationError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)

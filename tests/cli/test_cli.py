@@ -69,6 +69,12 @@ print(*{'httpx', 'rich', 'pygments', 'redis', 'lxml.html'} & set(sys.modules), O
     assert run(code, command=(sys.executable, "-c")).stdout == "httpx False\n"
 
 
+def test_a_python_without_docstrings_is_refused_in_one_line() -> None:
+    ended = run("serve", command=(sys.executable, "-OO", "-m", "app"))
+    said = "doi-proxy: python -OO (PYTHONOPTIMIZE=2) removes texts that this program needs; -O keeps them\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
+
+
 class TestVersion:
     def test_the_module_says_it(self) -> None:
         ended = run("--version")
