@@ -86,13 +86,14 @@ _SHOWN: Final = 80
 LIST_BODY: Final[dict[str, Any]] = {
     "required": True,
     "content": {
-        TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
-        CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
-        NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
+        # Some generators of clients know only the first.
         JSON: {
             "schema": {"type": "array", "items": {"type": "string"}},
             "example": ["10.1000/182", "10.1000/none"],
         },
+        TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
+        CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
+        NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
         BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
         RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
     },

@@ -244,9 +244,14 @@ class _Api:
             }
         if own:
             return complete
-        names = {status: "-".join(groups) + f".{status}" + ("" if has_body else ".head") for status in complete}
-        self.responses |= {names[status]: answer for status, answer in complete.items()}
-        return {status: {"$ref": f"#/components/responses/{name}"} for status, name in names.items()}
+        # Some generators of clients do not look behind a reference for the media type of an answer.
+        names = {
+            status: "-".join(groups) + f".{status}" + ("" if has_body else ".head")
+            for status, answer in complete.items()
+            if not (status == "200" and JSON in answer.get("content", {}))
+        }
+        self.responses |= {name: complete[status] for status, name in names.items()}
+        return complete | {status: {"$ref": f"#/components/responses/{name}"} for status, name in names.items()}
 
     def _fill(self, answer: Part, example: Any) -> Part:
         """An answer of FastAPI with the example of its JSON. A route gives some media types without a schema."""

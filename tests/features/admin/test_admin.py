@@ -299,6 +299,14 @@ async def test_a_body_that_a_form_can_send_is_refused(proxy: Proxy, kind: str) -
     assert (await act(proxy, "purge", {"all": True}, content_type=kind)).status == 415
 
 
+async def test_a_request_without_a_body_needs_no_media_type(proxy: Proxy) -> None:
+    reload, with_body = await proxy.ask("POST", "/admin/reload", authorization=BEARER), await act(proxy, "reload", {})
+    assert (reload.status, reload.body) == (with_body.status, with_body.body)
+    for headers in ({"content_length": "13"}, {"transfer_encoding": "chunked"}):
+        got = await proxy.ask("POST", "/admin/purge", body='{"all": true}', authorization=BEARER, **headers)
+        assert got.status == 415
+
+
 async def test_a_request_of_a_web_page_is_refused(proxy: Proxy) -> None:
     assert (await act(proxy, "purge", {"all": True}, origin="https://doi.example.org")).status == 403
     preflight = await proxy.ask("OPTIONS", "/admin/purge", origin="https://x.example", authorization=BEARER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,9 +27,11 @@ from doi_client.api.resolution import get_doi, head_doi
 from doi_client.api.resolution import post_api_resolve
 from doi_client.api.agencies import get_ra, get_ra_list
 from doi_client.api.operation import get_healthz, get_readyz, get_status
-from doi_client.api.cache import get_admin_entries, get_admin_explain, post_admin_purge
+from doi_client.api.resolution import get_api_proof
+from doi_client.api.cache import get_admin_entries, get_admin_explain, post_admin_purge, post_admin_refresh
 from doi_client.api.service import get_admin_deny, get_admin_settings
-from doi_client.models import PurgeRequest
+from doi_client.api.service import post_admin_deny, post_admin_drill, post_admin_reload
+from doi_client.models import DenyRequest, DrillRequest, PurgeRequest, RefreshRequest
 
 client = Client(sys.argv[1])
 admin = AuthenticatedClient(sys.argv[1], token=sys.argv[2])
@@ -51,7 +54,12 @@ print(json.dumps({
     "explained": get_admin_explain.sync(client=admin, doi="10.1000/182").status,
     "denied": get_admin_deny.sync(client=admin).denied,
     "setting": get_admin_settings.sync(client=admin)["mode"],
+    "proof": get_api_proof.sync("10.1000/182", client=client).title,
+    "denial": post_admin_deny.sync(client=admin, body=DenyRequest(network="192.0.2.0/24", seconds=0)).network,
+    "refreshed": post_admin_refresh.sync(client=admin, body=RefreshRequest(doi="10.1000/182")).refreshed,
     "purged": post_admin_purge.sync(client=admin, body=PurgeRequest(doi="10.1000/182")).entries,
+    "reloaded": post_admin_reload.sync(client=admin).reloading,
+    "drill": post_admin_drill.sync(client=admin, body=DrillRequest(seconds=0)).until > 0,
 }))
 """
 TYPESCRIPT: Final = """
@@ -76,6 +84,30 @@ console.log(JSON.stringify({
   location: found.response.headers.get("location"),
 }));
 """
+#: What each client reads: of each answer a member, or that member of all its rows.
+ANSWERS: Final = {
+    "record": ("responseCode", 1),
+    "parsed": ("kind", "doi"),
+    "many": ("*kind", ["doi", "doi"]),
+    "rows": ("*verdict", ["resolved", "not_found"]),
+    "found": ("*doi", ["10.1000/182"]),
+    "agencies": ("*DOI", ["10.1000/182", "10.1000"]),
+    "path": ("*RA", ["Example"]),
+    "proof": ("title", "The cache has no proof of the name"),
+    "health": ("status", "ok"),
+    "ready": ("ready", True),
+    "status": ("uptime", None),
+    "entry": ("state", "fresh"),
+    "explained": ("status", 302),
+    "settings": ("mode", "online"),
+    "denial": ("network", "192.0.2.0/24"),
+    "denied": ("*network", ["192.0.2.0/24"]),
+    "refreshed": ("refreshed", True),
+    "purged": ("entries", 1),
+    "reloaded": ("reloading", True),
+    "drill": ("until", None),
+    "document": ("openapi", "3.1.0"),
+}
 HEY_API: Final = """
 import * as api from "./client/sdk.gen";
 
@@ -83,30 +115,72 @@ async function main() {
 const baseUrl = process.argv[2];
 const auth = () => process.argv[3];
 const names = ["10.1000/182", "10.5555/nope"];
-const record = await api.getApiHandles({ baseUrl, path: { handle: "10.1000/182" }, query: { type: ["URL"] } });
-const parsed = await api.getApiParse({ baseUrl, query: { doi: "doi:10.1000/182" } });
-const many = await api.postApiParse({ baseUrl, body: names });
-const rows = await api.postApiResolve({ baseUrl, body: names });
-const found = await api.postApiExtract({
-  baseUrl, body: "See 10.1000/182.", query: { output: "json" }, headers: { "Content-Type": "text/plain" },
-  bodySerializer: (text: unknown) => String(text), parseAs: "json",
-});
-const agencies = await api.getRaList({ baseUrl, query: { names: ["10.1000/182", "10.1000"] } });
-const path = await api.getRa({ baseUrl, path: { names: "10.1000/182" } });
-const health = await api.getHealthz({ baseUrl });
-const ready = await api.getReadyz({ baseUrl });
-const status = await api.getStatus({ baseUrl });
-const entry = await api.getAdminEntries({ baseUrl, auth, path: { doi: "10.1000/182" } });
-const explained = await api.getAdminExplain({ baseUrl, auth, query: { doi: "10.1000/182" } });
-const list = (data: unknown, member: string) => (data as Record<string, unknown>[]).map((row) => row[member]);
-const one = (data: unknown, member: string) => (data as Record<string, unknown>)[member];
-console.log(JSON.stringify({
-  record: one(record.data, "responseCode"), parsed: one(parsed.data, "kind"), many: list(many.data, "kind"),
-  rows: list(rows.data, "verdict"), found: list(found.data, "doi"), agencies: list(agencies.data, "DOI"),
-  path: list(path.data, "RA"), health: one(health.data, "status"), ready: one(ready.data, "ready"),
-  status: one(one(status.data, "summary"), "state"), entry: one(entry.data, "state"),
-  explained: one(explained.data, "status"),
-}));
+const doi = "10.1000/182";
+const answers = {
+  record: await api.getApiHandles({ baseUrl, path: { handle: doi }, query: { type: ["URL"] } }),
+  parsed: await api.getApiParse({ baseUrl, query: { doi: "doi:10.1000/182" } }),
+  many: await api.postApiParse({ baseUrl, body: names }),
+  rows: await api.postApiResolve({ baseUrl, body: names }),
+  found: await api.postApiExtract({
+    baseUrl, body: "See 10.1000/182.", query: { output: "json" }, headers: { "Content-Type": "text/plain" },
+    bodySerializer: (text: unknown) => String(text), parseAs: "json",
+  }),
+  agencies: await api.getRaList({ baseUrl, query: { names: [doi, "10.1000"] } }),
+  path: await api.getRa({ baseUrl, path: { names: doi } }),
+  proof: await api.getApiProof({ baseUrl, path: { name: doi } }),
+  health: await api.getHealthz({ baseUrl }),
+  ready: await api.getReadyz({ baseUrl }),
+  status: await api.getStatus({ baseUrl }),
+  entry: await api.getAdminEntries({ baseUrl, auth, path: { doi } }),
+  explained: await api.getAdminExplain({ baseUrl, auth, query: { doi } }),
+  settings: await api.getAdminSettings({ baseUrl, auth }),
+  denial: await api.postAdminDeny({ baseUrl, auth, body: { network: "192.0.2.0/24", seconds: 600 } }),
+  denied: await api.getAdminDeny({ baseUrl, auth }),
+  refreshed: await api.postAdminRefresh({ baseUrl, auth, body: { doi } }),
+  purged: await api.postAdminPurge({ baseUrl, auth, body: { doi } }),
+  reloaded: await api.postAdminReload({ baseUrl, auth }),
+  drill: await api.postAdminDrill({ baseUrl, auth, body: { seconds: 0 } }),
+  document: await api.getOpenapiJson({ baseUrl }),
+};
+const bodies = Object.entries(answers).map(([key, got]) => [key, got.data ?? got.error]);
+console.log(JSON.stringify(Object.fromEntries(bodies)));
+}
+
+main();
+"""
+SWAGGER: Final = """
+import { Api } from "./client/Api";
+
+async function main() {
+const token = { headers: { Authorization: `Bearer ${process.argv[3]}` } };
+const client = new Api({ baseUrl: process.argv[2], securityWorker: () => token });
+const names = ["10.1000/182", "10.5555/nope"];
+const doi = "10.1000/182";
+const answers = {
+  record: await client.api.getApiHandles(doi, { type: ["URL"] }),
+  parsed: await client.api.getApiParse({ doi: "doi:10.1000/182" }),
+  many: await client.api.postApiParse(names),
+  rows: await client.api.postApiResolve(names),
+  found: await client.api.postApiExtract("See 10.1000/182.", { output: "json" }),
+  agencies: await client.ra.getRaList({ names: [doi, "10.1000"] }),
+  path: await client.ra.getRa(doi),
+  proof: await client.api.getApiProof(doi).catch((problem) => problem),
+  health: await client.healthz.getHealthz(),
+  ready: await client.readyz.getReadyz(),
+  status: await client.status.getStatus(),
+  entry: await client.admin.getAdminEntries(doi),
+  explained: await client.admin.getAdminExplain({ doi }),
+  settings: await client.admin.getAdminSettings(),
+  denial: await client.admin.postAdminDeny({ network: "192.0.2.0/24", seconds: 600 }),
+  denied: await client.admin.getAdminDeny(),
+  refreshed: await client.admin.postAdminRefresh({ doi }),
+  purged: await client.admin.postAdminPurge({ doi }),
+  reloaded: await client.admin.postAdminReload(),
+  drill: await client.admin.postAdminDrill({ seconds: 0 }),
+  document: await client.openapiJson.getOpenapiJson(),
+};
+const bodies = Object.entries(answers).map(([key, got]) => [key, got.data ?? got.error]);
+console.log(JSON.stringify(Object.fromEntries(bodies)));
 }
 
 main();
@@ -159,7 +233,12 @@ def test_a_python_client_works(site: Site, python_programs: Path, tmp_path: Path
         "explained": 302,
         "denied": [],
         "setting": "online",
+        "proof": "The cache has no proof of the name",
+        "denial": "192.0.2.0/24",
+        "refreshed": True,
         "purged": 1,
+        "reloaded": True,
+        "drill": True,
     }
 
 
@@ -177,23 +256,26 @@ def run_typescript(site: Site, node: Path, folder: Path, program: str, generate:
     return last_line(run(["node", "program.js", site.url, TOKEN], folder))
 
 
+def check_answers(got: Mapping[str, Any]) -> None:
+    """Every answer has its member. Of rows, it is read in each; a list can be the only member of an object."""
+    assert got.keys() == ANSWERS.keys()
+    for key, (member, expected) in ANSWERS.items():
+        answer = got[key]
+        assert answer is not None, key
+        if isinstance(answer, dict) and member[0] == "*":
+            (answer,) = answer.values()
+        found = [row[member[1:]] for row in answer] if member[0] == "*" else answer[member]
+        assert expected is None or found == expected, (key, answer)
+
+
 def test_a_client_of_hey_api_reads_every_json(site: Site, node: Path, tmp_path: Path) -> None:
     generate = ["openapi-ts", "-i", f"{site.url}/openapi.json", "-o", "client", "-c", "@hey-api/client-fetch"]
-    got = run_typescript(site, node, tmp_path, HEY_API, generate, "commonjs")
-    assert got == {
-        "record": 1,
-        "parsed": "doi",
-        "many": ["doi", "doi"],
-        "rows": ["resolved", "not_found"],
-        "found": ["10.1000/182"],
-        "agencies": ["10.1000/182", "10.1000"],
-        "path": ["Example"],
-        "health": "ok",
-        "ready": True,
-        "status": "working",
-        "entry": "fresh",
-        "explained": 302,
-    }
+    check_answers(run_typescript(site, node, tmp_path, HEY_API, generate, "commonjs"))
+
+
+def test_a_client_of_swagger_typescript_api_reads_every_json(site: Site, node: Path, tmp_path: Path) -> None:
+    generate = ["swagger-typescript-api", "generate", "-p", f"{site.url}/openapi.json", "-o", "client", "-n", "Api.ts"]
+    check_answers(run_typescript(site, node, tmp_path, SWAGGER, generate, "commonjs"))
 
 
 def test_a_typescript_client_works(site: Site, node: Path, tmp_path: Path) -> None:
