@@ -48,6 +48,7 @@ class _Claims(msgspec.Struct):
     iss: str = ""
     exp: float | None = None
     nbf: float | None = None
+    chain: list[str] | None = None
 
 
 class CertifiedPermission(msgspec.Struct, frozen=True):
@@ -64,16 +65,22 @@ class _CertificateClaims(msgspec.Struct, rename="camel"):
     perms: list[CertifiedPermission] = []  # msgspec copies an empty list for each object
     exp: float | None = None
     nbf: float | None = None
+    iat: float | None = None
+    chain: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SignedClaims:
-    """What both kinds claim: who signed them ("300:10.1000/key"), about what, and from when to when."""
+    """What both kinds claim: who signed them ("300:10.1000/key"), about what, and from when to when.
+
+    `chain` says where the certificates of the issuers are, from the first on: values ("401:10.1000/certs"), or handles.
+    """
 
     subject: str
     issuer: str
     begins: float | None
     ends: float | None
+    chain: Sequence[str]
     signed: bytes
     signature: bytes
 
@@ -88,6 +95,8 @@ class Certificate(SignedClaims):
 
     public_key: bytes
     permissions: Sequence[CertifiedPermission]
+    #: When it was issued, in seconds since the epoch. None if it does not say so.
+    issued: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ def read_signature(text: str) -> ValueSignature:
     if claims.digests.alg not in _HASHES:
         raise ValueError(f"its digest {claims.digests.alg[:40]!r} is not known")
     digests = {one.index: one.digest for one in claims.digests.digests}
-    common = (claims.sub, claims.iss, claims.nbf, claims.exp, signed, signature)
+    common = (claims.sub, claims.iss, claims.nbf, claims.exp, claims.chain or (), signed, signature)
     return ValueSignature(*common, _HASHES[claims.digests.alg], digests)
 
 
@@ -123,8 +132,8 @@ def read_certificate(text: str) -> Certificate:
         public_key = read_key(claims.public_key)
     except KeyError as error:
         raise ValueError("its key is not an RSA or DSA key") from error
-    common = (claims.sub, claims.iss, claims.nbf, claims.exp, signed, signature)
-    return Certificate(*common, public_key, claims.perms)
+    common = (claims.sub, claims.iss, claims.nbf, claims.exp, claims.chain or (), signed, signature)
+    return Certificate(*common, public_key, claims.perms, claims.iat)
 
 
 def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:

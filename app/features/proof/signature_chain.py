@@ -29,6 +29,8 @@ from app.handle.record import Record
 MAX_SIGNATURES: Final = 3
 MAX_CERTIFICATES: Final = 5
 _MAX_CANDIDATES: Final = 10
+#: Digits of an index: those of 2^31 - 1.
+_MAX_DIGITS: Final = 10
 #: Characters of a signer that are shown.
 _MAX_SIGNER: Final = 200
 #: The handles whose key is that of the root.
@@ -79,16 +81,24 @@ def handle_of(reference: str) -> str:
     return handle if colon and index.isdecimal() else reference
 
 
-def find_certificate(record: Record, subject: str) -> Certificate | None:
-    """The certificate of a subject ("300:10.1000/key") in the record of its handle. Others are ignored."""
-    for value in record.of_type("HS_CERT")[:_MAX_CANDIDATES]:
+def find_certificate(record: Record, subject: str, place: str) -> Certificate | None:
+    """The certificate of a subject ("300:10.1000/key") in a record. Others are ignored.
+
+    `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
+    """
+    index = place.partition(":")[0] if handle_of(place) != place else ""
+    candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
+    if 0 < len(index) <= _MAX_DIGITS and int(index):
+        candidates = tuple(value for value in record.values if value.index == int(index))[:1]
+    found: list[Certificate] = []
+    for value in candidates:
         try:
             certificate = read_certificate(value.text or "")
         except _ERRORS:
             continue
         if certificate.subject.upper() == subject.upper():
-            return certificate
-    return None
+            found.append(certificate)
+    return max(found, key=lambda one: float("-inf") if one.issued is None else one.issued, default=None)
 
 
 def judge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -80,13 +81,16 @@ class SignatureLine:
             is_root,
         )
 
-        chain = SignatureChain(signature)
+        chain, places = SignatureChain(signature), deque[str]()
         for _ in range(MAX_CERTIFICATES):
-            issuer = (chain.certificates or (signature,))[-1].issuer
-            if is_root(issuer):
+            claims = (chain.certificates or (signature,))[-1]
+            if is_root(claims.issuer):
                 break
-            record = await self._look_up(handle_of(issuer), demand, deadline)
-            certificate = None if record is None else find_certificate(record, issuer)
+            # As the reference software: the chain of one token also leads on from the certificates after it.
+            places = places or deque(claims.chain[:MAX_CERTIFICATES] or (handle_of(claims.issuer),))
+            place = places.popleft()
+            record = await self._look_up(handle_of(place), demand, deadline)
+            certificate = None if record is None else find_certificate(record, claims.issuer, place)
             if certificate is None:
                 return chain
             chain = replace(chain, certificates=(*chain.certificates, certificate))

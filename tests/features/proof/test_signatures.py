@@ -146,6 +146,72 @@ async def test_a_chain_of_two_certificates_is_followed(proxy: Proxy) -> None:
     assert state(await show(proxy, *values(), signature(values(), rsa_key()))) == "valid"
 
 
+@pytest.mark.parametrize("place", ["401:10.5555/store", "10.5555/store", "0:10.5555/store"])
+async def test_the_chain_claim_says_where_the_certificates_are(proxy: Proxy, place: str) -> None:
+    proxy.upstream.put("10.5555", values=[text(1, "DESC", "no certificate")])
+    proxy.upstream.put("10.5555/store", values=[certificate(rsa_key(), dsa_key())])
+    assert state(await show(proxy, *values(), signature(values(), rsa_key()))) == "unproven"
+    proxy.clock.advance(1e6)
+    assert state(await show(proxy, *values(), signature(values(), rsa_key(), chain=[place]))) == "valid"
+
+
+async def test_the_chain_of_a_signature_leads_over_several_certificates(proxy: Proxy) -> None:
+    upper = "300:10.5555/upper"
+    lower = certificate(rsa_key(), rsa_key(), iss=upper)
+    higher = {**certificate(rsa_key(), dsa_key(), sub=upper, perms=[{"perm": "everything"}]), "index": 7}
+    proxy.upstream.put("10.5555/store", values=[lower, higher])
+    chain = ["401:10.5555/store", "7:10.5555/store", "300:0.0/0.0"]
+    assert state(await show(proxy, *values(), signature(values(), rsa_key(), chain=chain))) == "valid"
+    # The certificate can have the rest of the chain.
+    proxy.clock.advance(1e6)
+    proxy.upstream.put("10.5555/store", values=[certificate(rsa_key(), rsa_key(), iss=upper, chain=chain[1:]), higher])
+    assert state(await show(proxy, *values(), signature(values(), rsa_key(), chain=chain[:1]))) == "valid"
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        ["402:10.5555/store"],
+        ["10.5555/nothing"],
+        ["1:10.5555/store"],
+        ["7:10.5555/store"],
+        ["99999999999:10.5555/nothing"],
+        [""],
+        ["10.5555/nothing", "10.5555/store"],
+        ["x" * 60_000],
+        ["\ud800/x".encode("utf-8", "surrogatepass").decode("latin-1")],
+    ],
+)
+async def test_a_chain_that_leads_nowhere_proves_nothing(proxy: Proxy, chain: list[str]) -> None:
+    other = {**certificate(rsa_key(), dsa_key(), sub="300:10.5555/other"), "index": 7}
+    proxy.upstream.put("10.5555/store", values=[text(1, "DESC", "x"), other, certificate(rsa_key(), dsa_key())])
+    assert state(await show(proxy, *values(), signature(values(), rsa_key(), chain=chain))) == "unproven"
+
+
+async def test_a_chain_to_a_certificate_of_another_issuer_is_broken(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/store", values=[certificate(rsa_key(), rsa_key())])
+    assert state(await show(proxy, *values(), signature(values(), rsa_key(), chain=["401:10.5555/store"]))) == "broken"
+
+
+async def test_a_long_chain_claim_costs_a_bounded_number_of_queries(proxy: Proxy) -> None:
+    chain = [f"10.5555/c-{number}" for number in range(1_000)]
+    for number in range(10):
+        link = certificate(rsa_key(), rsa_key(), sub=SIGNER, iss=SIGNER)
+        proxy.upstream.put(f"10.5555/c-{number}", values=[link])
+    assert state(await show(proxy, *values(), signature(values(), rsa_key(), chain=chain))) == "unproven"
+    assert proxy.upstream.queries() <= 7
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [(1, 2, "valid"), (2, 1, "broken"), (None, 1, "valid")])
+async def test_of_two_certificates_the_one_that_was_issued_last_counts(
+    proxy: Proxy, first: int | None, second: int, expected: str
+) -> None:
+    wrong = certificate(rsa_key(), dsa_key(), perms=[], **({} if first is None else {"iat": first}))
+    right = {**certificate(rsa_key(), dsa_key(), iat=second), "index": 402}
+    proxy.upstream.put("10.5555", values=[wrong, right])
+    assert state(await show(proxy, *values(), signature(values(), rsa_key()))) == expected
+
+
 async def test_a_value_that_nobody_signed_is_not_called_signed(proxy: Proxy) -> None:
     got = await show(proxy, *values(), text(9, "DESC", "added later"), signature(values(), rsa_key()))
     assert "2 of 3 values are signed" in got.text
