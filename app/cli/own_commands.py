@@ -9,8 +9,9 @@ from app.features.command import Command, CommandContext, add_nothing
 
 
 def _serve(context: CommandContext, _: argparse.Namespace) -> int:
-    from app.cli.imports import collect_nothing, defer_openapi_models
+    from app.cli.imports import collect_nothing, defer_openapi_models, skip_pydantic_v1
 
+    skip_pydantic_v1()
     with collect_nothing():
         defer_openapi_models()
         from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none

@@ -18,6 +18,7 @@ from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes
+from app.cli.imports import collect_nothing
 from app.cli.supervisor import Supervisor
 from app.cli.systemd import SOCKET_VARIABLE, Notifier
 from app.cli.worker import WorkerServer
@@ -91,7 +92,8 @@ def _serve_alone(
     certificate: Certificate,
 ) -> bool:
     lifecycle = Lifecycle(settings)
-    application = create(settings, lifecycle=lifecycle)
+    with collect_nothing():
+        application = create(settings, lifecycle=lifecycle)
     status = _announce(settings, sockets[MAIN])
 
     def reload() -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.errors import ConfigurationError, RateExceeded
-from app.features.admin.actions import build_actions, share_purges
-from app.features.admin.application import AdminApplication
-from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate, AdminTokens
-from app.features.admin.http import create_admin
 from app.features.admin.settings import AdminSettings
 from app.features.client_buckets import ClientBuckets
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.options import Settings
 from app.web.client_network import client_of
+
+if TYPE_CHECKING:
+    from app.features.admin.application import AdminApplication
+    from app.features.admin.gate import AdminTokens
 
 #: The settings that a reload changes.
 _TOKENS: Final = ("admin_token", "admin_replica_token")
@@ -26,6 +26,12 @@ def open_admin(context: Context) -> Opened:
     if not settings.has_admin_api:
         context.reloads.on_reload(_refuse_first_token, *_TOKENS)
         return NOTHING
+    # Most services have no token: their start imports none of this.
+    from app.features.admin.actions import build_actions, share_purges  # noqa: PLC0415
+    from app.features.admin.application import AdminApplication  # noqa: PLC0415
+    from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate  # noqa: PLC0415
+    from app.features.admin.http import create_admin  # noqa: PLC0415
+
     core, purges = context.core, share_purges(context)
     gate = AdminGate(
         create_admin(context.facts.version, build_actions(context, purges), core.link.base),
@@ -46,6 +52,8 @@ def open_admin(context: Context) -> Opened:
 
 
 def _read_tokens(settings: Settings) -> AdminTokens:
+    from app.features.admin.gate import AdminTokens  # noqa: PLC0415 - see open_admin
+
     group = settings.group(AdminSettings)
     return AdminTokens(group.admin_token, group.admin_replica_token)
 

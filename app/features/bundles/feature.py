@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.bundles.seed import Seed
 from app.features.bundles.settings import BundleSettings
 from app.features.check import Finding, Inspection
 from app.features.feature import NOTHING, Context, Feature, Opened
@@ -20,6 +19,8 @@ def open_seed(context: Context) -> Opened:
     path = context.settings.group(BundleSettings).seed
     if path is None:
         return NOTHING
+    from app.features.bundles.seed import Seed  # noqa: PLC0415 - few services have a seed
+
     _require_file(path)
     return Opened(services=(Seed(path, context.core.cache, context.clock, context.facts.grace),))
 

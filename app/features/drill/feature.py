@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.features.drill.drill import Drill
-from app.features.drill.http import DRILL_PATH, add_drill
 from app.features.feature import Context, Feature, Opened, Service
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from app.web.operations import Face
+
+DRILL_PATH: Final = "/admin/drill"
 
 
 class DrillService(Service):
@@ -27,8 +33,13 @@ def open_drill(context: Context) -> Opened:
         context.shared_file("drill.json"), context.clock, context.core.upstream.budget, reloads.announce_change
     )
     reloads.on_change(drill.refresh)
-    routes = {DRILL_PATH.encode(): lambda app, _: add_drill(app, drill)}
-    return Opened(services=(DrillService(drill),), operator_routes=routes)
+
+    def add(app: FastAPI, _: Face) -> None:
+        from app.features.drill.http import add_drill  # noqa: PLC0415 - only for the admin API
+
+        add_drill(app, drill)
+
+    return Opened(services=(DrillService(drill),), operator_routes={DRILL_PATH.encode(): add})
 
 
 FEATURE: Final = Feature(

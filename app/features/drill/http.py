@@ -8,9 +8,9 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.features.drill.drill import Drill
+from app.features.drill.feature import DRILL_PATH
 from app.features.operators import audit
 
-DRILL_PATH: Final = "/admin/drill"
 #: The longest drill, in seconds.
 MOST_SECONDS: Final = 3600
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from app.features.explain.http import EXPLAIN_PATH, add_explain
 from app.features.feature import Context, Feature, Opened
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from app.web.operations import Face
+
+EXPLAIN_PATH: Final = "/admin/explain"
 
 
 def open_explain(context: Context) -> Opened:
     """The route behind the gate of operators, if there is one."""
-    return Opened(operator_routes={EXPLAIN_PATH.encode(): lambda app, face: add_explain(app, context, face)})
+
+    def add(app: FastAPI, face: Face) -> None:
+        from app.features.explain.http import add_explain  # noqa: PLC0415 - only for the admin API
+
+        add_explain(app, context, face)
+
+    return Opened(operator_routes={EXPLAIN_PATH.encode(): add})
 
 
 FEATURE: Final = Feature(

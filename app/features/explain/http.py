@@ -9,13 +9,13 @@ from fastapi import FastAPI, Query, Request
 from app.doi.presentation import read_typed
 from app.errors import InvalidParameter
 from app.features.explain.explainer import ExplainedRequest, Explainer
+from app.features.explain.feature import EXPLAIN_PATH
 from app.features.explain.models import ExplainReport
 from app.features.feature import Context
 from app.features.operators import audit
 from app.web.client_network import read_address
 from app.web.operations import Face
 
-EXPLAIN_PATH: Final = "/admin/explain"
 #: The client of a request that names none, and the Accept of a browser.
 THIS_MACHINE: Final = "127.0.0.1"
 ACCEPT: Final = "text/html,application/xhtml+xml,*/*;q=0.8"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from fastapi import FastAPI
+from typing import TYPE_CHECKING, Final
 
 from app.features.feature import Context, Feature, Opened
-from app.features.follow.change_feed import ChangeFeed
-from app.features.follow.http import CHANGES_PATH, add_changes
 from app.features.follow.metrics import PAGE_BYTES, PAGES, PULLED, PULLED_OLD_NAME
 from app.features.follow.primaries import read_primaries
 from app.features.store_url import read_store_path
-from app.web.operations import Face
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from app.web.operations import Face
+
+#: The path of the changes.
+CHANGES_PATH: Final = b"/admin/changes"
 
 
 def open_changes(context: Context) -> Opened:
@@ -32,6 +35,9 @@ def open_changes(context: Context) -> Opened:
         context.meter.shared_gauge(data, pulled_at)
 
     def add(app: FastAPI, face: Face) -> None:
+        from app.features.follow.change_feed import ChangeFeed  # noqa: PLC0415 - only for the admin API
+        from app.features.follow.http import add_changes  # noqa: PLC0415 - as above
+
         feed = ChangeFeed(read_store_path(context.facts.store_url), context.clock, record=record)
         add_changes(app, feed, face.link.base)
 

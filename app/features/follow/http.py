@@ -8,12 +8,11 @@ from fastapi import FastAPI, Query, Request, Response
 
 from app.features.fastapi_errors import respond
 from app.features.follow.change_feed import ChangeFeed
+from app.features.follow.feature import CHANGES_PATH
 from app.features.operators import audit
 from app.web.media_types import NDJSON, PROBLEM
 from app.web.problem import problem
 
-#: The path of the changes.
-CHANGES_PATH: Final = b"/admin/changes"
 #: Characters of a cursor, which has the key of a name.
 _MAX_CURSOR: Final = 4_096
 
