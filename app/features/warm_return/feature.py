@@ -53,7 +53,14 @@ class WarmReturn(Service):
         self._names: list[str] = []
 
     async def run(self) -> None:
-        """Fetch what the store lacks, then follow purges."""
+        """Fetch what the store lacks, then follow purges. At the end, keep the names that were counted since."""
+        try:
+            await self._follow()
+        finally:
+            # The cache is still open.
+            await self._write()
+
+    async def _follow(self) -> None:
         await self._core.cache.wait_for_store()
         self._names = read_names(await self._core.cache.read_note(POPULAR_NAMES))
         await self._fetch()
@@ -71,10 +78,6 @@ class WarmReturn(Service):
             elif clock() - written_at >= _WRITE_INTERVAL:
                 written_at = clock()
                 await self._write()
-
-    async def stop(self) -> None:
-        """Keep the names that were counted since the last write."""
-        await self._write()
 
     async def _write(self) -> None:
         names = self._popular.list()

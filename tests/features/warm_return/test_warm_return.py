@@ -121,7 +121,6 @@ async def test_the_most_used_names_are_fetched_after_a_purge_of_everything(
             await purge(core.cache, Selection(everything=True))
             await until(lambda: upstream.queries("10.5555/HOT") == 2)
         assert upstream.queries("10.5555/ONCE") == 1
-        await service.stop()
         assert (popular.list(), await core.cache.read_note(POPULAR_NAMES)) == ([], None)
 
 
@@ -206,7 +205,8 @@ async def test_the_list_is_written_at_the_end_without_what_is_gone(tmp_path: Pat
         for _ in range(2):
             popular.count("10.5555/HOT")
             popular.count("10.5555/GONE")
-        await WarmReturn(core, popular, time.time).stop()
+        async with running_service(WarmReturn(core, popular, time.time)):
+            await asyncio.sleep(0)
         assert await core.cache.read_note(POPULAR_NAMES) == b"10.5555/HOT"
         await Forgetting(core).run()
         assert await core.cache.read_note(POPULAR_NAMES) == b""
