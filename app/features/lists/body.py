@@ -13,7 +13,7 @@ from typing import Any, Final
 from app.errors import RequestTooLarge, UnsupportedBody
 from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.lists.lines import MAX_LINE_BYTES, Item, LineReader, LinesReader, ListReader, open_gunzip
+from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
 from app.web.media_types import BIBTEX, CSV, JSON, NDJSON, PROBLEM, RIS, TEXT
@@ -64,7 +64,7 @@ class BodyFormat:
     column: str | None
     #: The column or member that rows repeat.
     echo: str | None = None
-    #: Whether the items of BibTeX and RIS have their entry.
+    #: Whether the items have the reference that they are a part of.
     keeps_entries: bool = False
 
 
@@ -201,8 +201,7 @@ class BodyBuffer:
 async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column, form.echo)
-    if isinstance(reader, LineReader):
-        reader.keeps_entries = form.keeps_entries
+    reader.keeps_entries = form.keeps_entries
     counter = ListCounter(limits)
     async for large in read_body(body, limits, is_gzip=form.is_gzip):
         for piece in _cut(large):

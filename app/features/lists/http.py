@@ -18,7 +18,7 @@ from app.features.lists.verdict import Match, read_fields
 from app.features.lists.writing import JsonLinesWriter
 from app.features.suggestion_model import ReadingModel, SuggestionModel
 from app.features.suggestions.suggestion import Confidence
-from app.web.media_types import BIBTEX, CSV, JSON, NDJSON, RIS
+from app.web.media_types import CSV, JSON, NDJSON, TEXT
 
 RESOLVE_PATH: Final = "/api/resolve"
 _OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}
@@ -76,7 +76,9 @@ class ResolveQuery(BaseModel):
         False, description="Suggest other names for those that lead nowhere; `checked` ones are looked up."
     )
     match: bool = Field(
-        False, description="Compare each reference of BibTeX or RIS with the title, author and year of the work."
+        False,
+        description="Compare title, author and year of each reference with the work: in BibTeX and RIS, and in columns "
+        "or members with these names.",
     )
     column: str | None = Field(
         None, max_length=200, description="The column or member with the names, instead of `doi`."
@@ -132,8 +134,8 @@ def _keep_entries(form: BodyFormat, query: ResolveQuery, *, has_metadata: bool) 
     """The format of a list whose references are compared. Raises InvalidParameter."""
     if not has_metadata:
         raise InvalidParameter("match: this resolver fetches no metadata; its operator can set `metadata` to `on`.")
-    if query.extract or form.media_type not in (BIBTEX, RIS):
-        raise InvalidParameter(f"match: references are compared in {BIBTEX} and {RIS}; send one of these.")
+    if query.extract or form.media_type == TEXT:
+        raise InvalidParameter("match: a text has no titles to compare; send BibTeX, RIS, CSV or JSON.")
     return replace(form, keeps_entries=True)
 
 

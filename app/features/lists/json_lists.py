@@ -13,6 +13,7 @@ import msgspec
 from app.features.lists.errors import UnreadableList
 from app.features.lists.lines import (
     BOM,
+    CITED,
     MAX_EXCERPT,
     Item,
     Line,
@@ -21,6 +22,7 @@ from app.features.lists.lines import (
     Scalar,
     UnreadableItem,
     excerpt,
+    write_entry,
 )
 from app.features.lists.table import DOI_COLUMN
 
@@ -40,7 +42,7 @@ class JsonLinesReader(LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
 
     def _read_line(self, line: Line, text: str) -> Item:
-        return _read_value(line.data, line.number, "Line", (self._column, self._echo))
+        return _read_value(line.data, line.number, "Line", (self._column, self._echo), keeps_entry=self.keeps_entries)
 
 
 class JsonArrayReader:
@@ -49,6 +51,7 @@ class JsonArrayReader:
     lines = 0
 
     def __init__(self, max_item_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        self.keeps_entries = False
         self._max_item_bytes = max_item_bytes
         self._members = column, echo
         self._rest = b""
@@ -141,24 +144,27 @@ class JsonArrayReader:
         self._number += 1
         if len(value) > self._max_item_bytes:
             raise self._too_long(self._number)
-        items.append(_read_value(value, self._number, "Item", self._members))
+        items.append(_read_value(value, self._number, "Item", self._members, keeps_entry=self.keeps_entries))
 
     def _too_long(self, number: int) -> UnreadableList:
         return UnreadableList(f"Item {number} is longer than {self._max_item_bytes} bytes; shorten it.")
 
 
-def _read_value(data: bytes, number: int, place: str, members: tuple[str | None, str | None]) -> Item:
+def _read_value(
+    data: bytes, number: int, place: str, members: tuple[str | None, str | None], *, keeps_entry: bool
+) -> Item:
     """The item of a value. The members of an object are those with the name, and with what its row repeats."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return UnreadableItem(excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}.")
-    wanted, echo = members[0] or DOI_COLUMN, None
+    wanted, echo, entry = members[0] or DOI_COLUMN, None, ""
     if isinstance(value, dict):
         echo = _read_scalar(_find_member(value, members[1])) if members[1] is not None else None
+        entry = write_entry([_find_member(value, name) for name in CITED]) if keeps_entry else ""
         value = _find_member(value, wanted)
     if isinstance(value, str):
-        return ListItem(value, number, None, echo)
+        return ListItem(value, number, None, echo, entry)
     message = f"{place} {number} is neither a string nor an object with a string {wanted!r}."
     return UnreadableItem(excerpt(data), number, message, None, echo)
 

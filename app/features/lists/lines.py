@@ -5,6 +5,7 @@ A line ends with LF or CR LF. The last one may have no end. A byte order mark is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -28,6 +29,10 @@ _COMMENT: Final = "#"
 
 #: What a row can repeat of its item.
 Scalar = str | int | float | bool | None
+#: The columns or members that say what a reference is about, and the characters that are read of each.
+CITED: Final = ("title", "author", "year")
+_MAX_CITED: Final = 1_024
+_MAX_AUTHORS: Final = 50
 #: The reason of an item without anything that looks like a DOI.
 NO_DOI: Final = "no-doi"
 
@@ -62,6 +67,9 @@ Item = ListItem | UnreadableItem
 
 class ListReader(Protocol):
     """Reads a list in pieces. The borders of the pieces do not matter."""
+
+    #: Whether items have the reference that they are a part of.
+    keeps_entries: bool
 
     @property
     def lines(self) -> int:
@@ -165,7 +173,6 @@ class LineReader:
         self._column = column
         self._echo = echo
         self._lines = LineCutter(max_line_bytes)
-        #: Whether items of BibTeX and RIS have their entry.
         self.keeps_entries = False
 
     @property
@@ -217,6 +224,21 @@ class LinesReader(LineReader):
     def _read_line(self, line: Line, text: str) -> Item | None:
         """The item of a line that is not empty. None for a comment."""
         return None if text.lstrip().startswith(_COMMENT) else ListItem(text, line.number)
+
+
+def write_entry(cited: Sequence[object]) -> str:
+    """A reference in the form of RIS. `cited` has the values of CITED; without a title, the reference is ""."""
+    title, author, year = (" ".join(_read_words(value))[:_MAX_CITED] for value in cited)
+    return f"TY  - GEN\nTI  - {title}\nAU  - {author}\nPY  - {year}" if title else ""
+
+
+def _read_words(value: object, depth: int = 0) -> list[str]:
+    """The words of a string, a number, or a list of authors as CSL JSON has it."""
+    if isinstance(value, dict):
+        value = value.get("family") or value.get("literal") or value.get("name")
+    if isinstance(value, list):
+        return [] if depth else [word for one in value[:_MAX_AUTHORS] for word in _read_words(one, 1)]
+    return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
 
 
 def open_gunzip(max_ratio: float) -> Gunzip:

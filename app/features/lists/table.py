@@ -6,7 +6,17 @@ import csv
 from typing import Final
 
 from app.features.lists.errors import UnreadableList
-from app.features.lists.lines import MAX_EXCERPT, Item, Line, LineReader, ListItem, UnreadableItem, decode_line
+from app.features.lists.lines import (
+    CITED,
+    MAX_EXCERPT,
+    Item,
+    Line,
+    LineReader,
+    ListItem,
+    UnreadableItem,
+    decode_line,
+    write_entry,
+)
 
 #: The column that is read if none is named, in any letter case.
 DOI_COLUMN: Final = "doi"
@@ -24,6 +34,7 @@ class ColumnReader(LineReader):
         super().__init__(max_line_bytes, column, echo)
         self._separator = ""
         self._index = self._echo_index = -1
+        self._cited: list[int] = []
         #: The lines of a record with an open quote, its first line, and its characters.
         self._open: list[str] = []
         self._opened_at = 0
@@ -91,9 +102,12 @@ class ColumnReader(LineReader):
         if is_head:
             self._index = self._find_column(cells, self._column)
             self._echo_index = -1 if self._echo is None else self._find_column(cells, self._echo)
+            folded = [name.strip().casefold() for name in cells]
+            self._cited = [folded.index(name) if name in folded else len(cells) for name in CITED]
             return []
         echo = cells[self._echo_index][:MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        return [ListItem(cells[self._index] if self._index < len(cells) else "", self._opened_at, None, echo)]
+        entry = write_entry([_find_cell(cells, index) for index in self._cited]) if self.keeps_entries else ""
+        return [ListItem(_find_cell(cells, self._index), self._opened_at, None, echo, entry)]
 
     def _cells(self, record: str) -> list[str]:
         return next(csv.reader([record], delimiter=self._separator), [])
@@ -108,3 +122,8 @@ class ColumnReader(LineReader):
             return folded.index(wanted.casefold())
         found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in names[:_MESSAGE_COLUMNS])
         raise UnreadableList(f"Line {self._opened_at} has no column {wanted!r}; name one of its columns: {found}.")
+
+
+def _find_cell(cells: list[str], index: int) -> str:
+    """The cell of a column. A record can be shorter than the first."""
+    return cells[index] if index < len(cells) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -285,6 +286,24 @@ async def test_a_reference_in_ris_is_compared_wherever_its_doi_stands() -> None:
             assert (row["match"], row["line"], row["key"]) == ("different", 1 + order.index(fields[3]) + 1, "1")
 
 
+async def test_columns_and_members_with_these_names_are_compared() -> None:
+    cited = {"title": OTHER, "author": [{"family": "Jones", "given": "K"}, "Smith"], "year": 2020}
+    same = {"doi": "10.5555/a", "Title": TITLE}
+    expected = ["different", "same", "unknown"]
+    lists = {
+        "application/json": json.dumps([{"doi": "10.5555/a", **cited}, same, "10.5555/a"]),
+        "application/x-ndjson": "\n".join(map(json.dumps, [{"doi": "10.5555/a", **cited}, same, {"doi": "10.5555/a"}])),
+        "text/csv": f'Year,DOI,TITLE,author\n2020,10.5555/a,{OTHER},"Jones, K"\n,10.5555/a,{TITLE}\n,10.5555/a\n',
+    }
+    async with proxies() as (proxy, _):
+        for media_type, body in lists.items():
+            rows = await rows_of(proxy, body, media_type)
+            assert [row["match"] for row in rows] == expected, media_type
+        hostile = {"doi": "10.5555/a", "title": [["x"]] * 99, "author": {"family": {"family": 1}}, "year": {}}
+        [row] = await rows_of(proxy, json.dumps([hostile]), "application/json")
+        assert row["match"] == "unknown"
+
+
 async def test_a_reference_with_many_names_keeps_its_order() -> None:
     async with proxies() as (proxy, _):
         body = "TY  - JOUR\n" + "DO  - 10.5555/a\n" * 300 + f"TI  - {TITLE}\nER  - \n"
@@ -306,7 +325,7 @@ async def test_match_needs_metadata_and_references() -> None:
         assert got.status == 400 and "fetches no metadata" in got.json["detail"]
     async with proxies() as (proxy, _):
         got = await proxy.post("/api/resolve?match=true", "10.5555/a", content_type="text/plain")
-        assert got.status == 400 and "send one of these" in got.json["detail"]
+        assert got.status == 400 and "send BibTeX, RIS, CSV or JSON" in got.json["detail"]
 
 
 async def test_the_page_of_references_names_the_other_work() -> None:
