@@ -39,6 +39,9 @@ _ASSISTANTS: Final = ["mcp", "--http", "127.0.0.1:{port}"]
 _SETTLING: Final = 1.0
 _VALUES: Final = b'[{"index":1,"type":"URL","data":"https://example.org/"}]'
 
+#: A longer turn counts at once, in milliseconds: what a process does once, such as an import, does not come again.
+_ONCE_MS: Final = 4 * MAX_TURN_MS
+
 Exchanges = Callable[[int], Iterator[Exchange]]
 
 
@@ -75,7 +78,7 @@ class Longest:
 
 
 async def measure_group(group: str, folder: Path, upstream_url: str) -> list[Longest]:
-    """Send the requests of a group to a process of its own. What is over the bound is sent again."""
+    """Send the requests of a group to a process of its own. What is a little over the bound is sent again."""
     words, exchanges = GROUPS[group]
     async with _prepared(group, folder, upstream_url) as settings:
         proxy = TimedProxy(folder, words, settings)
@@ -85,7 +88,7 @@ async def measure_group(group: str, folder: Path, upstream_url: str) -> list[Lon
             measured = [await _measure(proxy, exchange) for exchange in exchanges(0)]
             for number in range(1, REPEATS):
                 for at, exchange in enumerate(exchanges(number)):
-                    if measured[at].milliseconds > MAX_TURN_MS:
+                    if MAX_TURN_MS < measured[at].milliseconds <= _ONCE_MS:
                         again = await _measure(proxy, exchange)
                         measured[at] = min(measured[at], again, key=lambda one: one.milliseconds)
             return measured

@@ -32,8 +32,6 @@ from app.shares import SharedPlaces
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
-#: Texts that are parsed before the event loop does other work.
-_TEXTS_A_TURN: Final = 4
 #: The time of a call that has just begun, in seconds.
 _SHORTEST: Final = 0.001
 #: Names of one line that are checked.
@@ -173,9 +171,9 @@ class Tools:
     async def _parse(self, texts: Sequence[str]) -> ParseResult:
         self._bound("texts", texts)
         results: list[ParsedTextModel] = []
-        for number, text in enumerate(texts, 1):
+        for text in texts:
             results.append(write_parsed_text(self._parse_text(text), self._base_url))
-            await _yield_turn(number)
+            await asyncio.sleep(0)
         fitting = await _take_fitting(results, self.bounds.result_bytes)
         return ParseResult(texts=fitting, left_out=len(results) - len(fitting))
 
@@ -198,13 +196,13 @@ class Tools:
         lines: list[_Line] = []
         for number, text in enumerate(arguments.lines, 1):
             lines += [replace(line, number=number) for line in self._read_line(text)]
-            await _yield_turn(number)
+            await asyncio.sleep(0)
         async with self._names.look_up_list([_write_input(line) for line in lines], client) as rows:
             found = await call.collect(rows, lines, report)
         checked: list[CheckedLine] = []
         for line, row in zip(lines, found, strict=True):
             checked.append(write_checked_line(line.number, line.text, _add_note(row, line.note)))
-            await _yield_turn(len(checked))
+            await asyncio.sleep(0)
         return await self._summarize(checked, problems_only=arguments.problems_only)
 
     def _read_line(self, text: str) -> list[_Line]:
@@ -261,7 +259,7 @@ async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
         if most < 0:
             break
         fitting.append(result)
-        await _yield_turn(len(fitting))
+        await asyncio.sleep(0)
     return fitting
 
 
@@ -284,11 +282,6 @@ def _add_note(row: ListRow, note: str | None) -> ListRow:
     if note is None:
         return row
     return replace(row, message=note if row.message is None else f"{row.message} {note}")
-
-
-async def _yield_turn(number: int) -> None:
-    if number % _TEXTS_A_TURN == 0:
-        await asyncio.sleep(0)
 
 
 async def _ignore(done: int, total: int) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from cachetools import LRUCache
@@ -53,7 +54,8 @@ class SignatureLine:
         values = self._find_values(name)
         if values is None or self._recall(name, values) is not None:
             return
-        # The import loads the library of signatures.
+        # The import loads the library of signatures, in a thread: it takes 150 ms.
+        await asyncio.to_thread(import_module, "app.features.proof.signature_chain")
         from app.features.proof.signature_chain import SignatureVerdict, judge, read_signatures  # noqa: PLC0415
 
         signatures = read_signatures(parse_record(values))

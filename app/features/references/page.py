@@ -101,6 +101,7 @@ class ReferencesPage:
         with self._service.open.enter(client, place):
             await _collect(body, received)
             sent = read_form(request.headers.get("content-type", ""), received)
+            await asyncio.sleep(0)
             matches = self._service.batches.compare is not None
             found = await read_bibliography(sent, self._service.text_turn, keeps_entries=matches)
             options = BatchOptions(
@@ -113,6 +114,7 @@ class ReferencesPage:
                 if number % _GROUP == _GROUP - 1:
                     await asyncio.sleep(0)
             corrected = correct(found.text, described, found.places)
+            await asyncio.sleep(0)
         return Result(tuple(described), corrected, found.file_name), found.text
 
     async def _look_up(self, found: Bibliography, options: BatchOptions, place: OpenList) -> list[ListRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, Literal
 
 from app.doi.name import HandleName
@@ -124,9 +125,4 @@ def correct(text: str, rows: Sequence[CheckedReference], places: Sequence[FoundN
 
 def _find_lines(text: str) -> list[int]:
     """Where each line begins."""
-    starts = [0]
-    at = text.find("\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = text.find("\n", at + 1)
-    return starts
+    return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]

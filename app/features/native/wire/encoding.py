@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import COUNT_BYTES, I32, FieldReader, encode_count, encode_string
+from app.features.native.wire.fields import COUNT_BYTES, I32, U32, FieldReader, encode_count, encode_string
 from app.features.native.wire.message import Message, encode_envelope, encode_header
 from app.features.native.wire.query import Filters
 from app.features.native.wire.value import Value, ValueReference
@@ -43,5 +43,7 @@ def _encode_value(value: Value) -> bytes:
 
 def encode_references(references: tuple[ValueReference, ...]) -> bytes:
     """A list of references."""
-    items = (encode_string(reference.handle) + I32.pack(reference.index) for reference in references)
-    return encode_count(references) + b"".join(items)
+    pieces = [encode_count(references)]
+    for one in references:
+        pieces += (U32.pack(len(one.handle)), one.handle, I32.pack(one.index))
+    return b"".join(pieces)

@@ -7,6 +7,8 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
 
+import msgspec
+
 from app.errors import AnswerTooLarge
 from app.features.native.wire.fields import COUNT_BYTES, I32, FieldReader
 from app.handle.record import MAX_VALUES
@@ -36,9 +38,8 @@ class TtlType(IntEnum):
     ABSOLUTE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ValueReference:
-    """A handle, and the index of one of its values."""
+class ValueReference(msgspec.Struct, frozen=True, gc=False):
+    """A handle, and the index of one of its values. A record can have thousands."""
 
     handle: bytes
     index: int
