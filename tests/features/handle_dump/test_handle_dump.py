@@ -115,9 +115,10 @@ async def test_a_thousand_names_are_served_after_their_server_is_gone(
     assert "\n1 values that the public may not read" in said
     assert "1000 records have a signature of their values, 1000 by a key of the dump" in said
     async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
-        for number in range(0, 1_000, 111):
+        for number in range(1_000):
             got = await proxy.get(f"/10.7777/n-{number}")
             assert (got.status, got["location"]) == (302, f"https://target.example/{number}?%C3%BC")
+        for number in range(0, 1_000, 111):
             served = (await proxy.get(f"/api/handles/10.7777/n-{number}")).json["values"]
             assert served == [value for value in records[f"10.7777/n-{number}"] if value["type"] != "HS_SECKEY"]
             assert served[-1]["type"] == "HS_SIGNATURE"

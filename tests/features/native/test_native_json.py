@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_k
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Permission, TtlType, Value, ValueReference
 from app.handle.record import read_values
-from tests.features.native.server import TRANSPORTS, HandleServer
+from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import running
 
@@ -157,7 +158,7 @@ def test_the_numbers_of_a_site_are_read_back(site: ServiceSite) -> None:
     assert [value.data for value in read_service_values(read_values(written))] == [encode_site(site)]
 
 
-async def test_rest_answers_are_the_same_by_http_udp_tcp_and_tunnel() -> None:
+async def test_rest_answers_are_the_same_by_http_udp_tcp_tunnel_and_from_the_root(tmp_path: Path) -> None:
     records = {f"10.1000/{number}": [pair] for number, pair in enumerate(_VALUES)} | {"10.1000/all": _VALUES}
     async with AsyncExitStack() as stack:
         by_http, servers = await stack.enter_async_context(running()), []
@@ -168,10 +169,17 @@ async def test_rest_answers_are_the_same_by_http_udp_tcp_and_tunnel() -> None:
             servers.append((server, await stack.enter_async_context(running(upstream_url=server.url))))
             for name, pairs in records.items():
                 server.put_values(name, *(value for value, _ in pairs))
+        root, home = [await stack.enter_async_context(HandleServer(serial=number)) for number in (1, 2)]
+        root.put_values("0.NA/10.1000", home.site_value())
+        for name, pairs in records.items():
+            home.put_values(name, *(value for value, _ in pairs))
+        (tmp_path / "root.json").write_bytes(write_bootstrap(root))
+        settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json"}
+        from_root = await stack.enter_async_context(running(**settings, upstream_private_servers=True))
         for name in (*records, "10.1000/none"):
             wanted = await by_http.get(f"/api/handles/{name}")
             redirect = await by_http.get(f"/{name}")
-            for _, by_native in servers:
+            for by_native in (*(proxy for _, proxy in servers), from_root):
                 got = await by_native.get(f"/api/handles/{name}")
                 assert (got.status, got.body, got["etag"]) == (wanted.status, wanted.body, wanted["etag"])
                 assert (await by_native.get(f"/{name}"))["location"] == redirect["location"]

@@ -39,7 +39,7 @@ _LISTED: Final = {
     (100, 4): "what is not a request is a protocol error",
     (1, 4): "what is not a request is a protocol error",
     (2, None): "what is not a request is dropped by UDP",
-    (4, None): "what is not a request is dropped by UDP",
+    (4, None): "what is not a request is dropped by UDP, and one that is cut off is closed by TCP",
     (100, None): "what is not a request is dropped by UDP",
     (100, 102): "a handle that is empty, not UTF-8 or has control characters is invalid",
     (501, 500): "there are no sessions",
