@@ -65,7 +65,6 @@ def _label(
             for name, value, text in zip(names, values, shown, strict=True)
         ]
         cases.append((str(label or ", ".join(texts)), dict(zip(names, values, strict=True))))
-    assert cases, "a table without rows proves nothing"
     return tuple(cases)
 
 
@@ -105,6 +104,8 @@ def _name_row(failure: BaseException, label: str) -> Exception:
 
 
 def _report(failures: list[Exception], count: int) -> None:
+    # Not when the tests are collected: rows of recordings that are not there belong to a test that is skipped.
+    assert count, "a table without rows proves nothing"
     if failures:
         rows = "; ".join(failure.__notes__[-1].removeprefix("row: ") for failure in failures)
         raise ExceptionGroup(f"{len(failures)} of {count} rows failed: {rows}", failures)
