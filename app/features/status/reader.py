@@ -157,11 +157,12 @@ class StatusReader:
 
     def _name_upstreams(self, now: float) -> Iterator[UpstreamName]:
         for url, guard in self._core.upstream.guards.items():
-            seconds = guard.log.down_seconds
+            # Before its first answer, an upstream fails for a while until that is an outage.
+            began = now - guard.log.down_seconds if guard.log.is_down else self._started
             yield UpstreamName(
                 name=_host(url),
                 state=guard.state,
-                down_since=int(now - seconds) if seconds else None,
+                down_since=int(began) if guard.state == "failing" else None,
             )
 
     def _collect(self) -> Totals:

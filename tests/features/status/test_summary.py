@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from app.features.status.models import Status
 from app.features.status.reader import StatusReader
+from app.features.status.samples import sample_facts
 from app.features.status.summary import write_uptime
 from tests.cache.entries import entry
 from tests.web.proxy import Proxy, running
@@ -51,6 +53,25 @@ def find_reader(proxy: Proxy) -> StatusReader:
 async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
     assert (await summary(proxy))["sentence"] == "Working. 127.0.0.1 has not been queried yet."
     assert "In Betrieb. 127.0.0.1 wurde noch nicht gefragt." in await page(proxy, language="de")
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 60), (9, 0)])
+async def test_an_upstream_that_never_answered_has_a_time_too(failures: int, seconds: int) -> None:
+    """With an outage that of its first failure, before that the start of the service."""
+    async with running(status_access="public", upstream_breaker_failures=failures) as proxy:
+        start = int(proxy.clock())
+        proxy.clock.advance(60)
+        proxy.upstream.fault(NAME, "status", status=503)
+        await proxy.get(f"/{NAME}")
+        found = await summary(proxy)
+    assert found["state"] == "down"
+    assert found["down_since"] - start in (seconds - 1, seconds)
+    assert "since –" not in found["sentence"]
+
+
+async def test_the_sample_for_templates_has_every_member_of_a_status() -> None:
+    sample = sample_facts()["status"]["view"]["status"]
+    assert Status.model_fields.keys() - sample.keys() == {"history"}
 
 
 async def test_a_working_service_has_its_rate_and_its_share(proxy: Proxy) -> None:
