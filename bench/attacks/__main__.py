@@ -25,6 +25,7 @@ from bench.attacks import (
     handshakes,
     lists,
     neighbours,
+    networks,
     records,
     shares,
     stores,
@@ -45,6 +46,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "turns": records.turns,
     "shares": shares.shares,
     "hanging names": shares.hanging,
+    "networks": networks.networks,
     "slow lists": shares.slow_lists,
     "assistants": assistants.calls,
     "failures": failures.failures,
@@ -78,6 +80,7 @@ _WITHOUT_FRONTS: Final = {
         "left lists",
     ),
     "the processor time of the proxy is the same behind a front": ("records", "turns", "empty lists"),
+    "the clients are forged in X-Forwarded-For, which a front replaces": ("networks",),
     "it runs through nginx without this option": ("bodies", "paths", "request ids", "personal"),
     "the shipped configurations close these paths, or have no such service": ("tokens", "assistants"),
     "it attacks the upstream, the store or files, where no front is": (

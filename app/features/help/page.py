@@ -22,6 +22,7 @@ from app.features.help.earlier_targets import EarlierTarget, read_earlier_target
 from app.features.own_pages import language_of, no_file, own_page
 from app.handle.answer import ResponseCode
 from app.handle.record import Record, parse_record
+from app.web.client_network import client_of
 from app.web.date import write_moment, write_timestamp
 from app.web.freshness import NO_STORE
 from app.web.operations import Face
@@ -29,6 +30,11 @@ from app.web.pages import PageLink, find_target
 from app.web.shown_values import web_address
 
 HELP_PATH: Final = "/help/"
+#: Reads of earlier targets that run or wait, and those of one client.
+_MAX_READS: Final = 16
+_MAX_OWN_READS: Final = 4
+#: Seconds that a page waits for them.
+_READ_SECONDS: Final = 1.0
 #: The headers of the redirect to the page of a withdrawn name.
 _NOT_STORED: Final = {NO_STORE[0].decode(): NO_STORE[1].decode()}
 
@@ -49,6 +55,9 @@ class HelpPage:
         self._core = core
         self._store = store
         self._clock = clock
+        #: The reads of earlier targets, with their client.
+        self._reads: dict[asyncio.Task[list[EarlierTarget]], str] = {}
+        self._turn = asyncio.Lock()
 
     def add_to(self, app: FastAPI, face: Face) -> None:
         """Answer the path in an application, and link it from each record."""
@@ -72,7 +81,8 @@ class HelpPage:
         if known is None or target is None:
             body = pages.render("help", face.link, language, "help.title", name, known=known is not None, target=None)
             return own_page(body, NO_STORE, 404)
-        earlier = await self._read_earlier(name, target)
+        client = client_of(request.client.host if request.client else "")
+        earlier = await self._read_earlier(name, target, client)
         agency = self._core.prefixes.recall_contact(name)
         texts, helpers = pages.texts(language), pages.helpers(agency)
         facts: dict[str, Any] = {
@@ -102,12 +112,25 @@ class HelpPage:
         await asyncio.sleep(0)
         return KnownRecord(record, is_gone=False)
 
-    async def _read_earlier(self, name: HandleName, target: str) -> list[EarlierTarget]:
-        """The earlier targets that a browser can open, without the present one."""
-        if self._store is None:
+    async def _read_earlier(self, name: HandleName, target: str, client: str) -> list[EarlierTarget]:
+        """The earlier targets that a browser can open, without the present one. Empty if the file is slow.
+
+        A read that takes longer goes on, and keeps its place: its thread cannot be stopped.
+        """
+        own = sum(one == client for one in self._reads.values())
+        if self._store is None or len(self._reads) >= _MAX_READS or own >= _MAX_OWN_READS:
             return []
-        found = await asyncio.to_thread(read_earlier_targets, self._store, name.key)
+        task = asyncio.create_task(self._read_in_turn(self._store, name.key))
+        self._reads[task] = client
+        task.add_done_callback(self._reads.pop)
+        await asyncio.wait({task}, timeout=_READ_SECONDS)
+        found = task.result() if task.done() else []
         return [one for one in found if web_address(one.target) is not None and one.target != target]
+
+    async def _read_in_turn(self, store: Path, key: str) -> list[EarlierTarget]:
+        """Read when no other read runs. DNS and files need the threads too."""
+        async with self._turn:
+            return await asyncio.to_thread(read_earlier_targets, store, key)
 
 
 def _host_of(target: str) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from app.features.help import page as help_page
+from app.features.help.earlier_targets import EarlierTarget
 from tests.table import table
 from tests.web.proxy import running
 
@@ -68,3 +72,30 @@ async def test_a_withdrawn_name_leads_to_its_tombstone(tmp_path: Path) -> None:
     async with running(local_records=path) as proxy:
         page = await proxy.get("/help/10.5555/gone", accept=BROWSER)
         assert (page.status, page["location"]) == (302, "/10.5555/gone")
+
+
+async def test_slow_reads_of_one_client_hold_one_thread_and_no_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def read(path: Path, key: str) -> list[EarlierTarget]:
+        begun.release()
+        assert release.wait(60)
+        return [EarlierTarget(OLD, 0.0)]
+
+    monkeypatch.setattr(help_page, "read_earlier_targets", read)
+    monkeypatch.setattr(help_page, "_READ_SECONDS", 0.0)
+    async with running(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        await proxy.get(f"/{NAME}")
+        answers = await asyncio.gather(*(proxy.get(f"/help/{NAME}", accept=BROWSER) for _ in range(40)))
+        assert {answer.status for answer in answers} == {200}
+        assert not any(OLD in answer.text for answer in answers)
+        assert begun.acquire(timeout=60)
+        assert not begun.acquire(blocking=False)
+        monkeypatch.setattr(help_page, "_READ_SECONDS", 60.0)
+        other = asyncio.create_task(proxy.get(f"/help/{NAME}", accept=BROWSER, client="198.51.100.7"))
+        await asyncio.sleep(0)
+        release.set()
+        assert OLD in (await other).text
