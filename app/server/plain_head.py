@@ -36,6 +36,12 @@ FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED_LINE: Final = b"\r\nX-Forwarded-For:"
 #: The usual form: addresses only.
 _FORWARDED: Final = re.compile(_FORWARDED_LINE + rb" ?([0-9A-Fa-f.:, ]+)(?=\r\n)")
+#: The lines in which front proxies and content delivery networks name the client (the second: RFC 7239, section 4).
+_CLIENT_LINE: Final = re.compile(
+    rb"(?:\A|\n)(?:x-forwarded-for|forwarded|x-(?:real|client|cluster-client)-ip|true-client-ip|fastly-client-ip"
+    rb"|cf-connecting-ip(?:v6)?):",
+    re.IGNORECASE,
+)
 _READ: Final = frozenset({*SELECTING, FORWARDED_FOR, _HOST})
 
 
@@ -67,8 +73,12 @@ def read_plain(head: bytes) -> Mapping[bytes, str] | None:
     return {name: b", ".join(values).decode("latin-1") for name, values in found.items()}
 
 
-@lru_cache(maxsize=256)  # most clients send the same lines with each name: to read them takes 17 us of processor time
-def read_selection(head: bytes, languages: tuple[str, ...]) -> tuple[Variant, bytes | None] | None:
+def names_client(head: bytes) -> bool:
+    """Whether header lines name the client. What has its address in it is not kept."""
+    return _CLIENT_LINE.search(head) is not None
+
+
+def select_head(head: bytes, languages: tuple[str, ...]) -> tuple[Variant, bytes | None] | None:
     """What the header lines of a request select, and its X-Forwarded-For. None if the request takes the full path."""
     fields = read_plain(head)
     selected = None if fields is None else select_variant(fields.get, languages)
@@ -76,3 +86,7 @@ def read_selection(head: bytes, languages: tuple[str, ...]) -> tuple[Variant, by
         return None
     forwarded_for = fields.get(FORWARDED_FOR)
     return selected, None if forwarded_for is None else forwarded_for.encode("latin-1")
+
+
+#: The same for lines that do not name the client. Most clients send them with each name: to read them takes 17 us.
+select_usual_head: Final = lru_cache(maxsize=256)(select_head)

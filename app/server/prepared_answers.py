@@ -19,7 +19,7 @@ from app.errors import DoiProxyError
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
-from app.server.plain_head import ORIGIN_FORM, cut_forwarded, read_selection
+from app.server.plain_head import ORIGIN_FORM, cut_forwarded, names_client, select_head, select_usual_head
 from app.server.prepared_reply import Ground, Prepared, hash_resolution
 from app.web.application import ADMITTED, TRIED
 from app.web.request import below
@@ -232,14 +232,16 @@ class ExpressLane:
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
         if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
-        read = read_selection(request[end + len(_VERSION) :], tuple(self._languages()))
+        head = request[end + len(_VERSION) :]
+        is_kept = not names_client(head)
+        read = (select_usual_head if is_kept else select_head)(head, tuple(self._languages()))
         if read is None:
             return _NOTHING
         selected, other = read
         if other is not None and forwarded_for is not None:
             return _NOTHING  # of several lines, the full path decides which counts
         client = forwarded_for if other is None else other
-        prepared = self._choose(selected, usual, rare, None if other is not None else request)
+        prepared = self._choose(selected, usual, rare, request if is_kept else None)
         if usual or rare:
             return prepared, client, None
         if selected.wants_data or (self._gates and not self._admits(client_of, client)):

@@ -20,6 +20,15 @@ _MARK = re.compile(rb"127\.77\.1\.1[0-9]{2}(?![0-9])")
 #: Freed buffers that nothing has overwritten yet hold some, with and without limits.
 MOST_LEFT = 5
 DEADLINE = 30.0
+#: The headers in which a front proxy names the client, as usual programs send them.
+HEADERS = {
+    "direct": (),
+    "front proxy": ("X-Forwarded-For",),
+    "lower case": ("x-forwarded-for",),
+    "nginx with X-Real-IP": ("X-Real-IP", "X-Forwarded-For"),
+    "RFC 7239": ("X-Forwarded-For", "Forwarded"),
+    "content delivery network": ("CF-Connecting-IP", "True-Client-IP", "x-forwarded-for"),
+}
 
 
 def find_marks(process: int) -> set[bytes]:
@@ -36,10 +45,10 @@ def find_marks(process: int) -> set[bytes]:
     return found
 
 
-def send(url: str, client: str, requests: int, *, by_proxy: bool = False) -> None:
-    """Send requests of a client on one connection, its own or that of a front proxy."""
-    connection = HTTPConnection(urlsplit(url).netloc, source_address=("127.0.0.1" if by_proxy else client, 0))
-    headers = {"X-Forwarded-For": client} if by_proxy else {}
+def send(url: str, client: str, requests: int, names: tuple[str, ...]) -> None:
+    """Send requests of a client on one connection: its own, or that of a front proxy with headers of these names."""
+    connection = HTTPConnection(urlsplit(url).netloc, source_address=("127.0.0.1" if names else client, 0))
+    headers = {name: f"for={client}" if name == "Forwarded" else client for name in names}
     for _ in range(requests):
         connection.request("GET", "/10.1000/182", headers=headers)
         answer = connection.getresponse()
@@ -48,8 +57,8 @@ def send(url: str, client: str, requests: int, *, by_proxy: bool = False) -> Non
     connection.close()
 
 
-@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "front proxy"])
-async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path, by_proxy: bool) -> None:
+@pytest.mark.parametrize("names", HEADERS.values(), ids=HEADERS)
+async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path, names: tuple[str, ...]) -> None:
     upstream = UpstreamProcess(tmp_path, {"10.1000/182": "https://publisher.example/"})
     proxy = None
     try:
@@ -57,8 +66,8 @@ async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: 
         proxy = Proxy(tmp_path, upstream.url, "memory:", client_rate=100_000, client_burst=100_000)
         await proxy.ready()
         for number in range(MARKED):
-            send(proxy.url, f"127.77.1.{100 + number}", 2, by_proxy=by_proxy)
-        send(proxy.url, "127.0.2.1", OTHERS, by_proxy=by_proxy)
+            send(proxy.url, f"127.77.1.{100 + number}", 2, names)
+        send(proxy.url, "127.0.2.1", OTHERS, names)
 
         async def has_forgotten() -> bool:
             return len(find_marks(proxy.process.id)) <= MOST_LEFT
