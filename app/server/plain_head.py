@@ -36,17 +36,24 @@ FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED_LINE: Final = b"\r\nX-Forwarded-For:"
 #: The usual form: addresses only.
 _FORWARDED: Final = re.compile(_FORWARDED_LINE + rb" ?([0-9A-Fa-f.:, ]+)(?=\r\n)")
-#: The lines in which front proxies and content delivery networks name the client (the second: RFC 7239, section 4).
-_CLIENT_LINE: Final = re.compile(
-    rb"(?:\A|\n)(?:x-forwarded-for|forwarded|x-(?:real|client|cluster-client)-ip|true-client-ip|fastly-client-ip"
-    rb"|cf-connecting-ip(?:v6)?):",
+#: A line of which no answer here depends, in its usual form. A reader's session is in it.
+_COOKIE: Final = re.compile(rb"\r\n[Cc]ookie:[^\x00-\x08\x0a-\x1f\x7f]*(?=\r\n)")
+#: That line in another form, and those in which front proxies and content delivery networks name the client (among them
+#: Forwarded, RFC 7239).
+_PRIVATE: Final = re.compile(
+    rb"(?:\A|\n)(?:cookie|x-forwarded-for|forwarded|x-(?:real|client|cluster-client)-ip|true-client-ip"
+    rb"|fastly-client-ip|cf-connecting-ip(?:v6)?):",
     re.IGNORECASE,
 )
 _READ: Final = frozenset({*SELECTING, FORWARDED_FOR, _HOST})
 
 
-def cut_forwarded(request: bytes) -> tuple[bytes, bytes | None]:
-    """A request without its first X-Forwarded-For, and its value: None if it is missing or has another form."""
+def cut_private(request: bytes) -> tuple[bytes, bytes | None]:
+    """A request without what its reader alone sends, and the value of its first X-Forwarded-For.
+
+    Cut are that line and Cookie. The value is None if the line is missing or has another form.
+    """
+    request = _COOKIE.sub(b"", request)
     at = request.find(_FORWARDED_LINE)
     found = _FORWARDED.match(request, at) if at >= 0 else None
     return (request, None) if found is None else (request[:at] + request[found.end() :], found[1])
@@ -73,9 +80,9 @@ def read_plain(head: bytes) -> Mapping[bytes, str] | None:
     return {name: b", ".join(values).decode("latin-1") for name, values in found.items()}
 
 
-def names_client(head: bytes) -> bool:
-    """Whether header lines name the client. What has its address in it is not kept."""
-    return _CLIENT_LINE.search(head) is not None
+def is_private(head: bytes) -> bool:
+    """Whether header lines have the address of a client or what a reader alone sends. They are not kept."""
+    return _PRIVATE.search(head) is not None
 
 
 def select_head(head: bytes, languages: tuple[str, ...]) -> tuple[Variant, bytes | None] | None:
@@ -88,5 +95,5 @@ def select_head(head: bytes, languages: tuple[str, ...]) -> tuple[Variant, bytes
     return selected, None if forwarded_for is None else forwarded_for.encode("latin-1")
 
 
-#: The same for lines that do not name the client. Most clients send them with each name: to read them takes 17 us.
+#: The same for lines that are not private. Most clients send them with each name: to read them takes 17 us.
 select_usual_head: Final = lru_cache(maxsize=256)(select_head)

@@ -19,7 +19,7 @@ from app.errors import DoiProxyError
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
-from app.server.plain_head import ORIGIN_FORM, cut_forwarded, names_client, select_head, select_usual_head
+from app.server.plain_head import ORIGIN_FORM, cut_private, is_private, select_head, select_usual_head
 from app.server.prepared_reply import Ground, Prepared, hash_resolution
 from app.web.application import ADMITTED, TRIED
 from app.web.request import below
@@ -148,8 +148,8 @@ class ExpressLane:
         prepared, forwarded_for = self._find_usual(request) or self._find_rare(request), None
         read: Resolution | None = None
         if prepared is None:
-            # The address of a client is not kept, and the next client of a front proxy has the same request.
-            request, forwarded_for = cut_forwarded(request)
+            # What a reader alone sends is not kept, and the next reader has the same request without it.
+            request, forwarded_for = cut_private(request)
             prepared, forwarded_for, read = self._find(request, forwarded_for, client_of)
             if prepared is None:
                 return None
@@ -223,9 +223,9 @@ class ExpressLane:
     ) -> tuple[Prepared | None, bytes | None, Resolution | None]:
         """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
 
-        `forwarded_for` was cut from the request. Without that line, it may be in the maps of requests.
+        `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
         """
-        if forwarded_for is not None and (known := self._find_usual(request) or self._find_rare(request)):
+        if known := self._find_usual(request) or self._find_rare(request):
             return known, forwarded_for, None
         end = request.find(_VERSION)
         target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
@@ -233,7 +233,7 @@ class ExpressLane:
         if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
         head = request[end + len(_VERSION) :]
-        is_kept = not names_client(head)
+        is_kept = not is_private(head)
         read = (select_usual_head if is_kept else select_head)(head, tuple(self._languages()))
         if read is None:
             return _NOTHING
