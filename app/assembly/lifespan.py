@@ -13,6 +13,8 @@ from app.features.feature import Core, Service
 from app.upstream.engine import AIOHTTP_TRANSPORT
 from app.web.pages import Pages
 
+#: What anyio imports for the first streamed answer, in 80 ms of one turn.
+_STREAMS: Final = "anyio._backends._asyncio"
 #: Seconds between two ticks of the services.
 TICK_INTERVAL: Final = 1.0
 
@@ -36,8 +38,9 @@ async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) ->
 
 
 async def _prepare(pages: Pages) -> None:
-    """Do in a thread what the first query and the first pages would otherwise wait for."""
-    await asyncio.to_thread(import_module, AIOHTTP_TRANSPORT)
+    """Do in a thread what the first query, the first streamed answer and the first pages would otherwise wait for."""
+    for module in (AIOHTTP_TRANSPORT, _STREAMS):
+        await asyncio.to_thread(import_module, module)
     await pages.prepare()
 
 

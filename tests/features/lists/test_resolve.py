@@ -97,6 +97,10 @@ class Bench:
         """Wait until the output has this many lines."""
         await until(lambda: self.output.exists() and self.output.read_bytes().count(b"\n") >= count)
 
+    async def rows_recorded(self, count: int) -> None:
+        """Wait until the state file says that this many rows are written, which it does after them."""
+        await until(lambda: self.state.exists() and json.loads(self.state.read_bytes())["rows"] >= count)
+
     async def said(self, text: str) -> None:
         """Wait until a command in this process has written this text to standard error."""
         errors = ""
@@ -302,7 +306,7 @@ async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> Non
     bench.upstream.hold("10.5555/20")
     process = await bench.start(*resumable(bench, path))
     await bench.arrived("10.5555/20")
-    await bench.rows_written(20)
+    await bench.rows_recorded(20)
     process.kill()
     assert (await end_of(process)).status == -signal.SIGKILL
     bench.upstream.release("10.5555/20")
