@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 from urllib.parse import unquote
 
 from app.features.command import Command, CommandContext, set_usage, whole_number
@@ -93,13 +94,18 @@ def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
             "upstream-contact": "mailto:demo@example.org",
         }
         flags = [f"--{name}={value}" for name, value in settings.items()]
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the second: its terminal was closed
+            signal.signal(number, _interrupt)
+        quits = threading.Event()
         with subprocess.Popen([sys.executable, "-m", "app", "serve", *flags], env=environment) as proxy:  # noqa: S603
             try:
+                threading.Thread(target=_end_with, args=(proxy, quits), daemon=True).start()
                 print(_HELP.format(port=namespace.at), flush=True)
-                _read_keys(stand_in, proxy)
+                _read_keys(stand_in)
             except KeyboardInterrupt:
                 pass
             finally:
+                quits.set()
                 is_running = proxy.poll() is None
                 proxy.terminate()
                 try:
@@ -109,11 +115,20 @@ def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
     return 0 if is_running else 1
 
 
-def _read_keys(stand_in: StandIn, proxy: subprocess.Popen[bytes]) -> None:
-    """Obey the keys until q, the end of the input, or that of the proxy, which says why it ended."""
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _end_with(proxy: subprocess.Popen[bytes], quits: threading.Event) -> None:
+    """End the demo when its proxy ends, which says why."""
+    proxy.wait()
+    if not quits.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _read_keys(stand_in: StandIn) -> None:
+    """Obey the keys until q or the end of the input."""
     for line in sys.stdin:
-        if proxy.poll() is not None:
-            return
         key = line.strip().lower()
         if key == "q":
             return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,3 +51,28 @@ def test_a_known_name_is_answered_in_the_outage_and_a_new_one_is_not() -> None:
         demo.stdin.write("q\n")
         demo.stdin.close()
         assert demo.wait(30) == 0
+
+
+def start_demo(port: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "app", "demo", "--at", str(port)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_leaves_no_proxy(number: signal.Signals) -> None:
+    port, ends = free_port(), time.monotonic() + DEADLINE
+    with start_demo(port) as demo:
+        while status_of(port, "/healthz") != 200 and time.monotonic() < ends:
+            pass
+        os.kill(demo.pid, number)
+        assert demo.wait(30) == 0
+        assert status_of(port, "/healthz") == 0
+
+
+def test_a_demo_whose_port_is_in_use_ends_and_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, start_demo(taken.getsockname()[1]) as demo:
+        assert demo.wait(DEADLINE) == 1
+        assert demo.stderr is not None
+        assert "the port is in use" in demo.stderr.read()
