@@ -231,7 +231,7 @@ class Guard:
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
-        if self.log.first_failure is not None:
+        if self.log.awaits_answer:
             self.log.answer()
 
     async def _record_failure(self, name: str, error: CouldNotVerify) -> None:

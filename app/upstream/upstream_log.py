@@ -36,6 +36,8 @@ class UpstreamLog:
         #: When the first failure since the last answer happened.
         self.first_failure: float | None = None
         self._is_down = False
+        #: Whether the next answer is the first one, or the first after a failure.
+        self.awaits_answer = True
         #: Whether it has answered, or its first failure is logged.
         self._is_known = False
         #: When a pause began that is logged, and whose end is not.
@@ -56,6 +58,7 @@ class UpstreamLog:
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
         """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
         now = self._clock()
+        self.awaits_answer = True
         if self.first_failure is None:
             self.first_failure = now
         seconds = now - self.first_failure
@@ -74,7 +77,7 @@ class UpstreamLog:
         """The upstream answered."""
         if self._is_down:
             log.warning("%s is up again after %.0f s", self.label, self.down_seconds)
-        self.first_failure, self._is_down, self._is_known = None, False, True
+        self.first_failure, self._is_down, self._is_known, self.awaits_answer = None, False, True, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""

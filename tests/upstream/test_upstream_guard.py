@@ -436,6 +436,14 @@ async def test_an_outage_is_two_lines_of_the_log_however_many_questions_and_prob
     await parts.source.aclose()
 
 
+async def test_one_failure_after_an_answer_is_no_line(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "app.upstream")
+    await parts.ask("10.1234/known")
+    parts.upstream.fault(EVERY_NAME, "reset")
+    await parts.fail("10.1234/a")
+    assert caplog.messages == []
+
+
 async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "app.upstream")
     parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=1)
