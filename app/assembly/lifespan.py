@@ -13,8 +13,8 @@ from app.features.feature import Core, Service
 from app.upstream.engine import AIOHTTP_TRANSPORT
 from app.web.pages import Pages
 
-#: What anyio imports for the first streamed answer, in 80 ms of one turn.
-_STREAMS: Final = "anyio._backends._asyncio"
+#: What the first query and the first streamed answer would import in one turn: aiohttp, and what anyio runs on.
+_LATE: Final = (AIOHTTP_TRANSPORT, "anyio._backends._asyncio")
 #: Seconds between two ticks of the services.
 TICK_INTERVAL: Final = 1.0
 
@@ -22,9 +22,12 @@ TICK_INTERVAL: Final = 1.0
 @asynccontextmanager
 async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) -> AsyncIterator[None]:
     """Start the services and run them. At the end, stop them in reverse, and close the parts of the core."""
+    for module in _LATE:
+        # Not while requests arrive: the import takes the interpreter for so long that a store seems to be silent.
+        await asyncio.to_thread(import_module, module)
     for service in services:
         await service.start()
-    runs = (core.cache.watch(), _tick(services), _prepare(pages), *(service.run() for service in services))
+    runs = (core.cache.watch(), _tick(services), pages.prepare(), *(service.run() for service in services))
     tasks = [asyncio.create_task(run) for run in runs]
     try:
         yield
@@ -35,13 +38,6 @@ async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) ->
         await core.cache.close()
         for service in reversed(services):
             await service.stop()
-
-
-async def _prepare(pages: Pages) -> None:
-    """Do in a thread what the first query, the first streamed answer and the first pages would otherwise wait for."""
-    for module in (AIOHTTP_TRANSPORT, _STREAMS):
-        await asyncio.to_thread(import_module, module)
-    await pages.prepare()
 
 
 async def _tick(services: Sequence[Service]) -> None:
