@@ -10,11 +10,10 @@ from typing import Final
 
 from app.assembly.lifecycle import end_tasks
 from app.features.feature import Core, Service
-from app.upstream.engine import AIOHTTP_TRANSPORT
 from app.web.pages import Pages
 
-#: What the first query and the first streamed answer would import in one turn: aiohttp, and what anyio runs on.
-_LATE: Final = (AIOHTTP_TRANSPORT, "anyio._backends._asyncio")
+#: What anyio runs on. The first streamed answer would import it in one turn of the event loop.
+_LATE: Final = "anyio._backends._asyncio"
 #: Seconds between two ticks of the services.
 TICK_INTERVAL: Final = 1.0
 
@@ -22,9 +21,7 @@ TICK_INTERVAL: Final = 1.0
 @asynccontextmanager
 async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) -> AsyncIterator[None]:
     """Start the services and run them. At the end, stop them in reverse, and close the parts of the core."""
-    for module in _LATE:
-        # Not while requests arrive: the import takes the interpreter for so long that a store seems to be silent.
-        await asyncio.to_thread(import_module, module)
+    await asyncio.to_thread(import_module, _LATE)
     for service in services:
         await service.start()
     runs = (core.cache.watch(), _tick(services), pages.prepare(), *(service.run() for service in services))

@@ -10,7 +10,6 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -30,7 +29,6 @@ from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 from app.server.listening import UNIX, listen, listen_at
 from app.server.signals import SignalServer, ignore_hangup
-from app.upstream.engine import AIOHTTP_TRANSPORT
 from app.web.application import Application
 
 log = logging.getLogger(__name__)
@@ -136,7 +134,6 @@ def _supervise(
     with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
         check(settings)
-        import_module(AIOHTTP_TRANSPORT)  # once, before the workers are forked
         memory = SharedMemory(folder / "memory.lock")
         status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
         return Supervisor(

@@ -19,7 +19,7 @@ class SharedFile:
         self._version = (0, 0)
 
     def read(self) -> bytes:
-        """The content, empty if there is no file. Raises OSError."""
+        """The content. Without a file, it is empty. Raises OSError."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
@@ -37,8 +37,11 @@ class SharedFile:
         self._version = version
         return self.read()
 
-    def change(self, change: Callable[[bytes], bytes]) -> None:
-        """Replace the content by what `change` returns for it. Other workers wait meanwhile. Raises OSError."""
+    def change(self, change: Callable[[bytes], bytes]) -> bytes:
+        """Replace the content by what `change` returns for it. Returns the new content.
+
+        Other workers wait meanwhile. Raises OSError.
+        """
         lock = open_private(self._path.with_suffix(".lock"), os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -47,5 +50,6 @@ class SharedFile:
             with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
                 file.write(content)
             new.replace(self._path)
+            return content
         finally:
             os.close(lock)

@@ -7,7 +7,6 @@ SSL_CERT_FILE or SSL_CERT_DIR replace the certificate authorities that are trust
 from __future__ import annotations
 
 import asyncio
-import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import httpx
 
 from app.doi.percent import encode
 from app.errors import (
-    AnswerTooLarge,
     ConfigurationError,
     CouldNotVerify,
     InvalidAnswer,
@@ -29,7 +27,7 @@ from app.errors import (
 )
 from app.handle.answer import Answer, read_answer
 from app.upstream.agencies import read_agencies
-from app.upstream.engine import Route, load_authorities, read_egress_proxy
+from app.upstream.engine import ACCEPT_ENCODING, load_authorities, open_engine, read_body, read_egress_proxy
 from app.upstream.loop import LOOP_HEADER
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
@@ -48,11 +46,6 @@ _SERVER_ERRORS: Final = 500
 _LOOP_DETECTED: Final = 508
 _SUCCESS: Final = 200
 _NO_BODY: Final = httpx.ByteStream(b"")
-#: The content coding that is offered to the upstream. An answer in another one is not valid.
-_ACCEPT_ENCODING: Final = "gzip"
-_GZIP_CODINGS: Final = ("gzip", "x-gzip")
-#: Tells zlib to expect a gzip header and trailer (zlib manual, inflateInit2).
-_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: The errors of a connection that the other side dropped, also by an HTTP/2 GOAWAY (then a local protocol error too).
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
@@ -128,7 +121,7 @@ class HandleClient:
             {
                 "Host": self._url.netloc.decode("ascii"),
                 "Accept": "application/json",
-                "Accept-Encoding": _ACCEPT_ENCODING,
+                "Accept-Encoding": ACCEPT_ENCODING,
                 LOOP_HEADER: identity.loop_id,
                 **identify(identity.user_agent, identity.contact),
                 **_authorize(base),
@@ -142,10 +135,12 @@ class HandleClient:
         proxy = read_egress_proxy(base.scheme, base.host)
         # An egress proxy can have an https URL too.
         is_tls = "https" in (base.scheme, httpx.URL(proxy or "").scheme)
-        trusted = load_authorities(options.ca_file) if is_tls else None
-        self._route = Route(options.connect_timeout, trusted, proxy)
-        #: That of HTTP/1.1 opens with the first query.
-        self._engine = self._route.open_http2() if options.http2 and transport is None else transport
+        self._engine = transport or open_engine(
+            http2=options.http2,
+            connect_timeout=options.connect_timeout,
+            trusted=load_authorities(options.ca_file) if is_tls else None,
+            proxy=proxy,
+        )
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
         """The upstream's answer about one name. Raises CouldNotVerify."""
@@ -199,8 +194,7 @@ class HandleClient:
     async def aclose(self) -> None:
         """Close the connections and open no more."""
         self._is_closed = True
-        if self._engine is not None:
-            await self._engine.aclose()
+        await self._engine.aclose()
 
     async def _get(self, target: str) -> _Reply:
         if self._is_closed:
@@ -248,20 +242,11 @@ class HandleClient:
         extensions = {"timeout": self._timeout, "target": target.encode("ascii")}
         # Given Host and a stream, httpx prepares nothing: a request takes 12 us instead of 72.
         request = httpx.Request("GET", self._url, headers=self._headers, stream=_NO_BODY, extensions=extensions)
-        engine = self._engine or await self._open()
-        response = await engine.handle_async_request(request)
+        response = await self._engine.handle_async_request(request)
         try:
             return await self._read(response)
         finally:
             await response.aclose()
-
-    async def _open(self) -> httpx.AsyncBaseTransport:
-        opened = await self._route.open_http1()
-        if self._is_closed:
-            raise UpstreamUnreachable(detail="the client is closed")
-        # Another query may have opened one meanwhile.
-        self._engine = self._engine or opened
-        return self._engine
 
     async def _read(self, response: httpx.Response) -> _Reply:
         headers = response.headers
@@ -359,28 +344,3 @@ def encode_name(name: str, *, literal_slashes: bool = False, literal: bytes = _L
         return name.replace(".", "%2E")
     encoded = [encode(part, literal) for part in parts]
     return encoded[0] + "".join(slash + part for slash, part in zip(slashes, encoded[1:], strict=True))
-
-
-async def read_body(response: httpx.Response, most: int) -> bytes:
-    """The whole body, decompressed. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
-    coding = response.headers.get("Content-Encoding", "").strip().lower()
-    if coding not in ("", "identity", *_GZIP_CODINGS):
-        raise InvalidAnswer(f"The upstream's answer has the content coding {coding[:40]!r}, which was not offered.")
-    inflater = zlib.decompressobj(_GZIP_WINDOW) if coding in _GZIP_CODINGS else None
-    received, body = 0, bytearray()
-    async for chunk in response.aiter_raw():
-        received += len(chunk)
-        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
-        body += chunk if inflater is None else _inflate(inflater, chunk, most - len(body) + 1)
-        if len(body) > most or received > most:
-            raise AnswerTooLarge.over(most)
-    if inflater is not None and received and not inflater.eof:
-        raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
-    return bytes(body)
-
-
-def _inflate(inflater: zlib._Decompress, chunk: bytes, room: int) -> bytes:
-    try:
-        return inflater.decompress(chunk, room)
-    except zlib.error as error:
-        raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error

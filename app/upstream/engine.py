@@ -1,4 +1,4 @@
-"""The engines under httpx, for HTTP/1.1 (`aiohttp_transport`) and for HTTP/2, and what they trust.
+"""The engines under httpx: a transport that speaks HTTP/1.1 with aiohttp, and httpx's own for HTTP/2.
 
 `docs/decisions/0012-engine-of-the-upstream-client.md` has the figures. Both take the path and query of a request from
 its extension "target". So httpx need not parse the URL of every request, which takes 45 us.
@@ -6,59 +6,51 @@ its extension "target". So httpx need not parse the URL of every request, which 
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from dataclasses import dataclass
-from importlib import import_module
+import zlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 import httpx
+from yarl import URL
 
-from app.errors import ConfigurationError
+from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
 from app.regular_file import explain_failure, require_regular
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
-KEEP_IDLE_SECONDS: Final = 30.0
-#: The module of the engine for HTTP/1.1.
-AIOHTTP_TRANSPORT: Final = "app.upstream.aiohttp_transport"
+_KEEP_IDLE_SECONDS: Final = 30.0
 #: The largest file of certificate authorities. The public ones have 300 kB.
 _MAX_AUTHORITIES_BYTES: Final = 16 * 1024 * 1024
 _PROXY_SCHEMES: Final = ("http", "https")
+#: The content coding that is offered to the upstream. An answer in another one is not valid.
+ACCEPT_ENCODING: Final = "gzip"
+_GZIP_CODINGS: Final = ("gzip", "x-gzip")
+#: Tells zlib to expect a gzip header and trailer (zlib manual, inflateInit2).
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How an upstream is reached: through `proxy` if there is one, within `connect_timeout` seconds.
+def open_engine(
+    *, http2: bool, connect_timeout: float, trusted: ssl.SSLContext | None, proxy: str | None
+) -> httpx.AsyncBaseTransport:
+    """The transport to one upstream, through `proxy` if there is one; the timeout in seconds.
 
-    `trusted` holds the certificate authorities of an https upstream. The caller limits the number of connections, and
-    the time of a query.
+    `trusted` holds the certificate authorities of an https upstream. The caller limits the number of
+    connections, and the time of a query.
     """
-
-    connect_timeout: float
-    trusted: ssl.SSLContext | None
-    proxy: str | None
-
-    async def open_http1(self) -> httpx.AsyncBaseTransport:
-        """The engine for HTTP/1.1. A thread imports aiohttp, which takes 0.15 s, if nothing has imported it yet."""
-        module = await asyncio.to_thread(import_module, AIOHTTP_TRANSPORT)
-        opened: httpx.AsyncBaseTransport = module.AiohttpTransport(self.connect_timeout, self.trusted, self.proxy)
-        return opened
-
-    def open_http2(self) -> httpx.AsyncBaseTransport:
-        """The engine for HTTP/2, which falls back to HTTP/1.1."""
-        proxy = self.proxy
-        return HttpcoreTransport(
-            verify=self.trusted if self.trusted is not None else False,
-            http2=True,
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEP_IDLE_SECONDS
-            ),
-            proxy=None
-            if proxy is None
-            else httpx.Proxy(proxy, ssl_context=self.trusted if proxy.startswith("https:") else None),
-        )
+    if not http2:
+        timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
+        return AiohttpTransport(timeout, trusted, proxy)
+    return HttpcoreTransport(
+        verify=trusted if trusted is not None else False,
+        http2=True,
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_IDLE_SECONDS),
+        proxy=None
+        if proxy is None
+        else httpx.Proxy(proxy, ssl_context=trusted if proxy.startswith("https:") else None),
+    )
 
 
 def load_authorities(ca_file: str | None) -> ssl.SSLContext:
@@ -104,3 +96,116 @@ class HttpcoreTransport(httpx.AsyncHTTPTransport):
         if target is not None:
             request.url = request.url.copy_with(raw_path=target)
         return await super().handle_async_request(request)
+
+
+class AiohttpTransport(httpx.AsyncBaseTransport):
+    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing."""
+
+    def __init__(self, timeout: aiohttp.ClientTimeout, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
+        self._timeout = timeout
+        self._trusted = trusted
+        self._proxy = proxy
+        # A session belongs to an event loop, so it opens with the first request.
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """The response, its body unread. Raises httpx.TransportError."""
+        session = self._session or self._open_session()
+        url = request.url
+        target = request.extensions.get("target", url.raw_path)
+        # Without `encoded`, yarl would decode and encode the path again.
+        address = URL(f"{url.scheme}://{url.netloc.decode('ascii')}{target.decode('ascii')}", encoded=True)
+        try:
+            response = await session.request(
+                request.method,
+                address,
+                headers=request.headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise _to_httpx(error) from error
+        return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response), request=request)
+
+    async def aclose(self) -> None:
+        """Close the connections. The transport is not used afterwards."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=_KEEP_IDLE_SECONDS,
+                ssl=self._trusted if self._trusted is not None else True,
+            ),
+            timeout=self._timeout,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_translate,),
+        )
+        return self._session
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of a response, as it is received."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise _to_httpx(error) from error
+
+    async def aclose(self) -> None:
+        # A connection with an unread body is closed and not reused.
+        self._response.release()
+
+
+async def _translate(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Translate errors before aiohttp sees them: it would repeat the request without a token of the budget."""
+    try:
+        return await send(request)
+    except (aiohttp.ClientError, OSError) as error:
+        raise _to_httpx(error) from error
+
+
+def _to_httpx(error: Exception) -> httpx.TransportError:
+    text = str(error)
+    if isinstance(error, TimeoutError):
+        return httpx.TimeoutException(text)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return httpx.ProxyError(text)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return httpx.ConnectError(text)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return httpx.RemoteProtocolError(text)
+    return httpx.ReadError(text)
+
+
+async def read_body(response: httpx.Response, most: int) -> bytes:
+    """The whole body, decompressed. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
+    coding = response.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity", *_GZIP_CODINGS):
+        raise InvalidAnswer(f"The upstream's answer has the content coding {coding[:40]!r}, which was not offered.")
+    inflater = zlib.decompressobj(_GZIP_WINDOW) if coding in _GZIP_CODINGS else None
+    received, body = 0, bytearray()
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
+        body += chunk if inflater is None else _inflate(inflater, chunk, most - len(body) + 1)
+        if len(body) > most or received > most:
+            raise AnswerTooLarge.over(most)
+    if inflater is not None and received and not inflater.eof:
+        raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
+    return bytes(body)
+
+
+def _inflate(inflater: zlib._Decompress, chunk: bytes, room: int) -> bytes:
+    try:
+        return inflater.decompress(chunk, room)
+    except zlib.error as error:
+        raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error

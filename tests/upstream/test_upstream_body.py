@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.errors import InvalidAnswer
-from app.upstream.client import read_body
+from app.upstream.engine import read_body
 
 pytestmark = pytest.mark.anyio
 

@@ -157,8 +157,8 @@ class AdminGate:
         """Refuse what a browser sends for a page: an Origin (RFC 6454, section 7), or a body that a form can have."""
         if request.header(b"origin") is not None:
             return self._problem(403, "The admin API does not answer requests of web pages (header Origin).")
-        # A form cannot have this type, so a page of another site cannot send it (CSRF). A form always has some type;
-        # generated clients send none if there is no body.
+        # A form cannot have this type, so a page of another site cannot send it (CSRF). A form always has some type. A
+        # generated client that has no body sends no type.
         media_type = request.header(b"content-type")
         is_empty = request.header(b"content-length") in (None, "0") and request.header(b"transfer-encoding") is None
         is_form = media_type_of(media_type) != JSON and not (media_type is None and is_empty)

@@ -48,20 +48,18 @@ class SharedPurges(Service):
         """Let the other workers repeat a purge, if this one waits for the store."""
         if self._file is None or not self._cache.waits_for_store:
             return
-        number = 0
 
         def add(content: bytes) -> bytes:
-            nonlocal number
             purges = _read(content)
             number = purges[-1][0] + 1 if purges else 1
             return json.dumps([*purges, (number, self._clock(), body, name)][-MAX_SHARED:]).encode()
 
         try:
-            self._file.change(add)
+            content = self._file.change(add)
         except OSError as error:
             log.error("a purge does not reach the other workers of this machine: %s", error)
         else:
-            self._own.add(number)
+            self._own.add(_read(content)[-1][0])
 
     async def run(self) -> None:
         """Follow the other workers until the end."""

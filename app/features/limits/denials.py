@@ -32,18 +32,14 @@ class Denials:
     def deny(self, network: str, seconds: float) -> float:
         """Deny a network, or with 0 seconds allow it again. Returns the end. Raises InvalidParameter for too many."""
         ends = self._clock() + seconds
-        changed: dict[str, float] = {}
 
         def change(content: bytes) -> bytes:
-            known = self._ends if self._file is None else _read(content)
-            changed.update(self._change(known, network, ends))
-            return json.dumps(changed).encode()
+            return json.dumps(self._change(_read(content), network, ends)).encode()
 
         if self._file is None:
-            change(b"")
+            self._use(self._change(self._ends, network, ends))
         else:
-            self._file.change(change)
-        self._use(changed)
+            self._use(_read(self._file.change(change)))
         return ends
 
     def list(self) -> Mapping[str, float]:

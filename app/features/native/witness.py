@@ -59,7 +59,7 @@ class Witness:
     def offer(
         self, candidates: Sequence[Candidate], question: Question, answered: tuple[Response, Endpoint], ask: Asker
     ) -> None:
-        """Ask a second site about a name later, if one is due and the service has one. Nobody waits for it."""
+        """Query a second site about a name in a task, if a query is due and the service has a second site."""
         self._names += 1
         now = self._clock()
         if self._names < NAMES or now < self._due_at or answered[0].code not in _ABOUT_NAMES:
@@ -67,7 +67,7 @@ class Witness:
         others = _find_others(candidates, answered[1])[:_ATTEMPTS]
         if others and not self.is_asking:
             self._names, self._due_at = 0, now + INTERVAL
-            # Nobody waits for it, as for a lookup: a slow second site does not make the names of the prefix slow.
+            # As a look-up, its time does not count for the prefix. A slow second site does not make the names slow.
             again = Question(question.handle, types=question.types, is_lookup=True)
             self._asking = asyncio.create_task(self._compare(answered, lambda: ask(others, again), question.handle))
 

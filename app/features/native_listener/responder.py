@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 
 #: Values that one turn of the event loop converts. 1,000 take up to 15 ms.
 _VALUES_A_TURN: Final = 100
-#: Prefix records have this prefix. The resolver knows them by the prefix alone.
 #: The response code for an error, of the first class that fits.
 _CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
     (PrefixDenied, ResponseStatus.NOT_RESPONSIBLE),

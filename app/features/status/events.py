@@ -6,6 +6,7 @@ The workers of a machine share them in a file, each change under a lock. What se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -101,7 +102,9 @@ class EventLog:
     def read(self) -> list[Event]:
         """The events, oldest first."""
         if self._file is not None:
-            self._events = _read(self._file.read())
+            # A file that cannot be read does not take the page with it. The last events that were read are shown.
+            with suppress(OSError):
+                self._events = _read(self._file.read())
         return self._events
 
     def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:
