@@ -17,6 +17,7 @@ from app.errors import (
     DoiProxyError,
     InvalidName,
     NoDOIInOpenURL,
+    NotADOI,
     PrefixDenied,
     PrefixInactive,
     TooManyRequests,
@@ -108,7 +109,8 @@ class ErrorPages:
             return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
             found = self._read_sections("not_a_doi", error, name, typed)
-            body = self._pages.not_a_doi(link, language, typed=typed, reason=error.message, sections=found)
+            reason = "" if isinstance(error, NotADOI) else error.message
+            body = self._pages.not_a_doi(link, language, typed=typed, reason=reason, sections=found)
             return _page(error.status, body)
         if isinstance(error, TooManyRequests):
             return self._refuse(language, error)

@@ -219,7 +219,7 @@ class Pages:
     def not_a_doi(
         self, link: Link, language: str, *, typed: str, reason: str, sections: Mapping[str, Any] = MappingProxyType({})
     ) -> bytes:
-        """What was `typed` is not a DOI, or not a name at all. `reason` is the error's message."""
+        """What was `typed` is not a DOI, or not a name at all. `reason` is what else is wrong with it, or ""."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
         facts: dict[str, Any] = {"typed": readable(typed), "reason": reason, "handle_url": public_handle_url(typed)}
         facts |= {"blocks": (), **sections}

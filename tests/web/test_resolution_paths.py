@@ -493,6 +493,13 @@ async def test_the_form_resolves_what_was_typed(proxy: Proxy, body: str, status:
     assert (reply.status, reply["location"]) == (status, HANDBOOK if status == 302 else None)
 
 
+async def test_the_page_about_a_text_without_a_doi_says_its_reason_once(proxy: Proxy) -> None:
+    typed = (await proxy.post("/", "hdl=about+us")).text
+    assert (typed.count("A DOI begins with 10."), "Reason:" in typed) == (1, False)
+    escape = (await proxy.post("/", "hdl=10.5555/%25zz")).text
+    assert ("A DOI begins with 10." in escape, "two hexadecimal digits" in escape) == (False, True)
+
+
 async def test_a_semicolon_in_a_form_is_data(proxy: Proxy) -> None:
     assert (await proxy.post("/", "hdl=10.5555/a;b=c"))["location"] == "http://example.org/semicolon"
 
