@@ -164,7 +164,7 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
     from app.features.assistants.server import create_server
     from app.features.assistants.tools import CALL_TIMEOUT, ToolBounds, Tools
     from app.features.lists.batch import build_batches
-    from app.features.metadata.feature import is_on
+    from app.features.metadata.feature import open_comparison
     from app.features.suggestions.feature import build_suggested_names
 
     settings, bounds = context.settings, ToolBounds()
@@ -173,13 +173,8 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
     async with AsyncExitStack() as stack:
         if server is None:
             core = await stack.enter_async_context(context.stores.open_as_service())
-            suggested, compare = build_suggested_names(settings, core.resolver, settings.public_url), None
-            if is_on(settings):
-                from app.features.metadata.opening import open_works
-
-                works = open_works(settings, core, suggested)
-                stack.push_async_callback(works.stop)
-                compare = works.works.compare
+            suggested = build_suggested_names(settings, core.resolver, settings.public_url)
+            compare = await stack.enter_async_context(open_comparison(settings, core, suggested))
             names: Names = OwnNames(build_batches(settings, core, suggested, compare=compare))
         else:
             # Each call that is under way holds a thread. The timeout of a call ends it, whatever the proxy does.

@@ -39,6 +39,8 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
     path = choice.output_file
     if path is None or choice.names or choice.lists != ("-",) or choice.output not in (None, "jsonl"):
         raise ConfigurationError("--again: name the file of rows with -o FILE, which is jsonl, and no list")
+    if choice.matches:
+        raise ConfigurationError("--again: rows have no references to compare; leave out --match")
     try:
         source = open_regular(path)
     except OSError as error:

@@ -46,6 +46,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     output_bytes: int
     verdicts: dict[str, int]
     is_complete: bool = False
+    #: Rows whose name leads to another work.
+    others: int = 0
     version: int = _VERSION
 
 

@@ -65,6 +65,8 @@ class ResolveChoice:
     suggests: bool = False
     checks: bool = False
     literal: bool = False
+    #: Whether references are compared with the works of their names.
+    matches: bool = False
     #: The verdicts of the rows that are looked up again.
     again: tuple[str, ...] = ()
 
@@ -75,8 +77,8 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] [--resume STATE] "
         "[--again VERDICTS] "
         "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
-        "[--check-suggestions] [--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] "
-        "[NAME | FILE ...]"
+        "[--check-suggestions] [--match] [--encoding literal] [--input-format FORMAT] [--column NAME] "
+        "[--config FILE] [settings] [NAME | FILE ...]"
     )
     command.add_argument(
         "lists",
@@ -107,6 +109,11 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
     command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
     command.add_argument("--check-suggestions", action="store_true", help="look these names up; implies --suggest")
+    command.add_argument(
+        "--match",
+        action="store_true",
+        help="compare title, author and year of a reference with the work of its name",
+    )
     command.add_argument(
         "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
     )
@@ -165,7 +172,7 @@ def _positive(text: str) -> int:
 
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
-    """Resolve lists. Exit status 0 if all names resolve, 1 if some do not, 2 for wrong arguments or settings."""
+    """Resolve lists. Exit status 0 if all names resolve, to their works, else 1; 2 for wrong arguments or settings."""
     return asyncio.run(run_choice(context, read_choice(namespace)))
 
 
@@ -201,6 +208,7 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         suggests=namespace.suggest or namespace.check_suggestions,
         checks=namespace.check_suggestions,
         literal=namespace.encoding == "literal",
+        matches=namespace.match,
         again=namespace.again or (),
     )
 

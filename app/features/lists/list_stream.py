@@ -50,6 +50,13 @@ class ListSource:
     column: str | None = None
     #: Limit of a line, in bytes. A longer line is unreadable.
     max_line_bytes: int = MAX_LINE_BYTES
+    #: Whether the items have the reference that they are a part of.
+    keeps_entries: bool = False
+
+    @property
+    def format(self) -> str:
+        """The format of the list."""
+        return self.form or format_of(self.path, self.column)
 
 
 def has_gzip_name(path: str) -> bool:
@@ -74,9 +81,9 @@ class ListParser:
     """Turns the bytes of one list into items."""
 
     def __init__(self, source: ListSource) -> None:
-        form = source.form or format_of(source.path, source.column)
         self._path = source.path
-        self._reader = READERS[form](source.max_line_bytes, source.column)
+        self._reader = READERS[source.format](source.max_line_bytes, source.column)
+        self._reader.keeps_entries = source.keeps_entries
         # The list is the operator's own file, so the ratio is not limited.
         self._gunzip = open_gunzip(inf) if has_gzip_name(source.path) else None
 

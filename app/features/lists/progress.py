@@ -109,11 +109,12 @@ class Progress:
         return "; ".join(filter(None, [*parts, show_verdicts(verdicts)]))
 
 
-def report_rows(verdicts: Counter[Verdict]) -> None:
-    """Print how many rows have which verdict."""
+def report_rows(verdicts: Counter[Verdict], others: int = 0) -> None:
+    """Print how many rows have which verdict, and how many names lead to another work."""
     count = verdicts.total()
     rows = "1 row" if count == 1 else f"{count:,} rows"
-    print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}", file=sys.stderr)
+    end = f"; another work {others:,}" if others else ""
+    print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}{end}", file=sys.stderr)
 
 
 def show_verdicts(verdicts: Counter[Verdict]) -> str:

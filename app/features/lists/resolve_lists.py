@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.progress import Progress, count_lists, report_rows
 from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
-from app.features.lists.verdict import GOOD, SUGGESTIONS, ListRow, read_fields, read_input
+from app.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
 from app.features.lists.writing import (
     AlignedWriter,
     ConciseWriter,
@@ -37,6 +37,7 @@ from app.features.options import Settings
 
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
+_MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -58,6 +59,8 @@ class _Stop:
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
+    if choice.matches:
+        _require_references(choice)
     if choice.names and choice.state is not None:
         raise ConfigurationError(f"--resume: {choice.names[0]} is a name; save the names in a file, and name that")
     output_format = choice.output or _default_format(choice)
@@ -130,7 +133,14 @@ class _Files:
 
 
 def _sources(choice: ResolveChoice) -> list[ListSource]:
-    return [ListSource(path, choice.form, choice.column) for path in choice.lists]
+    return [ListSource(path, choice.form, choice.column, keeps_entries=choice.matches) for path in choice.lists]
+
+
+def _require_references(choice: ResolveChoice) -> None:
+    """Raise ConfigurationError for a name or a text, which have no titles to compare."""
+    without = [*choice.names, *(source.path for source in _sources(choice) if source.format == "text")]
+    if without:
+        raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
 
 
 async def _read_inputs(
@@ -186,8 +196,12 @@ async def open_rows(
     # With a server, the command does not need the parts that these modules import.
     from app.features.feature import Observers
     from app.features.lists.batch import build_batches
+    from app.features.metadata.feature import open_comparison
+    from app.features.suggestions.feature import build_suggested_names
 
+    settings = context.settings
     options = BatchOptions(
+        matches=choice.matches,
         only_cached=choice.only_cached,
         literal=choice.literal,
         suggests=choice.suggests,
@@ -195,11 +209,15 @@ async def open_rows(
         agency=agency_source(fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
     )
     observers = Observers() if progress is None else Observers(upstream=lambda _: progress)
-    async with (
-        context.stores.open_for_lists(observers) as core,
-        aclosing(build_batches(context.settings, core).groups(_flatten(inputs, stop), options)) as rows,
-    ):
-        yield rows
+    async with AsyncExitStack() as stack:
+        core = await stack.enter_async_context(context.stores.open_for_lists(observers))
+        names, compare = build_suggested_names(settings, core.resolver, settings.public_url), None
+        if choice.matches:
+            compare = await stack.enter_async_context(open_comparison(settings, core, names, waits=True))
+            if compare is None:
+                raise ConfigurationError("--match: no metadata are fetched; add --metadata on, online")
+        batches = build_batches(settings, core, names, compare=compare)
+        yield await stack.enter_async_context(aclosing(batches.groups(_flatten(inputs, stop), options)))
 
 
 def _query(choice: ResolveChoice) -> str:
@@ -208,6 +226,7 @@ def _query(choice: ResolveChoice) -> str:
         (choice.only_cached, "only=cached"),
         (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
         (choice.literal, "encoding=literal"),
+        (choice.matches, "match=true"),
     )
     query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
     return query and f"?{query}"
@@ -221,11 +240,12 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
     if output_format == "urls":
         return ("url",)
     if output_format == "concise":
-        return ("verdict", "input", "line", "key", "message", SUGGESTIONS)
+        return ("verdict", "input", "line", "key", "message", SUGGESTIONS, *MATCH_FIELDS)
     if choice.fields is None and output_format == "table":
-        return (*_TABLE_FIELDS, SUGGESTIONS) if choice.suggests else _TABLE_FIELDS
+        members = _MATCH_TABLE_FIELDS if choice.matches else _TABLE_FIELDS
+        return (*members, SUGGESTIONS) if choice.suggests else members
     try:
-        return read_fields(choice.fields, suggests=choice.suggests)
+        return read_fields(choice.fields, suggests=choice.suggests, matches=choice.matches)
     except InvalidParameter as error:
         raise ConfigurationError(f"--{error.message}") from error
 
@@ -253,6 +273,7 @@ def _options(choice: ResolveChoice, output_format: str, fields: tuple[str, ...])
         "input-format": choice.form,
         "column": choice.column,
         "encoding": "literal" if choice.literal else "escaped",
+        "match": "" if choice.matches else None,
         "suggest": ("checked" if choice.checks else "") if choice.suggests else None,
     }
 
@@ -304,12 +325,12 @@ def stop_on_signals() -> Iterator[_Stop]:
 
 
 def _report(recorder: RowRecorder) -> int:
-    report_rows(recorder.verdicts)
+    report_rows(recorder.verdicts, recorder.others)
     return _exit_status(recorder)
 
 
 def _exit_status(recorder: RowRecorder) -> int:
-    return 0 if all(verdict in GOOD for verdict in recorder.verdicts) else 1
+    return 0 if all(verdict in GOOD for verdict in recorder.verdicts) and not recorder.others else 1
 
 
 def _report_end(recorder: RowRecorder, choice: ResolveChoice) -> int:

@@ -100,6 +100,8 @@ class RowRecorder:
         self._size = 0
         #: The number of rows by verdict, with the rows of earlier runs.
         self.verdicts = Counter[Verdict]()
+        #: Rows whose name leads to another work, with those of earlier runs.
+        self.others = 0
         #: Rows that earlier runs wrote.
         self.earlier_rows = 0
         self.is_complete = False
@@ -126,6 +128,7 @@ class RowRecorder:
         self._size = found.output_bytes
         self.verdicts.update({Verdict(name): count for name, count in found.verdicts.items()})
         self.earlier_rows = found.rows
+        self.others = found.others
         self.is_complete = found.is_complete
 
     async def write(self, rows: Sequence[ListRow]) -> None:
@@ -133,6 +136,7 @@ class RowRecorder:
         members = [row.members() for row in rows]
         data = self._writer.write([{name: one.get(name) for name in self._fields} for one in members])
         self.verdicts.update([row.verdict for row in rows])
+        self.others += sum(row.match == "different" for row in rows)
         await self._write(data)
 
     async def finish(self) -> None:
@@ -149,4 +153,4 @@ class RowRecorder:
         if self._state is None:
             return
         verdicts = {verdict.value: count for verdict, count in self.verdicts.items()}
-        self._state.write(Checkpoint(self._job, self.rows, self._size, verdicts, self.is_complete))
+        self._state.write(Checkpoint(self._job, self.rows, self._size, verdicts, self.is_complete, self.others))

@@ -13,7 +13,9 @@ from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ServerLimits
 from app.features.lists.lines import ListItem
+from app.features.lists.table import DOI_COLUMN
 from app.features.lists.verdict import ListRow, read_row
+from app.features.metadata.match import read_cited
 from app.features.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.features.proxy_client.server import ProxyServer
 
@@ -59,21 +61,21 @@ class BatchClient:
 
     async def _resolve(self, inputs: Sequence[BatchInput]) -> AsyncGenerator[list[ListRow]]:
         waiting = iter(inputs)
-        texts = [text_of(one) for one in inputs if not isinstance(one, ListRow)]
-        while texts and not self._stop.is_set():
-            rows_of_texts = fetch_rows(self._server, self._query, list(texts), self._limits.timeout, self._stop)
+        items = [one for one in inputs if not isinstance(one, ListRow)]
+        while items and not self._stop.is_set():
+            rows_of_texts = fetch_rows(self._server, self._query, list(items), self._limits.timeout, self._stop)
             try:
                 async with aclosing(rows_of_texts):
                     async for rows in rows_of_texts:
                         self._failures = 0
-                        del texts[: len(rows)]
+                        del items[: len(rows)]
                         yield _merge(waiting, rows)
             except ProxyFailure as error:
                 if not error.is_transient:
                     raise
                 if not self._stop.is_set():
                     await self._pause(error)
-        if not texts and (rest := _merge(waiting, [])):
+        if not items and (rest := _merge(waiting, [])):
             yield rest
 
     async def _pause(self, error: ProxyFailure) -> None:
@@ -94,7 +96,7 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     parts: list[list[BatchInput]] = []
     room = 0
     for one in inputs:
-        size = 0 if isinstance(one, ListRow) else len(json.dumps(text_of(one))) + 1
+        size = 0 if isinstance(one, ListRow) else len(_encode(one))
         if not parts or len(parts[-1]) >= most or size > room:
             parts.append([])
             room = MAX_BYTES
@@ -123,16 +125,23 @@ def text_of(item: str | ListItem) -> str:
     return item if isinstance(item, str) else item.text
 
 
+def _encode(item: str | ListItem) -> bytes:
+    """An item as a line of NDJSON: a name, or with its reference an object."""
+    if isinstance(item, str) or not item.entry:
+        return json.dumps(text_of(item)).encode() + b"\n"
+    return json.dumps({DOI_COLUMN: item.text} | read_cited(item.entry)).encode() + b"\n"
+
+
 async def fetch_rows(
-    server: ProxyServer, query: str, names: Sequence[str], timeout: float, stop: asyncio.Event | None = None
+    server: ProxyServer, query: str, names: Sequence[str | ListItem], timeout: float, stop: asyncio.Event | None = None
 ) -> AsyncGenerator[list[ListRow]]:
     """The row of each name, in their order, in groups as they arrive.
 
     `query` has the parameters of the request. `timeout` limits the seconds between two rows. Raises ProxyFailure, also
     if the answer ends early and at `stop`, and DoiProxyError for rows of other names.
     """
-    expected = iter(names)
-    body = b"".join([json.dumps(name).encode() + b"\n" for name in names])
+    expected = map(text_of, names)
+    body = b"".join(map(_encode, names))
     exchange = Exchange(server, timeout)
     watch = None if stop is None else asyncio.create_task(_interrupt_at(stop, exchange))
     count = 0

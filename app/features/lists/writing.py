@@ -18,7 +18,7 @@ from app.doi.code_point import CodePoint
 Members = Mapping[str, Any]
 _CRLF: Final = "\r\n"
 #: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
-_WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5}
+_WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5, "match": 9}
 _USUAL_WIDTH: Final = 30
 _ELLIPSIS: Final = "…"
 
@@ -152,7 +152,10 @@ class AlignedWriter(RowWriter):
 
 
 class ConciseWriter(RowWriter):
-    """One line for each row that is not good, as linters do: file:line, verdict, input, key, reason, suggestion."""
+    """One line for each row that is not good, as linters do: file:line, verdict, input, key, reason, suggestion.
+
+    A name that leads to another work is not good: that is its verdict then, with the title of the work.
+    """
 
     def __init__(self, next_file: Callable[[], str], good: Container[str], *, has_colour: bool) -> None:
         """`next_file` returns the list of the next row, "" for a name among the arguments."""
@@ -163,17 +166,18 @@ class ConciseWriter(RowWriter):
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
         lines = [(self._next_file(), row) for row in rows]
-        return "".join([self._line(file, row) for file, row in lines if row["verdict"] not in self._good]).encode(
-            "utf-8", "replace"
-        )
+        wrong = [one for one in lines if one[1]["verdict"] not in self._good or one[1].get("match") == "different"]
+        return "".join([self._line(file, row) for file, row in wrong]).encode("utf-8", "replace")
 
     def _line(self, file: str, row: Members) -> str:
         place = f"{self._bold}{_show(file)}:{row['line']}{self._end}: " if file else ""
         key = f" ({_show(row['key'])})" if row["key"] is not None else ""
-        reason = f": {_show(row['message'])}" if row["message"] else ""
+        is_other = row.get("match") == "different"
+        verdict, message = ("another work", row["title"]) if is_other else (row["verdict"], row["message"])
+        reason = f": {_show(message)}" if message else ""
         names = [one["doi"] for one in row["suggestions"] or ()]
         hint = f"; did you mean {_show(names[0])}?" if names else ""
-        return f"{place}{self._red}{row['verdict']}{self._end} {_show(row['input'])}{key}{reason}{hint}\n"
+        return f"{place}{self._red}{verdict}{self._end} {_show(row['input'])}{key}{reason}{hint}\n"
 
 
 class UrlWriter(RowWriter):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from app.features.feature import Context, Feature, Opened, required
+from app.features.feature import Context, Core, Feature, Opened, required
 from app.features.metadata.settings import MetadataSettings
 from app.features.options import Settings
 from app.features.suggestions.suggested_names import SuggestedNames
@@ -40,6 +41,23 @@ def find_comparison(context: Context) -> Compare | None:
     from app.features.metadata.opening import OpenWorks  # noqa: PLC0415 - as above
 
     return required(context.find(OpenWorks)).works.compare
+
+
+@asynccontextmanager
+async def open_comparison(
+    settings: Settings, core: Core, names: SuggestedNames, *, waits: bool = False
+) -> AsyncIterator[Compare | None]:
+    """The same for a command. With `waits`, a fetch waits for room in its share of the budget."""
+    if not is_on(settings):
+        yield None
+        return
+    from app.features.metadata.opening import open_works  # noqa: PLC0415 - as above
+
+    service = open_works(settings, core, names, waits=waits)
+    try:
+        yield service.works.compare
+    finally:
+        await service.stop()
 
 
 def sample_facts() -> dict[str, dict[str, Any]]:

@@ -82,6 +82,13 @@ def match(reference: str, work: Work) -> Match:
     return "different" if title is False and is_other else "unknown"
 
 
+def read_cited(entry: str) -> dict[str, str]:
+    """The title, the author and the year that a reference in BibTeX or RIS states."""
+    cited = _read(entry[:MAX_CHARACTERS])
+    values = {"title": cited.title, "author": cited.author, "year": cited.year}
+    return {name: value.lstrip('{"') for name, value in values.items()}
+
+
 def _compare_titles(cited: str, found: str) -> _Agreement:
     one, other = _words(cited), _words(found)
     if not one or not other:

@@ -28,12 +28,15 @@ class OpenWorks(Service):
         await self._client.aclose()
 
 
-def open_works(settings: Settings, core: Core, names: SuggestedNames) -> OpenWorks:
-    """The works, which are paid from the share of the budget that `names` has. Raises ConfigurationError."""
+def open_works(settings: Settings, core: Core, names: SuggestedNames, *, waits: bool = False) -> OpenWorks:
+    """The works, which are paid from the share of the budget that `names` has. Raises ConfigurationError.
+
+    With `waits`, a fetch waits until there is room in that share.
+    """
     refused = NetworkList(map(ip_network, settings.upstream_refused_networks.split()))
     allowed = AllowedAddresses(settings.upstream_private_servers, refused)
     authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
     identity = identify(f"doi-proxy/{__version__}", settings.upstream_contact)
     client = MetadataClient(allowed, identity, authorities)
-    budget = FetchBudget(required(names.background), core.upstream.budget)
+    budget = FetchBudget(required(names.background), core.upstream.budget, waits=waits)
     return OpenWorks(Works(core.destinations, client.fetch, budget), client)

@@ -52,9 +52,15 @@ class FetchBudget:
 
     bucket: TokenBucket
     budget: Budget
+    #: Whether a fetch waits for its token. Nothing else uses the share then.
+    waits: bool = False
 
     async def take(self, leaving: float) -> bool:
         """Take a token, if so many are left then. Returns whether there was one."""
+        if self.waits:
+            while seconds := await self.bucket.take():  # noqa: ASYNC110 - a bucket has no event
+                await asyncio.sleep(seconds)
+            return True
         return not self.budget.waiting and not await self.bucket.take(leaving)
 
 

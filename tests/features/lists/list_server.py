@@ -12,7 +12,8 @@ class Request(NamedTuple):
     """A request that arrived."""
 
     target: str
-    names: list[str]
+    #: Each line: a name, or an object with one.
+    names: list[Any]
 
 
 class BatchServer:
@@ -65,7 +66,7 @@ class BatchServer:
             writer.write(f"HTTP/1.1 {step} X\r\n{fields}\r\n\r\n".encode() + problem)
             return
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/x-ndjson\r\n\r\n")
-        for name in names[: int(number)] if number else names:
+        for name in [one["doi"] if isinstance(one, dict) else one for one in names][: int(number or len(names))]:
             _send(writer, _row("10.9999/other" if step == "wrong" else name))
             await writer.drain()
         if step == "stall":

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from tests.web.proxy import Proxy
+from tests.fake_upstream import FakeUpstream
 
 TITLE: Final = "On the electrodynamics of moving bodies"
 CSL: Final = "application/vnd.citationstyles.csl+json"
@@ -82,8 +82,8 @@ def value(index: int, type_: str, text: str) -> dict[str, Any]:
     return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400}
 
 
-def put_prefix(proxy: Proxy, url: str) -> None:
+def put_prefix(upstream: FakeUpstream, url: str) -> None:
     """The records that lead the metadata of 10.5555 to a server."""
     location = f'<locations><location weight="0" http_role="conneg" href_template="{url}/{{hdl}}"/></locations>'
-    proxy.upstream.put("10.5555", [value(20, "HS_NAMESPACE", "<HS_NAMESPACE><locs>10.SERV/A</locs></HS_NAMESPACE>")])
-    proxy.upstream.put("10.SERV/A", [value(4, "10320/loc", location)])
+    upstream.put("10.5555", [value(20, "HS_NAMESPACE", "<HS_NAMESPACE><locs>10.SERV/A</locs></HS_NAMESPACE>")])
+    upstream.put("10.SERV/A", [value(4, "10320/loc", location)])

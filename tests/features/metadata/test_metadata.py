@@ -43,7 +43,7 @@ def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def proxies(**settings: Any) -> AsyncIterator[tuple[Proxy, Agency]]:
     """A proxy that fetches metadata, and the agency of 10.5555."""
     async with open_agency() as agency, running(**{**ON, **settings}) as proxy:
-        put_prefix(proxy, agency.url)
+        put_prefix(proxy.upstream, agency.url)
         proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
         yield proxy, agency
         agency.drop()
@@ -68,7 +68,7 @@ async def test_the_page_of_a_record_has_title_author_and_year() -> None:
 @pytest.mark.parametrize("settings", [{"metadata": "off"}, {"mode": "sealed"}])
 async def test_nothing_is_fetched_if_it_is_off(settings: dict[str, Any]) -> None:
     async with open_agency() as agency, running(**{**ON, **settings}) as proxy:
-        put_prefix(proxy, agency.url)
+        put_prefix(proxy.upstream, agency.url)
         proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
         assert 'id="work"' not in (await proxy.get("/10.5555/a?noredirect", accept=BROWSER)).text
         assert agency.requests == []
@@ -177,7 +177,7 @@ async def test_a_redirect_to_another_server_is_followed() -> None:
 @table("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1", "169.254.169.254"])
 async def test_no_private_address_is_queried_unless_it_is_allowed(host: str) -> None:
     async with proxies(upstream_private_servers=False) as (proxy, agency):
-        put_prefix(proxy, f"http://{host}:{agency.port}")
+        put_prefix(proxy.upstream, f"http://{host}:{agency.port}")
         assert 'id="work"' not in await record_page(proxy)
         assert agency.requests == []
 

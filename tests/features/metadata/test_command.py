@@ -1,0 +1,104 @@
+"""`doi-proxy resolve --match`: references of a file are compared with the works of their names."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.features.metadata.works import FetchBudget
+from app.upstream.budget import LocalBucket
+from tests.clock import Clock
+from tests.features.lists.list_server import BatchServer
+from tests.features.lists.test_resolve import Bench, bench  # noqa: F401 - a fixture
+from tests.features.metadata.agency import TITLE, Agency, open_agency, put_prefix
+from tests.features.metadata.test_metadata import ON, OTHER, be_patient, entry  # noqa: F401 - a fixture
+from tests.upstream.test_upstream_budget import budget_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def agency(bench: Bench) -> AsyncIterator[Agency]:  # noqa: F811
+    """The agency of 10.5555, where the command fetches metadata."""
+    async with open_agency() as agency:
+        put_prefix(bench.upstream, agency.url)
+        bench.upstream.put("10.5555/a", url="https://publisher.example/a")
+        bench.settings |= ON
+        yield agency
+
+
+def references(bench: Bench) -> Path:  # noqa: F811
+    """One reference to the work, one to another, one that says too little, and one to no work."""
+    another = entry(OTHER, author="Jones, K", year=2020)
+    return bench.write("a.bib", entry(TITLE) + another + entry(OTHER) + entry(OTHER, "10.5555/none"))
+
+
+MATCHES = [("same", TITLE), ("different", TITLE), ("unknown", TITLE), ("unknown", None)]
+
+
+async def test_rows_say_whether_a_reference_is_about_the_work(bench: Bench, agency: Agency) -> None:  # noqa: F811
+    ended = await bench.run(references(bench), "--match")
+    assert [(row["match"], row["title"]) for row in ended.rows] == MATCHES
+    assert (ended.status, ended.errors) == (1, "4 rows: resolved 3, not_found 1; another work 1\n")
+    assert len(agency.requests) == 1
+    assert "match" not in (await bench.run(references(bench))).rows[0]
+
+
+async def test_another_work_alone_is_a_failure(bench: Bench, agency: Agency) -> None:  # noqa: F811
+    path = bench.write("a.csv", f'doi,title,author,year\n10.5555/a,{OTHER},"Jones, K",2020\n')
+    for count in (1, 0):
+        arguments = (path, "--match", "-o", bench.output, "--resume", bench.state)
+        assert (await bench.run(*arguments)).status == 1
+        assert len(agency.requests) == 1, f"{count} more requests"
+    assert (await bench.run(path)).status == 0
+
+
+async def test_a_table_and_lines_of_errors_name_the_other_work(bench: Bench, agency: Agency) -> None:  # noqa: F811
+    path = references(bench)
+    ended = await bench.run(path, "--match", "--output-format", "concise")
+    assert ended.output.splitlines() == [
+        f"{path}:11: another work 10.5555/a (k): {TITLE}",
+        f"{path}:23: not_found 10.5555/none (k)",
+    ]
+    table = (await bench.run(path, "--match", "--output-format", "table")).output.splitlines()
+    assert table[0].split() == ["VERDICT", "MATCH", "INPUT", "TITLE"]
+    assert "different" in table[2] and table[2].endswith(TITLE)
+    ended = await bench.run(path, "--match", "--output-format", "csv", "--fields", "doi,match")
+    assert ended.output.splitlines()[1:3] == ["10.5555/a,same", "10.5555/a,different"]
+
+
+async def test_a_fetch_of_a_command_waits_for_its_share_of_the_budget() -> None:
+    bucket, budget = LocalBucket(1_000.0, 1.0, time.monotonic), budget_of(Clock(0.0))
+    assert [await FetchBudget(bucket, budget, waits=True).take(1.0) for _ in range(5)] == [True] * 5
+    assert not await FetchBudget(bucket, budget).take(1.0)
+
+
+async def test_a_server_gets_what_references_state(bench: Bench) -> None:  # noqa: F811
+    async with BatchServer() as server:
+        ris = bench.write("b.ris", f"TY  - JOUR\nDO  - 10.5555/b\nTI  - {TITLE}\nPY  - 1905\nER  - \n")
+        plain = bench.write("c.json", json.dumps(["10.5555/c"]))
+        bib = bench.write("a.bib", entry(TITLE))
+        ended = await bench.run(bib, ris, plain, "--match", "--server", server.url)
+    assert ended.status == 0, ended.errors
+    assert {one.target for one in server.requests} == {"/api/resolve?match=true"}
+    assert [name for one in server.requests for name in one.names] == [
+        {"doi": "10.5555/a", "title": TITLE, "author": "Einstein, A", "year": "1905"},
+        {"doi": "10.5555/b", "title": TITLE, "author": "", "year": "1905"},
+        "10.5555/c",
+    ]
+
+
+async def test_what_cannot_be_compared_is_refused_at_the_start(bench: Bench) -> None:  # noqa: F811
+    path = references(bench)
+    for arguments, message in (
+        ((bench.write("list.txt", "10.5555/a\n"), "--match"), "list.txt has no titles to compare"),
+        (("10.5555/a", "--match"), "10.5555/a has no titles to compare"),
+        (("--again", "unverified", "-o", path, "--match"), "rows have no references to compare"),
+        ((path, "--match"), "no metadata are fetched; add --metadata on"),
+    ):
+        ended = await bench.run(*arguments)
+        assert (ended.status, message in ended.errors, ended.output) == (2, True, ""), ended.errors
