@@ -11,9 +11,12 @@ import fcntl
 import json
 import os
 import stat
+import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -23,29 +26,80 @@ from app.features.lists.batch import BatchInput
 from app.features.lists.command import ResolveChoice
 from app.features.lists.lines import ListItem
 from app.features.lists.progress import report_rows
-from app.features.lists.resolve_lists import open_rows, stop_on_signals
-from app.features.lists.verdict import FIELDS, GOOD, ListRow, Verdict
+from app.features.lists.resolve_lists import Stop, open_rows, stop_on_signals
+from app.features.lists.verdict import FIELDS, GOOD, UNDECIDED, ListRow, Verdict
 from app.features.private_file import open_private
+from app.features.progress import show_duration
 from app.regular_file import open_regular
 
 #: Limit of a row, in bytes.
 _MAX_ROW_BYTES: Final = 4 * 1024 * 1024
 #: Rows between two chances for other work.
 _GROUP: Final = 64
+#: The shortest pause between two rounds, in seconds. It doubles so many times, to more than half an hour.
+FIRST_PAUSE: Final = 30.0
+_DOUBLINGS: Final = 6
+
+
+class _Round:
+    """The rows of a round by verdict, and when their names can be looked up again, by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.verdicts = Counter[Verdict]()
+        self.next_at = 0.0
+
+    def add(self, row: ListRow) -> None:
+        """Count a row."""
+        self.verdicts[row.verdict] += 1
+        self.next_at = max(self.next_at, time.monotonic() + (row.retry_after or 0.0))
 
 
 async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
-    """Replace the rows of a file that have some verdicts. Raises ConfigurationError and DoiProxyError."""
+    """Replace the rows of a file that have some verdicts, in rounds. Raises ConfigurationError and DoiProxyError."""
     path = choice.output_file
     if path is None or choice.names or choice.lists != ("-",) or choice.output not in (None, "jsonl"):
         raise ConfigurationError("--again: name the file of rows with -o FILE, which is jsonl, and no list")
     if choice.matches:
         raise ConfigurationError("--again: rows have no references to compare; leave out --match")
+    verdicts = Counter[Verdict]()
+    with stop_on_signals() as stop:
+        for number in range(1, choice.rounds + 1):
+            done = await _run_round(context, choice, path, stop)
+            verdicts += done.verdicts
+            # A later round repeats only what can pass by itself.
+            repeated = UNDECIDED.intersection(map(Verdict, choice.again))
+            left = sum(done.verdicts[verdict] for verdict in repeated)
+            if stop.event.is_set() or not left or number == choice.rounds:
+                break
+            seconds = max(FIRST_PAUSE * 2.0 ** min(number - 1, _DOUBLINGS), done.next_at - time.monotonic())
+            names = "1 name was" if left == 1 else f"{left:,} names were"
+            print(
+                f"round {number} of {choice.rounds}: {names} not verified; the next round begins in "
+                f"{show_duration(seconds)}; Ctrl-C ends the command",
+                file=sys.stderr,
+                flush=True,
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await stop.event.wait()
+            if stop.event.is_set():
+                break
+            for verdict in repeated:
+                verdicts[verdict] = 0
+            choice = replace(choice, again=tuple(verdict.value for verdict in repeated))
+    report_rows(verdicts)
+    if stop.event.is_set():
+        return INTERRUPTED
+    return 0 if all(verdict in GOOD for verdict in +verdicts) else 1
+
+
+async def _run_round(context: CommandContext, choice: ResolveChoice, path: Path, stop: Stop) -> _Round:
+    """Look up the rows once, and replace them."""
     try:
         source = open_regular(path)
     except OSError as error:
         raise ConfigurationError(f"-o {path}: cannot be read: {error.strerror or error}") from error
-    with source, open_regular(path) as inputs, stop_on_signals() as stop:
+    with source, open_regular(path) as inputs:
         _claim(source, path)
         for _ in _read_rows(source, choice, path):
             pass  # raises before anything is written
@@ -53,14 +107,14 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
         partial = path.with_name(f"{path.name}.partial")
         mode = stat.S_IMODE(os.fstat(source.fileno()).st_mode)
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
-        verdicts = Counter[Verdict]()
+        done = _Round()
         waiting = _read_again(inputs, choice, path)
         with os.fdopen(open_private(partial, flags, mode), "wb") as target:
             try:
                 async with open_rows(context, choice, waiting, stop.event, None, FIELDS) as groups:
                     rows = _flatten(groups)
                     async with aclosing(rows):
-                        await _copy(source, target, choice, path, rows, verdicts)
+                        await _copy(source, target, choice, path, rows, done)
             except asyncio.CancelledError:
                 stop.event.set()
             finally:
@@ -70,10 +124,7 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
                 target.flush()
                 os.fsync(target.fileno())
                 partial.replace(path)
-    report_rows(verdicts)
-    if stop.event.is_set():
-        return INTERRUPTED
-    return 0 if all(verdict in GOOD for verdict in verdicts) else 1
+    return done
 
 
 def _claim(file: IO[bytes], path: Path) -> None:
@@ -89,7 +140,7 @@ async def _copy(
     choice: ResolveChoice,
     path: Path,
     rows: AsyncIterator[ListRow],
-    verdicts: Counter[Verdict],
+    done: _Round,
 ) -> None:
     """Copy rows, and replace those that are looked up again, until the new rows end."""
     for line, row in _read_rows(source, choice, path):
@@ -102,7 +153,7 @@ async def _copy(
             members = new.members()
             row |= {name: members[name] for name in row if name in members and name not in ("line", "key", "echo")}
             target.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n")
-            verdicts[new.verdict] += 1
+            done.add(new)
         else:
             target.write(line)
 

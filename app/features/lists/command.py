@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from app.errors import ConfigurationError
 from app.features.command import Command, CommandContext
 
 if TYPE_CHECKING:
@@ -69,13 +70,15 @@ class ResolveChoice:
     matches: bool = False
     #: The verdicts of the rows that are looked up again.
     again: tuple[str, ...] = ()
+    #: How often they are looked up at most.
+    rounds: int = 1
 
 
 def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy resolve`."""
     command.usage = (
         "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] [--resume STATE] "
-        "[--again VERDICTS] "
+        "[--again VERDICTS [--rounds N]] "
         "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
         "[--check-suggestions] [--match] [--encoding literal] [--input-format FORMAT] [--column NAME] "
         "[--config FILE] [settings] [NAME | FILE ...]"
@@ -101,6 +104,13 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         type=_verdicts,
         metavar="VERDICTS",
         help="look up the rows in FILE of -o that have these verdicts again, and replace them: unverified,rate_limited",
+    )
+    command.add_argument(
+        "--rounds",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="with --again: repeat the rows that were not verified, up to N times in all, with pauses between",
     )
     command.add_argument(
         "--resume", type=Path, metavar="STATE", help="save the position in STATE, and continue from there if it exists"
@@ -188,10 +198,12 @@ async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
 
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
-    """The arguments of the command. Raises ConfigurationError for a bad URL."""
+    """The arguments of the command. Raises ConfigurationError for a bad URL, and for rounds of nothing."""
     from app.features.lists.typed_name import is_name
     from app.features.proxy_client.server import parse_server
 
+    if namespace.rounds > 1 and not namespace.again:
+        raise ConfigurationError("--rounds: name the verdicts of the rows that are repeated with --again")
     names = tuple(one for one in namespace.lists if is_name(one) and not Path(one).exists())
     return ResolveChoice(
         lists=tuple(one for one in namespace.lists if one not in names) if namespace.lists else ("-",),
@@ -210,6 +222,7 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         literal=namespace.encoding == "literal",
         matches=namespace.match,
         again=namespace.again or (),
+        rounds=namespace.rounds,
     )
 
 

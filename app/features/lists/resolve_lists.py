@@ -41,7 +41,7 @@ _MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class _Stop:
+class Stop:
     """Ends the input at the first signal, and cancels the work at the second."""
 
     def __init__(self) -> None:
@@ -312,9 +312,9 @@ def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecor
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[_Stop]:
+def stop_on_signals() -> Iterator[Stop]:
     """Stop after the names under way on SIGINT or SIGTERM, and immediately on a second signal."""
-    loop, stop = asyncio.get_running_loop(), _Stop()
+    loop, stop = asyncio.get_running_loop(), Stop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop.handle)
     try:

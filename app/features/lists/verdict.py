@@ -86,6 +86,8 @@ class Judgement:
     message: str | None = None
     #: Until when the cache has this answer. 0 without an answer.
     fresh_until: float = 0.0
+    #: Seconds after which the upstream may be queried again, if that is known.
+    retry_after: float | None = None
 
     def age(self, now: float) -> int | None:
         """Whole seconds since the record was fetched."""
@@ -165,6 +167,8 @@ class ListRow:
     match: Match | None = None
     #: The title of that work, None if it is not known.
     title: str | None = None
+    #: Seconds after which its name can be looked up again, if that is known. Not a member of the interface.
+    retry_after: float | None = None
 
     def place(self, item: Item) -> ListRow:
         """The row with the place of its item."""
@@ -257,7 +261,7 @@ def judge_failure(error: DoiProxyError) -> Judgement:
     if not isinstance(error, CouldNotVerify):
         return Judgement(Verdict.NO_TARGET, message=error.message)
     verdict = Verdict.RATE_LIMITED if is_rate_limit(error) else Verdict.UNVERIFIED
-    return Judgement(verdict, message=error.message)
+    return Judgement(verdict, message=error.message, retry_after=error.retry_after)
 
 
 def is_rate_limit(error: CouldNotVerify) -> bool:

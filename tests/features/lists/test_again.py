@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.features.lists import again
 from tests.features.lists.test_resolve import Bench, bench  # noqa: F401 - a fixture
 from tests.table import table
 
@@ -66,6 +67,41 @@ async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) ->
     assert [bench.upstream.queries(f"10.5555/{number}") for number in range(60)] == [1] * 60
 
 
+async def test_rounds_repeat_only_what_could_not_be_verified(
+    bench: Bench,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(again, "FIRST_PAUSE", 0.0)
+    bench.upstream.put("10.5555/a", url="https://example.org/")
+    bench.upstream.fault("10.5555/a", "status", status=503, count=2)
+    bench.output.write_text(row("10.5555/a", "unverified") + row("10.5555/none", "not_found"))
+    verdicts = "unverified,not_found"
+    ended = await bench.run("--again", verdicts, "--rounds", "5", "-o", bench.output)
+    assert ended.status == 1, ended.errors
+    assert [one["verdict"] for one in rows(bench)] == ["resolved", "not_found"]
+    assert (bench.upstream.queries("10.5555/a"), bench.upstream.queries("10.5555/none")) == (3, 1)
+    assert ended.errors.splitlines()[-1] == "2 rows: resolved 1, not_found 1"
+    assert "round 2 of 5: 1 name was not verified; the next round begins in 0:00:" in ended.errors
+
+
+async def test_rounds_end_and_the_pause_between_them_is_that_of_the_upstream(
+    bench: Bench,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(again, "FIRST_PAUSE", 0.0)
+    bench.upstream.fault("10.5555/a", "status", status=503)
+    bench.output.write_text(row("10.5555/a", "unverified"))
+    ended = await bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, batch_wait_timeout=0)
+    assert (ended.status, ended.errors.count("next round")) == (1, 2)
+    assert ended.errors.endswith("1 row: unverified 1\n")
+    bench.upstream.fault("10.5555/a", "status", status=429, retry_after=90)
+    running = asyncio.create_task(bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, batch_wait_timeout=0))
+    await bench.said("round 1 of 3: 1 name was not verified; the next round begins in 0:01:")
+    os.kill(os.getpid(), signal.SIGINT)
+    assert (await running).status == 130
+    assert [one["verdict"] for one in rows(bench)] == ["rate_limited"]
+
+
 @table(
     ("content", "message"),
     [
@@ -95,6 +131,7 @@ async def test_the_rows_of_errors_stay_and_a_lone_surrogate_is_written(bench: Be
 async def test_what_cannot_be_rewritten_is_said(bench: Bench) -> None:  # noqa: F811
     assert "cannot be read" in (await bench.run(*AGAIN, "-o", bench.folder / "none")).errors
     assert "name the file of rows" in (await bench.run(*AGAIN)).errors
+    assert "--rounds: name the verdicts" in (await bench.run("--rounds", "2", "-o", bench.output)).errors
     assert "no list" in (await bench.run(*AGAIN, "-o", bench.output, bench.numbered(1))).errors
     bench.output.write_text(row("10.5555/a", "unverified"))
     with bench.output.open() as held:
