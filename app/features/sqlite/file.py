@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -34,6 +35,9 @@ WRITE_TIMEOUT: Final = 5.0
 #: Seconds that a read waits for a lock. In write-ahead mode writers do not block reads. The remaining cases, such as
 #: recovery after a crash, must not block the event loop for long.
 READ_TIMEOUT: Final = 0.25
+#: Attempts to get the lock for opening a store, and the seconds between two.
+LOCK_ATTEMPTS: Final = 50
+_LOCK_INTERVAL: Final = 0.1
 #: Up to this size, a file is checked completely when it is opened (30 ms). Of a larger file, only the header, the
 #: schema and the length are checked.
 FULL_CHECK_BYTES: Final = 32 * 1024 * 1024
@@ -251,11 +255,24 @@ def _error_code(error: BaseException) -> int:
 
 
 @contextmanager
-def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold the lock for opening a store, because several worker processes start at the same time. Raises OSError."""
+def exclusive_lock(path: Path, *, waits: bool = True) -> Iterator[None]:
+    """Hold the lock for opening a store, because several processes start at the same time.
+
+    Raises OSError, also if another process holds the lock at the last attempt, or now if the caller does not wait.
+    """
+    attempts = LOCK_ATTEMPTS if waits else 1
     lock = open_beside(Path(f"{path}.lock"))
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        for attempt in range(1, attempts + 1):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if attempt == attempts:
+                    raise TimeoutError(
+                        f"another process is opening it and does not finish; `fuser {path}.lock` names it"
+                    ) from error
+                time.sleep(_LOCK_INTERVAL)
         yield
     finally:
         os.close(lock)

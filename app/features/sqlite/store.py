@@ -72,7 +72,8 @@ class SqliteStore:
         self._coordination_failed_at = -inf
         with translate_open_errors(path, "for writing"), exclusive_lock(path):
             reading = connect(path, timeout=READ_TIMEOUT)
-            self._rows = Rows(path, reading, clock, report_damage=lambda: mark_damaged(path), records=self._records)
+            self._inode = path.stat().st_ino
+            self._rows = Rows(path, reading, clock, report_damage=self._report_damage, records=self._records)
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
             self._coordination = self._open_coordination()
         self._writer = BatchWriter(self._write, gather=gather, can_pass=can_pass)
@@ -238,8 +239,14 @@ class SqliteStore:
             write_batch(self._writing, changes, used, now=now, max_bytes=self._max_bytes, tables=self._tables)
         except sqlite3.Error as error:
             if is_damage(error):
-                mark_damaged(self._path)
+                self._report_damage()
             raise
+
+    def _report_damage(self) -> None:
+        # Another process may have renamed the file of this one. The store that it created is not damaged.
+        with suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                mark_damaged(self._path)
 
     def _submit(self, change: Change) -> None:
         try:
@@ -272,6 +279,7 @@ class SqliteStore:
 
     def _replace_coordination(self) -> None:
         # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
-        with suppress(sqlite3.Error, OSError), exclusive_lock(self._path):
+        # The event loop must not wait. The next use after the pause tries again.
+        with suppress(sqlite3.Error, OSError), exclusive_lock(self._path, waits=False):
             self._coordination.close()
             self._coordination = self._open_coordination()

@@ -17,7 +17,8 @@ import pytest
 from app.cache.entry import Entry
 from app.cache.store import StoreUnavailable
 from app.errors import StoreError
-from app.features.sqlite.file import mark_damaged
+from app.features.sqlite import file as file_module
+from app.features.sqlite.file import exclusive_lock, mark_damaged
 from app.features.sqlite.store import SqliteStore
 from app.features.store_format import STORE_FORMAT
 from tests.cache.entries import entry
@@ -277,6 +278,36 @@ async def test_a_lock_file_is_not_emptied(path: Path, clock: Clock) -> None:
     path.with_name("store.sqlite3.lock").write_text("something else")
     await fill(path, clock)
     assert path.with_name("store.sqlite3.lock").read_text() == "something else"
+
+
+async def test_a_lock_that_another_process_holds_is_not_waited_for_without_end(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_module, "LOCK_ATTEMPTS", 2)
+    with exclusive_lock(path):
+        with pytest.raises(StoreUnavailable, match=r"another process is opening it .* `fuser .*lock` names it"):
+            await fill(path, clock)
+        with pytest.raises(TimeoutError), exclusive_lock(path, waits=False):
+            pass
+    await fill(path, clock)
+
+
+async def test_damage_of_a_renamed_file_is_not_blamed_on_the_store_that_took_its_place(
+    path: Path, clock: Clock
+) -> None:
+    await fill(path, clock, 500)
+    async with opened(path, clock) as first:
+        overwrite_the_middle(path)
+        with pytest.raises(StoreError):
+            await keys(first)
+        async with opened(path, clock) as second:
+            await second.put(entry())
+            await second.flush()
+            with pytest.raises(StoreError):
+                await keys(first)
+            async with opened(path, clock) as third:
+                assert await keys(third) == [entry().key]
+    assert len(set_aside(path)) == 1
 
 
 async def test_a_damaged_coordination_file_is_replaced_and_the_store_stays(path: Path, clock: Clock) -> None:

@@ -1,0 +1,48 @@
+"""Two services with one SQLite file: started at once, killed, and started while another process holds the lock."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.processes import START_DEADLINE, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+
+NAME, OTHER = "10.1234/one", "10.1234/two"
+TARGETS = {NAME: "https://www.example.org/1", OTHER: "https://www.example.org/2"}
+
+
+async def test_two_services_on_one_file_answer_and_one_killed_stops_no_other(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
+) -> None:
+    upstream = start_upstream(TARGETS)
+    one, two = start_proxy(upstream.url, store_file), start_proxy(upstream.url, store_file, workers=2)
+    await asyncio.gather(upstream.ready(), one.ready(), two.ready())
+    assert [(await proxy.ask(f"/{NAME}")).status for proxy in (one, two)] == [302, 302]
+    one.process.kill()
+    assert (await two.ask(f"/{OTHER}")).status == 302
+    one.restart()
+    await one.ready()
+    two.process.kill()
+    assert (await one.ask(f"/{OTHER}")).status == 302
+
+
+async def test_a_service_answers_although_another_process_never_finishes_opening_the_file(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str, tmp_path: Path
+) -> None:
+    upstream = start_upstream(TARGETS)
+    with (tmp_path / "store.sqlite3.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        proxy = start_proxy(upstream.url, store_file)
+        await asyncio.gather(upstream.ready(), proxy.ready())
+        assert (await proxy.ask(f"/{NAME}")).status == 302
+
+        async def said() -> bool:
+            return "another process is opening it and does not finish" in proxy.process.log
+
+        await until(said, START_DEADLINE, "the log says why the store is not open")
