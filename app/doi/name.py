@@ -47,12 +47,15 @@ class HandleName:
 
     text: str
     key: str = field(init=False, repr=False)
+    #: Whether it has the form of a DOI name: "10.", a registrant code, a slash and a suffix that is not empty.
+    is_doi: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_length(self.text)
         if not self.text.isprintable() and (found := _FORBIDDEN.search(self.text)):
             raise _forbidden_code_point(CodePoint(found[0], found.start() + 1))
         object.__setattr__(self, "key", fold(self.text))
+        object.__setattr__(self, "is_doi", _DOI.match(self.text) is not None)
 
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, HandleName) else NotImplemented
@@ -81,11 +84,6 @@ class HandleName:
         RFC 3651, section 2 allows more, but a colon or a blank there is a label, a URL or a sentence.
         """
         return _HANDLE_PREFIX.fullmatch(self.prefix) is not None
-
-    @property
-    def is_doi(self) -> bool:
-        """Whether it has the form of a DOI name: "10.", a registrant code, a slash and a suffix that is not empty."""
-        return _DOI.match(self.text) is not None
 
     @property
     def is_short_doi(self) -> bool:
@@ -123,9 +121,10 @@ class DOIName(HandleName):
         _check_length(self.text)
         if found := first_not_graphic(self.text):
             raise _forbidden_code_point(found)
-        if not self.is_doi:
+        if _DOI.match(self.text) is None:
             raise NotADOI(_explain(self.text))
         object.__setattr__(self, "key", fold(self.text))
+        object.__setattr__(self, "is_doi", True)
 
     @classmethod
     def parse(cls, text: str) -> DOIName:

@@ -100,8 +100,7 @@ class Destinations:
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
         found = self.resolver.find_stored(name)
-        target = None if found is None else self.find_plain_target(found)
-        if found is None or target is None:
+        if found is None or (target := self.find_plain_target(found)) is None:
             return None
         return self.resolver.count_answer(found), target
 

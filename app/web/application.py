@@ -217,12 +217,13 @@ class Application:
         self._count(request, route, status, self._timer() - began)
 
     def _count(self, request: Request, route: str, status: int, seconds: float) -> None:
-        if self._stages.count is not None:
-            self._stages.count(route, request.method, status, seconds)
-        if self._stages.count_client is not None:
-            self._stages.count_client(request.client_address, 1)
-        if self._stages.count_path is not None:
-            self._stages.count_path(request.client_address, request.path, status, 1)
+        stages, address = self._stages, request.client_address
+        if stages.count is not None:
+            stages.count(route, request.method, status, seconds)
+        if stages.count_client is not None:
+            stages.count_client(address, 1)
+        if stages.count_path is not None:
+            stages.count_path(address, request.path, status, 1)
 
     def _offer(self, request: Request, reply: Reply) -> None:
         """Offer the lane of prepared answers a reply that depends only on fresh records and on what selects it."""

@@ -39,9 +39,12 @@ class ClientCounts(Stage):
     def count_client(self, address: str, requests: int) -> None:
         """Count requests of an address."""
         waiting = self._waiting
-        waiting[address] = waiting.get(address, 0) + requests
-        if len(waiting) > MAX_WAITING:
-            self.refresh()
+        try:
+            waiting[address] += requests
+        except KeyError:
+            waiting[address] = requests
+            if len(waiting) > MAX_WAITING:
+                self.refresh()
 
     def refresh(self) -> None:
         """Count what waits, and drop tables that are too old. The lifespan calls this every second."""

@@ -72,10 +72,13 @@ class PrefixCounts(Stage):
 
     def count_path(self, address: str, path: bytes, status: int, requests: int) -> None:
         """See Stage."""
-        key = address, path, status
-        self._waiting[key] = self._waiting.get(key, 0) + requests
-        if len(self._waiting) >= MAX_WAITING:
-            self.refresh()
+        key, waiting = (address, path, status), self._waiting
+        try:
+            waiting[key] += requests
+        except KeyError:
+            waiting[key] = requests
+            if len(waiting) >= MAX_WAITING:
+                self.refresh()
 
     def refresh(self) -> None:
         """Count what waits. The service calls this every second."""
