@@ -128,7 +128,7 @@ def require_hosts(value: str | None) -> str | None:
     for item in (value or "").split():
         is_route = "=" in item.partition("://")[0] and not item.startswith("hdl:")
         url = item.partition("=")[2] if is_route else item
-        if url == "hdl:" or (url.startswith("hdl:/") and not url.startswith("hdl://")):
+        if url.startswith("hdl:") and not url.startswith("hdl://"):
             continue  # the root, or a file
         parts = urlsplit(url)
         if not parts.hostname or parts.port == 0:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from app.features.options import SettingsGroup, require_hosts, require_networks
 
 #: A URL of an HTTP API, or of handle servers.
-_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|/[^/?#\s][^?#\s]*(\?[0-9A-Fa-f.:=&]+)?)?)"
+_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?))"
 
 
 class UpstreamSettings(SettingsGroup):
@@ -21,8 +21,8 @@ class UpstreamSettings(SettingsGroup):
         pattern=rf"^{_UPSTREAM}(\s+{_UPSTREAM})*$",
         description="Base URL of the upstream handle API. `hdl:` queries the handle servers themselves, from the root, "
         "`hdl://host:port` one of them, and `hdl:/path` those of a site whose `siteinfo.json` or `sitebndl.zip` is at "
-        "the path, by their native protocol; `?OUTSIDE=INSIDE` after it maps an address to the one inside a NAT. "
-        "Several, separated by spaces, are tried in this order.",
+        "the path, by their native protocol. `?OUTSIDE=INSIDE` after `hdl:` or the path maps the address of a server "
+        "to the one inside a NAT. Several URLs, separated by spaces, are tried in this order.",
     )
     upstream_routes: str = Field(
         "",
@@ -109,7 +109,8 @@ class UpstreamSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _need_a_root(self) -> Self:
-        if self.upstream_bootstrap is None and "hdl:" in (*self.upstream_urls, *self.upstream_route_urls.values()):
+        urls = (*self.upstream_urls, *self.upstream_route_urls.values())
+        if self.upstream_bootstrap is None and any(url.partition("?")[0] == "hdl:" for url in urls):
             raise ValueError("upstream_url = 'hdl:' needs upstream_bootstrap, a file with the root's sites")
         return self
 

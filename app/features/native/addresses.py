@@ -7,11 +7,13 @@ depends on the version of Python.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
+from app.errors import ConfigurationError
 from app.features.network_list import NetworkList
 
 Address = IPv4Address | IPv6Address
@@ -77,11 +79,34 @@ class AllowedAddresses:
 
     private: bool
     refused: NetworkList = field(default_factory=NetworkList)
+    #: Of servers behind a NAT, the address inside by the one outside, which site values have. The operator names them,
+    #: so they can be private.
+    inside: Mapping[Address, Address] = field(default_factory=dict)
 
     def __contains__(self, address: Address) -> bool:
         """Whether a server at this address is queried."""
         is_refused = bool(self.refused) and any(str(one) in self.refused for one in (address, _find_inside(address)))
         return not is_refused and (self.private or is_public(address))
+
+    def find(self, address: Address) -> Address | None:
+        """The address at which a server of this address is queried. None if it is not queried."""
+        return self.inside.get(address) or (address if address in self else None)
+
+
+def read_inside(url: str) -> dict[Address, Address]:
+    """The addresses inside a NAT by those outside, after the "?" of an upstream's URL. Raises ConfigurationError."""
+    _, has_pairs, pairs = url.partition("?")
+    inside: dict[Address, Address] = {}
+    for pair in pairs.split("&") if has_pairs else ():
+        first, _, second = pair.partition("=")
+        try:
+            inside[ip_address(first)] = ip_address(second)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{url[:200]}: {pair[:100]!r} is not a pair of addresses; write OUTSIDE=INSIDE, such as "
+                "203.0.113.7=10.0.0.7; see docs/native.md"
+            ) from error
+    return inside
 
 
 @lru_cache(maxsize=_CACHED_ADDRESSES)

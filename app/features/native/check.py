@@ -10,7 +10,7 @@ from typing import Final
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.check import Finding, Inspection
 from app.features.native.errors import ServiceNotFound
-from app.features.native.feature import FROM_ROOT, is_native
+from app.features.native.feature import FROM_ROOT, is_from_root, is_native
 from app.features.native.opening import (
     QueryTokens,
     list_root_interfaces,
@@ -80,7 +80,7 @@ def _name_setting(settings: Settings, url: str) -> str:
 
 async def examine_transports(settings: Settings, url: str) -> list[Finding]:
     """A note for each transport, and an error if none works."""
-    if url == FROM_ROOT:
+    if is_from_root(url):
         return await _examine_root(settings, url)
     findings, works = [], False
     for protocol in TransportProtocol:
@@ -96,7 +96,7 @@ async def _examine_root(settings: Settings, url: str) -> list[Finding]:
     """Every interface of every server of the root, at the same time: silent ones take all of their time."""
     sites = list_root_interfaces(settings)[:_MAX_INTERFACES]
     deadline = min(_DEADLINE, settings.upstream_timeout)
-    results = await asyncio.gather(*(_time(probe_interface(settings, site, _allow), deadline) for site in sites))
+    results = await asyncio.gather(*(_time(probe_interface(settings, url, site, _allow), deadline) for site in sites))
     findings = [
         Finding("note", f"{url} {_name_interface(site)}", _describe(failure, text, _NOT_QUERIED))
         for site, (failure, text) in zip(sites, results, strict=True)

@@ -19,6 +19,11 @@ def is_native(url: str) -> bool:
     return url.startswith(FROM_ROOT)
 
 
+def is_from_root(url: str) -> bool:
+    """Whether a URL of the settings names every handle server: "hdl:", with the addresses inside a NAT or without."""
+    return url.partition("?")[0] == FROM_ROOT
+
+
 def is_on(settings: Settings) -> bool:
     """Whether handle servers are an upstream. A sealed resolver has none."""
     urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -16,18 +16,18 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.errors import ConfigurationError
 from app.features.feature import require_libraries
-from app.features.native.addresses import AllowedAddresses
+from app.features.native.addresses import Address, AllowedAddresses, read_inside
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
 from app.features.native.directory import Directory
 from app.features.native.exchange import Clocks, QueryLimits, ServiceClient
-from app.features.native.feature import FEATURE, FROM_ROOT
+from app.features.native.feature import FEATURE, FROM_ROOT, is_from_root
 from app.features.native.health import ServerHealth
 from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_bootstrap_keys, read_site_file
 from app.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, DirectoryLog, Lookups
 from app.features.native.referral import HandleService, Question
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.service_records import ServiceRecords
-from app.features.native.site_bundle import map_addresses, unpack_bundle
+from app.features.native.site_bundle import unpack_bundle
 from app.features.native.source import Finder, NativeSource
 from app.features.native.transport.base import Transport
 from app.features.native.transport.egress import Egress
@@ -90,7 +90,7 @@ def open_native(
     """
     client = _open_client(settings, url, tokens.may_ask_again, context, only)
     finder: Finder
-    if url == FROM_ROOT:
+    if is_from_root(url):
         finder = _open_directory(settings, client, tokens, context)
     elif url.startswith(f"{FROM_ROOT}//"):
         finder = _open_server(settings, url, client, tokens)
@@ -115,11 +115,12 @@ def _open_client(
     # Before the first answer: the import takes longer than an answer.
     import_module("app.features.native.server_keys")
     transports = _open_transports(settings, may_ask_again)
+    inside = read_inside(url)
     # The operator names a server. Everything that the root leads to comes from the network.
-    allowed = AllowedAddresses(private=True)
-    if url == FROM_ROOT:
+    allowed = AllowedAddresses(private=True, inside=inside)
+    if is_from_root(url):
         refused = NetworkList(map(ip_network, settings.upstream_refused_networks.split()))
-        allowed = AllowedAddresses(settings.upstream_private_servers, refused)
+        allowed = AllowedAddresses(settings.upstream_private_servers, refused, inside)
     return ServiceClient(
         transports if only is None else {only: transports[only]},
         ServerHealth(),
@@ -152,9 +153,11 @@ def list_root_interfaces(settings: Settings) -> list[ServiceSite]:
     ]
 
 
-async def probe_interface(settings: Settings, site: ServiceSite, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
+async def probe_interface(
+    settings: Settings, url: str, site: ServiceSite, may_ask_again: Callable[[], Awaitable[bool]]
+) -> None:
     """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
-    client = _open_client(settings, FROM_ROOT, may_ask_again)
+    client = _open_client(settings, url, may_ask_again)
     try:
         await client(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
     finally:
@@ -197,15 +200,24 @@ def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: Qu
 
 def read_named_sites(url: str) -> HandleService:
     """The sites in a file of the operator, at "hdl:/path" or "hdl:/path?OUTSIDE=INSIDE". Raises ConfigurationError."""
-    path, has_map, pairs = url.removeprefix(FROM_ROOT).partition("?")
+    path, inside = url.removeprefix(FROM_ROOT).partition("?")[0], read_inside(url)
     try:
         content = unpack_bundle(read_regular(Path(path), MAX_BOOTSTRAP_BYTES), MAX_BOOTSTRAP_BYTES)
         service = read_site_file(content)
-        return map_addresses(service, pairs) if has_map else service
+        _require_addresses(service, inside)
+        return service
     except OSError as error:
         raise ConfigurationError(f"{FROM_ROOT}{path} cannot be read: {error.strerror}") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{FROM_ROOT}{path}: {error.message}; see docs/native.md") from error
+
+
+def _require_addresses(service: HandleService, outside: Iterable[Address]) -> None:
+    known = dict.fromkeys(server.ip for site in service.sites for server in site.servers)
+    for address in outside:
+        if address not in known:
+            addresses = ", ".join(map(str, known))
+            raise ConfigurationError(f"no server of the file is at {address}; its addresses are {addresses[:200]}")
 
 
 def _read_kept_root(settings: Settings) -> RootFile | None:

@@ -86,19 +86,20 @@ def rank_candidates(
 
     Servers that answer fast come first. Each next endpoint is at another server, and has another transport if it can:
     whether a server is down or a firewall drops a transport, the second attempt avoids it. Endpoints that failed a
-    moment ago come last. `authoritative` leaves out sites that only copy. So are addresses that are not `allowed`.
+    moment ago come last. `authoritative` leaves out sites that only copy.
+    `allowed` says which servers are queried, and at which address.
     """
     servers: dict[Address, dict[Endpoint, Candidate]] = {}
     for site in sites:
         server = select_server(site, handle)
         if server is None or (authoritative and not site.is_primary):
             continue
-        candidates = _list_interfaces(server, site.serial, site.attribute(b"domain") or None, (site.major, site.minor))
-        address = candidates[0].endpoint.address if candidates else None
-        if address is not None and address in allowed:
-            known = servers.setdefault(address, {})
-            for candidate in candidates:
-                known.setdefault(candidate.endpoint, candidate)
+        address = allowed.find(server.ip)
+        if address is None:
+            continue
+        host, version = site.attribute(b"domain") or None, (site.major, site.minor)
+        for candidate in _list_interfaces(server, address, site.serial, host, version):
+            servers.setdefault(address, {}).setdefault(candidate.endpoint, candidate)
     # Sorting is stable: equal servers keep the order of their sites.
     fastest_first = sorted(servers, key=lambda address: (health.rests(address, now), health.round_trip(address)))
     lists = [_order_interfaces(servers[address].values(), health, now) for address in fastest_first]
@@ -138,10 +139,10 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
 # Without the cache, this takes a quarter of the processor time of a query.
 @lru_cache(maxsize=_CACHED_SERVERS)
 def _list_interfaces(
-    server: Server, serial: int, host: bytes | None, version: tuple[int, int]
+    server: Server, address: Address, serial: int, host: bytes | None, version: tuple[int, int]
 ) -> tuple[Candidate, ...]:
-    """The interfaces of a server that queries can be sent to."""
-    address, key = server.ip, server.public_key
+    """The interfaces of a server that queries can be sent to, at this address."""
+    key = server.public_key
     return tuple(
         Candidate(Endpoint(address, TransportProtocol(one.protocol), one.port), key, serial, host, version)
         for one in server.interfaces

@@ -1,19 +1,15 @@
-"""What an operator adds to the description of a site: the archive that it is in, and the addresses behind a NAT."""
+"""The archive of the description of a site."""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 from io import BytesIO
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import PurePosixPath
 from struct import error as StructError
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from app.errors import ConfigurationError
-from app.features.native.referral import HandleService
-from app.features.native.wire.site_value import Server, pack_address
 
 _ARCHIVE: Final = b"PK\x03\x04"
 #: The description of the site in the archive that a server's setup makes for its registrar. The first one counts.
@@ -44,30 +40,3 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
     if len(found) > most:
         raise ConfigurationError(f"{member.filename[:100]!r} in the archive has over {most} bytes")
     return found
-
-
-def map_addresses(service: HandleService, pairs: str) -> HandleService:
-    """The service at the addresses of this side of a NAT. `pairs` is "OUTSIDE=INSIDE&…". Raises ConfigurationError."""
-    inside = dict(map(_read_pair, pairs.split("&")))
-    servers = [server for site in service.sites for server in site.servers]
-    for address in inside:
-        if address not in {server.ip for server in servers}:
-            known = ", ".join(dict.fromkeys(str(server.ip) for server in servers))
-            raise ConfigurationError(f"no server of the file is at {address}; its addresses are {known[:200]}")
-
-    def move(server: Server) -> Server:
-        address = inside.get(server.ip)
-        return server if address is None else replace(server, address=pack_address(address))
-
-    sites = tuple(replace(site, servers=tuple(map(move, site.servers))) for site in service.sites)
-    return replace(service, sites=sites)
-
-
-def _read_pair(pair: str) -> tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address]:
-    outside, _, inside = pair.partition("=")
-    try:
-        return ip_address(outside), ip_address(inside)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{pair[:100]!r} is not a pair of addresses; write OUTSIDE=INSIDE, such as 203.0.113.7=10.0.0.7"
-        ) from error

@@ -41,7 +41,8 @@ class PrivacyFacts:
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
     scheme = settings.store_url.partition(":")[0]
-    hosts = (urlsplit(url).hostname or url.partition("/")[0] for url in urls)
+    # Of "hdl:/path" and "hdl:?OUTSIDE=INSIDE", the scheme alone: a path and an address inside are the operator's.
+    hosts = (urlsplit(url).hostname or f"{urlsplit(url).scheme}:" for url in urls)
     return PrivacyFacts(
         log_level=None if settings.value("access_log") in (None, "off") else settings.value("privacy_level"),
         store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",

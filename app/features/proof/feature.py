@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from app.errors import ConfigurationError
 from app.features.feature import Context, Feature, Opened, require_libraries
 from app.features.native.feature import FEATURE as NATIVE
-from app.features.native.feature import FROM_ROOT
+from app.features.native.feature import is_from_root
 from app.features.options import Settings
 from app.features.proof.http import PROOF_PATH, add_proof
 from app.features.proof.section import ProofLink
@@ -39,7 +39,7 @@ def open_proof(context: Context) -> Opened:
 
 def _read_root(settings: Settings) -> HandleService | None:
     urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
-    if settings.mode == "sealed" or FROM_ROOT not in urls:
+    if settings.mode == "sealed" or not any(map(is_from_root, urls)):
         return None
     from app.features.native.opening import read_root  # noqa: PLC0415 - only a proxy with handle servers needs it
 

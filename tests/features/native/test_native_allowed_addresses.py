@@ -78,6 +78,15 @@ def test_refused_networks_are_refused_also_inside_another_address(address: str, 
     assert ip_address("93.184.217.1") in AllowedAddresses(private, refused)
 
 
+def test_a_server_inside_is_queried_at_the_address_that_the_operator_named() -> None:
+    outside, inside = ip_address("93.184.216.34"), ip_address("10.0.0.7")
+    allowed = AllowedAddresses(private=False, inside={outside: inside})
+    assert allowed.find(outside) == inside
+    # A site value that names the address inside is the word of a registrant.
+    assert allowed.find(inside) is None
+    assert allowed.find(ip_address("93.184.216.35")) == ip_address("93.184.216.35")
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_the_address_that_was_checked_is_connected_without_a_lookup(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
@@ -18,8 +19,6 @@ from app.features.check import Inspection
 from app.features.native.check import find_native_problems
 from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES
 from app.features.native.json_values import write_json_values
-from app.features.native.referral import HandleService
-from app.features.native.site_bundle import map_addresses
 from app.features.native.wire.site_value import ServiceSite, encode_site, pack_address
 from app.features.native.wire.value import Value
 from app.main import create
@@ -140,13 +139,24 @@ async def test_a_server_behind_an_address_translator_is_queried_at_its_address_i
             assert (got["cache-status"] or "").endswith("; detail=verified")
 
 
-async def test_each_server_of_a_site_has_its_address_inside() -> None:
-    async with HandleServer() as server:
-        site = _outside(server.site(), "203.0.113.7", "203.0.113.8", "2001:db8::7")
-    service = HandleService((site,), is_verified=True)
-    moved = map_addresses(service, "203.0.113.7=10.0.0.7&2001:db8::7=fd00::7")
-    assert [str(one.ip) for one in moved.sites[0].servers] == ["10.0.0.7", "203.0.113.8", "fd00::7"]
-    assert [one.public_key for one in moved.sites[0].servers] == [one.public_key for one in site.servers]
+async def test_the_addresses_inside_hold_for_all_that_the_root_leads_to(tmp_path: Path) -> None:
+    outside = ("93.184.216.34", "93.184.216.35")
+    async with HandleServer() as root, HandleServer(serial=2) as home:
+        file = tmp_path / "root.json"
+        moved = [_outside(server.site(), address) for server, address in zip((root, home), outside, strict=True)]
+        file.write_bytes(_write("sites.json", moved[0]).replace(b"0.NA/20.500.12345", b"0.NA/0.NA"))
+        root.put_values("0.NA/10.1000", Value(1, b"HS_SITE", encode_site(moved[1])))
+        home.put("10.1000/x", url="https://inside.example/")
+        # A registrant can name any address: one that the operator did not name is still refused.
+        root.put_values("0.NA/10.1001", home.site_value())
+        home.put("10.1001/x", url="https://inside.example/")
+        url = "hdl:?" + "&".join(f"{address}=127.0.0.1" for address in outside)
+        async with running(upstream_url=url, upstream_bootstrap=file) as proxy:
+            got = await proxy.get("/10.1000/x?cert")
+            assert got["location"] == "https://inside.example/"
+            assert (got["cache-status"] or "").endswith("; detail=verified")
+            assert (await proxy.get("/10.1001/x")).status == 502
+            assert home.queries("10.1001/x") == 0
 
 
 @pytest.mark.parametrize(
@@ -164,6 +174,18 @@ async def test_a_map_that_cannot_be_used_is_refused(tmp_path: Path, pairs: str, 
         file.write_bytes(_write("siteinfo.json", _outside(server.site(), "203.0.113.7")))
     with pytest.raises(ConfigurationError, match=problem):
         create(Settings(upstream_url=f"hdl:{file}?{pairs}", store_url="memory:"))
+
+
+@pytest.mark.parametrize("setting", ["upstream_url", "upstream_routes"])
+def test_a_map_without_a_file_needs_the_root_and_pairs(setting: str, tmp_path: Path) -> None:
+    url = "hdl:?203.0.113.7=10.0.0"
+    value = url if setting == "upstream_url" else f"10.5072={url}"
+    with pytest.raises(ValidationError, match="needs upstream_bootstrap"):
+        Settings.model_validate({setting: value})
+    file = tmp_path / "root.json"
+    file.write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match=r"hdl:\?203.0.113.7=10.0.0: .* is not a pair of addresses"):
+        create(Settings.model_validate({setting: value, "upstream_bootstrap": file, "store_url": "memory:"}))
 
 
 async def test_the_check_says_without_a_network_what_is_wrong_with_the_file(tmp_path: Path) -> None:

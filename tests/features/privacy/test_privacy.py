@@ -50,6 +50,9 @@ def test_the_privacy_page_is_made_from_the_settings() -> None:
         1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False, has_popular_names=True
     )
     assert read_privacy(Settings(mode="sealed"), ()).hosts == ()
+    # The path of a file and the addresses inside a NAT are not for readers.
+    urls = ("hdl:?203.0.113.7=10.0.0.7", "hdl:/etc/site.json?203.0.113.7=10.0.0.7", "hdl://handle.example:2641")
+    assert read_privacy(Settings(), urls).hosts == ("hdl:", "handle.example")
 
 
 @pytest.mark.anyio
