@@ -1,4 +1,4 @@
-"""What a purge deletes in a store: the entries of a scope, and their names in the list of popular ones."""
+"""What a purge deletes in a store: the entries of a scope, and their lines in notes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Final
 from app.cache.purges import scopes_of
 from app.cache.store import SharedStore
 
-#: The note with the keys of the names that are fetched first, one a line. A purge drops its names from it.
+#: Notes with a line for each name, which begins with its key and a tab: those that are fetched first, and works.
 POPULAR_NAMES: Final = "popular-names"
+WORKS: Final = "works"
 
 
 async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
-    """Drop the names of scopes from the list of names that are fetched first."""
-    names = await store.read_note(POPULAR_NAMES)
-    listed = (names or b"").decode("utf-8", "replace").split("\n")
-    kept = [key for key in listed if scopes.isdisjoint(scopes_of(key))]
-    if names and (data := "\n".join(kept).encode()) != names:
-        await store.write_note(POPULAR_NAMES, data)
+    """Drop the lines of names of scopes from the notes."""
+    for note in (POPULAR_NAMES, WORKS):
+        data = await store.read_note(note)
+        lines = (data or b"").decode("utf-8", "replace").split("\n")
+        kept = "\n".join(line for line in lines if scopes.isdisjoint(scopes_of(line.partition("\t")[0]))).encode()
+        if data and kept != data:
+            await store.write_note(note, kept)
 
 
 async def delete_scope(store: SharedStore, scope: str) -> None:

@@ -190,7 +190,7 @@ class TieredStore(FallbackStore):
         await self.forget_popular([scope])
 
     async def forget_popular(self, scopes: Collection[str]) -> None:
-        """Drop the names of scopes from the list of names that are fetched first."""
+        """Drop the names of scopes from the notes that list names."""
         if self._store is not None:
             await self._try("write_note", forget_names(self._store, frozenset(scopes)), None)
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from app.features.feature import Context, Core, Feature, Opened, required
+from app.features.metadata.metrics import FETCHES
 from app.features.metadata.settings import MetadataSettings
 from app.features.options import Settings
 from app.features.suggestions.suggested_names import SuggestedNames
@@ -29,7 +30,8 @@ def open_metadata(context: Context) -> Opened:
     from app.features.metadata.opening import open_works  # noqa: PLC0415
     from app.features.metadata.section import WorkSection  # noqa: PLC0415
 
-    service = open_works(context.settings, context.core, required(context.find(SuggestedNames)))
+    names, count = required(context.find(SuggestedNames)), context.meter.counter(FETCHES)
+    service = open_works(context.settings, context.core, names, count, context.clock)
     context.provide(service)
     return Opened(sections=(WorkSection(service.works),), services=(service,))
 
@@ -54,10 +56,12 @@ async def open_comparison(
     from app.features.metadata.opening import open_works  # noqa: PLC0415 - as above
 
     service = open_works(settings, core, names, waits=waits)
+    await service.works.load()
     try:
         yield service.works.compare
     finally:
         await service.stop()
+        await service.works.save()
 
 
 def sample_facts() -> dict[str, dict[str, Any]]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
 from ipaddress import ip_network
+from typing import Final
 
 from app import __version__
+from app.cache.tiered import TieredStore
 from app.features.feature import Core, Service, required
 from app.features.metadata.client import MetadataClient
 from app.features.metadata.works import FetchBudget, Works
@@ -14,13 +19,28 @@ from app.features.options import Settings
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.upstream.client import identify
 
+#: Seconds between two writes of the note.
+_SAVE_INTERVAL: Final = 60.0
+
 
 class OpenWorks(Service):
     """The works of one process, and the client that fetches them."""
 
-    def __init__(self, works: Works, client: MetadataClient) -> None:
+    def __init__(self, works: Works, client: MetadataClient, cache: TieredStore) -> None:
         self.works = works
+        self._cache = cache
         self._client = client
+
+    async def run(self) -> None:
+        """Take the works of the store into memory, and add new ones to them. At the end, the cache is still open."""
+        await self._cache.wait_for_store()
+        await self.works.load()
+        try:
+            while True:
+                await asyncio.sleep(_SAVE_INTERVAL)
+                await self.works.save()
+        finally:
+            await self.works.save()
 
     async def stop(self) -> None:
         """End the fetches, and close the connections."""
@@ -28,10 +48,19 @@ class OpenWorks(Service):
         await self._client.aclose()
 
 
-def open_works(settings: Settings, core: Core, names: SuggestedNames, *, waits: bool = False) -> OpenWorks:
+def open_works(
+    settings: Settings,
+    core: Core,
+    names: SuggestedNames,
+    count: Callable[[str], None] = lambda result: None,
+    clock: Callable[[], float] = time.time,
+    *,
+    waits: bool = False,
+) -> OpenWorks:
     """The works, which are paid from the share of the budget that `names` has. Raises ConfigurationError.
 
-    With `waits`, a fetch waits until there is room in that share.
+    `count` is called with the result of each fetch. `clock` is in seconds since the epoch. With `waits`, a fetch
+    waits until there is room in that share.
     """
     refused = NetworkList(map(ip_network, settings.upstream_refused_networks.split()))
     allowed = AllowedAddresses(settings.upstream_private_servers, refused)
@@ -39,4 +68,4 @@ def open_works(settings: Settings, core: Core, names: SuggestedNames, *, waits: 
     identity = identify(f"doi-proxy/{__version__}", settings.upstream_contact)
     client = MetadataClient(allowed, identity, authorities)
     budget = FetchBudget(required(names.background), core.upstream.budget, waits=waits)
-    return OpenWorks(Works(core.destinations, client.fetch, budget), client)
+    return OpenWorks(Works(core.destinations, client.fetch, budget, core.cache, count, clock), client, core.cache)

@@ -1,4 +1,4 @@
-"""The works that names lead to: in memory, and fetched within a share of the upstream's budget."""
+"""The works that names lead to: in memory and in the store, and fetched within a share of the upstream's budget."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
+from app.cache.purges import scopes_of
+from app.cache.purging import WORKS
+from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import DoiProxyError
 from app.features.metadata.client import CSL, FETCH_TIMEOUT, ServerFailure
 from app.features.metadata.csl import Work, read_work
+from app.features.metadata.kept import KeptWork, read_works, write_works
 from app.features.metadata.match import Match, match
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
@@ -32,7 +36,7 @@ from app.web.negotiation import negotiate
 #: Works in memory: about 1 KB each with their names.
 MAX_WORKS: Final = 10_000
 #: Seconds for which a work is kept, and for which the metadata of a name without an answer are not fetched again.
-_TTL: Final = 86_400.0
+TTL: Final = 7 * 86_400.0
 _FAILURE_TTL: Final = 300.0
 #: Fetches under way in one process, and from one host.
 CONCURRENCY: Final = 8
@@ -72,21 +76,46 @@ class Works:
         destinations: Destinations,
         fetch: Callable[[str], Awaitable[bytes | None]],
         budget: FetchBudget,
-        timer: Callable[[], float] = time.monotonic,
+        cache: TieredStore,
+        count: Callable[[str], None] = lambda result: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`timer` is monotonic, in seconds."""
+        """`count` is called with the result of each fetch. `clock` is in seconds since the epoch."""
         self._destinations = destinations
         self._fetch = fetch
         self._budget = budget
-        self._works: TTLCache[str, Work] = TTLCache(MAX_WORKS, _TTL, timer)
-        self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, _FAILURE_TTL, timer)
-        self._failures: TTLCache[str, int] = TTLCache(_MAX_HOSTS, _HOST_PAUSE, timer)
+        self._cache = cache
+        self._count = count
+        self._clock = clock
+        self._works: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
+        #: Those that are not in the note of the store yet.
+        self._new: dict[str, KeptWork] = {}
+        self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, _FAILURE_TTL)
+        self._failures: TTLCache[str, int] = TTLCache(_MAX_HOSTS, _HOST_PAUSE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hosts: Counter[str] = Counter()
 
     def recall(self, name: HandleName) -> Work | None:
         """The work in memory."""
-        return self._works.get(name.key)
+        kept = self._works.get(name.key)
+        return kept.work if kept is not None and self._is_usable(name.key, kept.fetched_at) else None
+
+    def _is_usable(self, key: str, fetched_at: float) -> bool:
+        """Whether a work is within its TTL, and its name was not purged since."""
+        now = self._clock()
+        return now - TTL < fetched_at <= now and self._cache.last_purge(*scopes_of(key)) < fetched_at
+
+    async def load(self) -> None:
+        """Take the works of the store into memory."""
+        for key, kept in read_works(await self._cache.read_note(WORKS)):
+            if self._is_usable(key, kept.fetched_at):
+                self._works.setdefault(key, kept)
+
+    async def save(self) -> None:
+        """Add the new works to those of the store."""
+        new, self._new = self._new, {}
+        if new:
+            await self._cache.change_note(WORKS, lambda before: write_works(new, before, self._is_usable))
 
     async def find(
         self, name: HandleName, client: ClientNetwork, timeout: float, *, leaving: float = 0.0
@@ -96,9 +125,10 @@ class Works:
         A fetch that takes longer continues. `leaving` are the tokens of the share that are left to others.
         """
         if name.key not in self._tasks:
-            if name.key in self._works or name.key in self._absent:
-                return self.recall(name)
+            if (known := self.recall(name)) is not None or name.key in self._absent:
+                return known
             if self._is_full() or not await self._budget.take(leaving) or self._is_full():
+                self._count("refused")
                 return None
         # Another caller may have begun the fetch while the budget was asked.
         task = self._tasks.get(name.key) or self._begin(name, client)
@@ -127,16 +157,20 @@ class Works:
 
     async def _bring(self, name: HandleName, client: ClientNetwork) -> None:
         """Fetch a work into memory."""
+        began_at = self._clock()
         try:
             url = await self._find_address(name, client)
             body = None if url is None else await self._fetch_from(url)
         except (DoiProxyError, Replaced, ServerFailure):
-            body = None
+            self._absent[name.key] = True
+            self._count("failed")
+            return
         work = None if body is None else read_work(body)
         if work is None:
             self._absent[name.key] = True
         else:
-            self._works[name.key] = work
+            self._works[name.key] = self._new[name.key] = KeptWork(began_at, work)
+        self._count("none" if work is None else "work")
 
     async def _fetch_from(self, url: str) -> bytes | None:
         host = urlsplit(url).hostname or ""

@@ -15,7 +15,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.cache.purges import EVERYTHING
-from app.cache.purging import POPULAR_NAMES
+from app.cache.purging import POPULAR_NAMES, WORKS
 from app.doi.name import HandleName
 from app.features.admin.purge import Selection, purge
 from app.features.feature import Core
@@ -84,9 +84,11 @@ async def running_service(service: WarmReturn) -> AsyncIterator[None]:
 async def test_a_purge_drops_its_names_from_the_list(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
         cache = core.cache
+        await cache.change_note(WORKS, lambda _: b"10.1/A\t1\n10.1/AB\t1")
         await cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A\n10.1/B\n10.2/A\n10.3/A")
         await purge(cache, Selection(names=(HandleName("10.1/a"),)))
         assert await cache.read_note(POPULAR_NAMES) == b"10.1/B\n10.2/A\n10.3/A"
+        assert await cache.read_note(WORKS) == b"10.1/AB\t1"
         await cache.clear_prefix("10.2")
         assert await cache.read_note(POPULAR_NAMES) == b"10.1/B\n10.3/A"
         await cache.begin_purge(EVERYTHING)

@@ -1,0 +1,111 @@
+"""Works in the store: they outlive a process, within their TTL and until a purge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.cache.purging import WORKS
+from app.doi.name import HandleName
+from app.features.feature import Core
+from app.features.metadata.csl import Work
+from app.features.metadata.kept import KeptWork, read_works, write_works
+from app.features.metadata.works import TTL, FetchBudget, Works
+from app.upstream.budget import LocalBucket
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+from tests.features.metadata.agency import TITLE, item, put_prefix
+from tests.features.warm_return.test_warm_return import core_with
+
+WORK: Final = Work(TITLE, "Einstein", 1905)
+pytestmark = pytest.mark.anyio
+
+
+def test_works_are_read_as_they_were_written() -> None:
+    works = {
+        "10.5555/Ä\u2028B": KeptWork(2.5, Work("Ein „Titel“", "Müller", 1905)),
+        "10.5555/C": KeptWork(1.25, Work(TITLE)),
+    }
+    note = write_works(works, None, lambda key, at: True)
+    assert dict(read_works(note)) == works
+    assert [key for key, _ in read_works(note)] == list(works), "the newest is first"
+    assert write_works(works, note, lambda key, at: at > 2) == note.split(b"\n")[0]
+
+
+@pytest.mark.parametrize(
+    "note", [None, b"", b"\n", b"\xff\t1\t\t\tx", b"a\t1", b"a\tb\t\t\tx", b"a\t1\ty\t\tx", b"a" * 99]
+)
+def test_a_damaged_note_has_no_works(note: bytes | None) -> None:
+    assert list(read_works(note)) == []
+
+
+def test_the_note_is_bounded() -> None:
+    small = {f"10.5555/{number}": KeptWork(float(number), Work("A title")) for number in range(6_000)}
+    kept = dict(read_works(write_works(small, None, lambda key, at: True)))
+    assert len(kept) == 4_096 and "10.5555/5999" in kept and "10.5555/0" not in kept
+    large = {f"10.5555/{number}{'x' * 2_000}": KeptWork(float(number), Work("é" * 500)) for number in range(1_000)}
+    assert 1_000_000 < len(write_works(large, None, lambda key, at: True)) <= 1024 * 1024
+
+
+class Agency:
+    """Answers each fetch."""
+
+    def __init__(self) -> None:
+        self.fetches = 0
+
+    async def fetch(self, url: str) -> bytes:
+        self.fetches += 1
+        return item()
+
+
+@asynccontextmanager
+async def opened(folder: Path, agency: Agency, clock: Clock) -> AsyncIterator[tuple[Core, Works, list[str]]]:
+    """The works of a process on the store of a folder, and the results that they count."""
+    async with FakeUpstream() as upstream, core_with(folder, upstream) as core:
+        put_prefix(upstream, "https://agency.example")
+        upstream.put("10.5555/a", url="https://publisher.example/")
+        results: list[str] = []
+        budget = FetchBudget(LocalBucket(1e6, 1e6, time.monotonic), core.upstream.budget)
+        works = Works(core.destinations, agency.fetch, budget, core.cache, results.append, clock)
+        await works.load()
+        yield core, works, results
+        await works.stop()
+        await works.save()
+
+
+async def found(works: Works) -> Work | None:
+    return await works.find(HandleName("10.5555/a"), None, 60.0)
+
+
+async def test_a_work_outlives_its_process_for_a_week(tmp_path: Path) -> None:
+    agency, clock = Agency(), Clock(time.time())
+    for results in (["work"], []):
+        async with opened(tmp_path, agency, clock) as (_, works, counted):
+            assert (await found(works), counted) == (WORK, results)
+            assert works.recall(HandleName("10.5555/A")) == WORK
+    clock.advance(TTL)
+    async with opened(tmp_path, agency, clock) as (_, works, counted):
+        assert works.recall(HandleName("10.5555/a")) is None
+        assert (await found(works), counted, agency.fetches) == (WORK, ["work"], 2)
+
+
+@pytest.mark.parametrize("scope", ["10.5555/A", "10.5555/", ""])
+async def test_a_purge_deletes_a_work_in_memory_and_in_the_store(tmp_path: Path, scope: str) -> None:
+    agency, clock = Agency(), Clock(time.time())
+    async with opened(tmp_path, agency, clock) as (core, works, _):
+        assert await found(works) == WORK
+        await works.save()
+        assert TITLE.encode() in (await core.cache.read_note(WORKS) or b"")
+        await core.cache.begin_purge(scope)
+        assert works.recall(HandleName("10.5555/a")) is None
+        assert await core.cache.read_note(WORKS) == b""
+        await works.save()
+    async with opened(tmp_path, agency, clock) as (core, works, _):
+        assert works.recall(HandleName("10.5555/a")) is None
+        clock.advance(1.0)
+        assert (await found(works), agency.fetches) == (WORK, 2)
