@@ -101,8 +101,8 @@ async def everything_happens(proxy: Proxy) -> None:
 
 @anyio
 async def test_the_page_and_a_running_proxy_name_the_same_metrics_with_the_same_types_and_labels() -> None:
-    # The metrics of handle servers are those of an upstream that has such servers. The access log has one, metadata have
-    # one, and so has the native listener, which only a server opens.
+    # The metrics of handle servers are those of an upstream that has such servers. The access log has one, and so have
+    # metadata and the native listener, which only a server opens.
     settings: dict[str, Any] = {"upstream_routes": "10.2641=hdl://127.0.0.1:1", "native_listen": "127.0.0.1:2641"}
     async with running(access_log="json", metadata="on", **settings) as proxy:
         await everything_happens(proxy)
