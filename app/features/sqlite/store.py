@@ -38,6 +38,10 @@ from app.features.store_format import Rewrite
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0
+#: Seconds for which a key that `read_now` did not find is absent. Then the request that looked is over, or waits.
+_ABSENT_SECONDS: Final = 0.1
+#: Absent keys that are remembered. One more makes all of them be forgotten.
+_MAX_ABSENT: Final = 1_000
 #: Seconds after a failure in which the coordination file is not used. An attempt can wait for a lock and block the
 #: event loop meanwhile.
 _PAUSE: Final = 1.0
@@ -77,13 +81,28 @@ class SqliteStore:
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
             self._coordination = self._open_coordination()
         self._writer = BatchWriter(self._write, gather=gather, can_pass=can_pass)
+        #: When `read_now` did not find a key. A request for a new name calls it first, then `get`.
+        self._absent: dict[str, float] = {}
 
     async def get(self, key: str) -> Entry | None:
-        """See Store."""
-        return self.read_now(key)
+        """See Store. The first call after `read_now` does not read again. A process with a lease calls it later."""
+        entry = self.read_now(key)
+        self._absent.pop(key, None)
+        return entry
 
     def read_now(self, key: str) -> Entry | None:
         """See ImmediateStore."""
+        at = self._absent.get(key)
+        if at is not None and 0.0 <= self._clock() - at < _ABSENT_SECONDS:
+            return None
+        entry = self._read(key)
+        if entry is None:
+            if len(self._absent) >= _MAX_ABSENT:
+                self._absent.clear()
+            self._absent[key] = self._clock()
+        return entry
+
+    def _read(self, key: str) -> Entry | None:
         change = self._writer.find(key)
         now = self._clock()
         if change is not None:
@@ -107,7 +126,7 @@ class SqliteStore:
     async def delete(self, key: str) -> bool:
         """See Store."""
         try:
-            existed = self.read_now(key) is not None
+            existed = self._read(key) is not None
         except DamagedEntry:
             existed = True
         change = Change(key, None, True, purged_at=self._clock())
@@ -249,6 +268,7 @@ class SqliteStore:
                 mark_damaged(self._path)
 
     def _submit(self, change: Change) -> None:
+        self._absent.pop(change.key, None)
         try:
             change.key.encode()
         except UnicodeEncodeError as error:
