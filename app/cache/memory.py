@@ -13,7 +13,7 @@ from cachetools import Cache, FIFOCache, LRUCache
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.doorkeeper import Doorkeeper
 from app.cache.entry import Entry, bound_times, loses_proof
-from app.cache.purges import EVERYTHING, Purges
+from app.cache.purges import EVERYTHING, UNKNOWN, Purges
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
 from app.token_bucket import Bucket, back_off, take_token
@@ -109,7 +109,7 @@ class MemoryStore:
 
     def drop_scope(self, scope: str) -> None:
         """Drop the entries of a scope; see purges.py."""
-        if scope == EVERYTHING:
+        if scope in (EVERYTHING, UNKNOWN):
             self.clear()
         elif scope.endswith("/"):
             for key in self.unsorted_keys():

@@ -7,11 +7,15 @@ from typing import Final
 
 #: Seconds for which a purge is remembered. No query takes this long.
 PURGE_MEMORY: Final = 3_600.0
-#: Purges that are remembered one by one. Beyond that, one purge of everything takes their place: it refuses more
-#: answers than necessary, and each of those costs one more query.
+#: Purges that are remembered one by one. Beyond that, one of UNKNOWN takes their place.
 MAX_PURGES: Final = 5_000
+#: The same for a process that waits for its store, which it then purges: of UNKNOWN, it must purge everything.
+MAX_LATE_PURGES: Final = 50_000
 #: The scope of a purge of everything.
 EVERYTHING: Final = ""
+#: The scope of purges that are no longer known one by one. It deletes nothing. It refuses more answers to earlier
+#: queries than necessary, and each of those costs one more query. A name has no control characters.
+UNKNOWN: Final = "\tpurges"
 
 
 def scopes_of(key: str) -> tuple[str, str, str]:
@@ -22,11 +26,13 @@ def scopes_of(key: str) -> tuple[str, str, str]:
 class Purges(dict[str, float]):
     """The time of the last purge of each scope, in seconds since the epoch. Empty is the usual case."""
 
+    most = MAX_PURGES
+
     def record(self, scope: str, at: float) -> None:
         """Record a purge."""
-        if len(self) >= MAX_PURGES and scope not in self:
+        if len(self) >= self.most and scope not in self:
             self.clear()
-            scope = EVERYTHING
+            scope = UNKNOWN
         self[scope] = at
 
     def refuses(self, key: str, sent_at: float, now: float) -> bool:
@@ -34,7 +40,7 @@ class Purges(dict[str, float]):
 
         A purge in the future was recorded before the clock was set back. It does not count.
         """
-        return any(sent_at < self.get(scope, -inf) <= now for scope in scopes_of(key))
+        return any(sent_at < self.get(scope, -inf) <= now for scope in (*scopes_of(key), UNKNOWN))
 
     def refuses_by_scope(self, key: str, sent_at: float, now: float) -> bool:
         """The same for the purges of a prefix and of everything alone."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
-from app.cache.purges import scopes_of
+from app.cache.purges import EVERYTHING, MAX_LATE_PURGES, UNKNOWN, scopes_of
 from app.cache.store import SharedStore
+
+log = logging.getLogger(__name__)
 
 #: Notes with a line for each name, which begins with its key and a tab: those that are fetched first, and works.
 POPULAR_NAMES: Final = "popular-names"
@@ -23,9 +26,12 @@ async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
 
 
 async def delete_scope(store: SharedStore, scope: str) -> None:
-    """Delete the entries of a scope."""
+    """Delete the entries of a scope. Of UNKNOWN, all are deleted: more names were purged than were remembered."""
+    if scope == UNKNOWN:
+        log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
+        scope = EVERYTHING
     await store.delete(scope)
     if not scope or scope.endswith("/"):
         async for entry in store.scan(scope):
             await store.delete(entry.key)
-    await store.flush()
+        await store.flush()

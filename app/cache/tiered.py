@@ -14,7 +14,7 @@ from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
-from app.cache.purges import EVERYTHING, Purges
+from app.cache.purges import MAX_LATE_PURGES, UNKNOWN, Purges
 from app.cache.purging import delete_scope, forget_names
 from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats, change_note
 from app.doi.name import fold
@@ -59,6 +59,8 @@ class TieredStore(FallbackStore):
         self._only_verified = only_verified
         self._cursor: str | None = None
         self._purges = Purges()
+        if late is not None:
+            self._purges.most = MAX_LATE_PURGES
         #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
         #: import changes more records than can be announced or dropped one by one.
         self.edition = 0
@@ -335,7 +337,7 @@ class TieredStore(FallbackStore):
         if changes is None:
             return
         self._cursor = changes.cursor
-        scopes = (EVERYTHING,) if changes.overrun else changes.keys
+        scopes = (UNKNOWN,) if changes.overrun else changes.keys
         if REGISTRY_CHANGED in scopes:
             self.edition += 1
             scopes = tuple(scope for scope in scopes if scope != REGISTRY_CHANGED)

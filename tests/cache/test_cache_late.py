@@ -14,6 +14,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
+from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES
 from app.cache.store import StoreUnavailable
 from app.errors import ConfigurationError, StoreError
 from app.features.sqlite.store import SqliteStore
@@ -74,6 +75,29 @@ async def test_a_purge_before_the_store_was_open_holds_in_it(settings: Settings,
     await cache.clear_prefix("10.1001")
     await cache.open_late()
     assert [name for name in (NAME, OTHER, GONE) if await cache.get(name) is not None] == [OTHER]
+    await cache.close()
+
+
+@pytest.mark.parametrize(("purges", "left"), [(MAX_PURGES + 1, [OTHER]), (MAX_LATE_PURGES + 1, [])])
+async def test_many_purges_before_the_store_was_open_empty_it_only_if_their_names_are_not_remembered(
+    purges: int,
+    left: list[str],
+    settings: Settings,
+    tmp_path: Path,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache = open_service_cache(settings, clock)
+    repair(tmp_path)
+    async with opened(tmp_path / "var" / "store.sqlite3", clock) as store:
+        for name in (NAME, OTHER):
+            await store.put(entry(name))
+    await cache.delete(NAME)
+    for number in range(purges):
+        await cache.delete(f"10.1001/{number}")
+    await cache.open_late()
+    assert [name for name in (NAME, OTHER) if await cache.get(name) is not None] == left
+    assert ("The store is purged completely" in caplog.text) == (not left)
     await cache.close()
 
 

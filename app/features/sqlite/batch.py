@@ -10,7 +10,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import MAX_SKEW, Entry, loses_proof
-from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
+from app.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN, Purges
 from app.errors import DamagedEntry
 from app.features.sqlite.eviction import evict
 from app.features.sqlite.feature_tables import Table, Written
@@ -127,7 +127,7 @@ def _record_purges(connection: sqlite3.Connection, purged: list[tuple[str, float
     (count,) = connection.execute("SELECT count(*) FROM purges").fetchone()
     if count > MAX_PURGES:
         connection.execute("DELETE FROM purges")
-        connection.execute("INSERT INTO purges VALUES (?, ?)", (EVERYTHING, now))
+        connection.execute("INSERT INTO purges VALUES (?, ?)", (UNKNOWN, now))
 
 
 def _put(connection: sqlite3.Connection, entries: list[Entry], now: float) -> None:

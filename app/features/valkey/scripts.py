@@ -3,7 +3,7 @@
 from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
-from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
+from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, UNKNOWN
 from app.features.stored_entry import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
 from app.token_bucket import MAX_BACK_OFF, ROUNDING
 
@@ -177,7 +177,7 @@ local function proves(data, fetched_at, at)
 end
 if ARGV[4] ~= '' then
     local sent_at = now - tonumber(ARGV[4])
-    for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9])) do
+    for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9], '{UNKNOWN}')) do
         local purged_at = tonumber(at or '')
         if purged_at and sent_at < purged_at and purged_at <= now then return 0 end
     end
@@ -209,7 +209,7 @@ local existed = redis.call('DEL', KEYS[1])
 local scope = ARGV[1]
 if heal('HLEN', KEYS[2]) >= {MAX_PURGES} then
     redis.call('DEL', KEYS[2])
-    scope = '{EVERYTHING}'
+    scope = '{UNKNOWN}'
 end
 redis.call('HSET', KEYS[2], scope, string.format('%.17g', now))
 redis.call('EXPIRE', KEYS[2], {PURGE_MEMORY:.0f})

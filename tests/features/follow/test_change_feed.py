@@ -12,6 +12,7 @@ import app.features.follow.change_feed as tested
 import app.features.follow.sqlite_change_pages
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
+from app.cache.purges import MAX_PURGES
 from app.errors import InvalidParameter
 from app.features.bundles.bundle import read_bundle
 from app.features.bundles.delta import DeltaEnd, DeltaPurge
@@ -113,3 +114,20 @@ async def test_a_page_that_is_kept_needs_no_place_and_a_refusal_is_counted(prima
     primary.feed._max_open = 0
     assert await primary.feed.read("") is not None
     assert (busy.results, primary.results) == (["busy", "refused"], ["sent", "sent"])
+
+
+async def test_a_purge_after_more_than_are_remembered_reaches_a_replica(primary: Primary) -> None:
+    for number in range(MAX_PURGES + 1):
+        await primary.store.delete(f"10.1001/{number}")
+    await primary.store.flush()
+    await primary.store.delete(NAMES[0])
+    await primary.store.flush()
+    names, _ = await primary.follow()
+    assert names == set(NAMES[1:])
+    _, cursor = await primary.follow()
+    await primary.store.delete(NAMES[1])
+    await primary.store.flush()
+    page = await primary.read(cursor)
+    assert [
+        item.scope for item in read_bundle(BytesIO(gzip.decompress(page.body))) if isinstance(item, DeltaPurge)
+    ] == [NAMES[1]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cache.entry import MAX_SKEW, Entry
-from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
+from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, UNKNOWN
 from app.features.sqlite.batch import write_batch
 from app.features.sqlite.file import connect, prepare, total_bytes
 from app.features.sqlite.writer import Change
@@ -95,11 +95,17 @@ def test_purges_that_have_ended_or_lie_in_the_future_are_forgotten(file: sqlite3
     assert file.execute("SELECT scope FROM purges").fetchall() == [("10.3/",)]
 
 
-def test_more_purges_than_are_remembered_become_one_of_everything(file: sqlite3.Connection) -> None:
+def test_more_purges_than_are_remembered_refuse_all_earlier_answers_and_delete_nothing(
+    file: sqlite3.Connection,
+) -> None:
     write(file, *(purge(f"10.{n}/", NOW - 1) for n in range(MAX_PURGES)))
     assert file.execute("SELECT count(*) FROM purges").fetchone() == (MAX_PURGES,)
     write(file, purge("10.0.1/", NOW - 1))
-    assert file.execute("SELECT scope, at FROM purges").fetchall() == [(EVERYTHING, NOW)]
+    assert file.execute("SELECT scope, at FROM purges").fetchall() == [(UNKNOWN, NOW)]
+    write(file, put(entry(), sent_at=NOW - 0.5))
+    assert read(file) is None
+    write(file, put(entry(), sent_at=NOW))
+    assert read(file) == entry()
 
 
 def test_an_import_leaves_a_newer_entry_and_replaces_any_other(file: sqlite3.Connection) -> None:
