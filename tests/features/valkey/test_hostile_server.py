@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -27,6 +28,8 @@ from tests.parts import usual_api, usual_options
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 
 PATIENCE: Final = 5.0
+#: Seconds until a store gives up a text that does not come.
+SHORT_PATIENCE: Final = 0.5
 NAMES: Final = [f"10.1000/{number}" for number in range(2)]
 #: The commands of a process that looks names up.
 COMMANDS: Final = [b"GET", b"EVALSHA", b"EVAL", b"SET", b"DBSIZE", b"INFO"]
@@ -51,6 +54,7 @@ ERRORS: Final = [
     "LOADING Valkey is loading the dataset in memory",
     "ERR max number of clients reached",
 ]
+UNFINISHED: Final = "unfinished texts"
 SHAPES: Final = {
     "empty array": b"*0\r\n",
     "null array": b"*-1\r\n",
@@ -66,7 +70,8 @@ SHAPES: Final = {
     "long array": b"*2000000000\r\n",
     "long nested array": b"*1\r\n*2000000000\r\n",
     "long text": b"$2000000000\r\n",
-    "long texts": b"*2\r\n" + b"$40000000\r\n" * 2,
+    "long texts": b"*2\r\n$1\r\nx\r\n$67108864\r\n",
+    UNFINISHED: b"*2\r\n" + b"$40000000\r\n" * 2,
     "words": b"hello\r\n",
 }
 TEXTS: Final = [entry(name, url="http://example.org/stored") for name in NAMES]
@@ -81,8 +86,12 @@ async def relay(valkey_url: str) -> AsyncIterator[Relay]:
         yield relay
 
 
-def open_store(relay: Relay, clock: Clock) -> ValkeyStore:
-    return ValkeyStore(f"valkey://127.0.0.1:{relay.port}/0", clock=clock, timeout=PATIENCE)
+def open_store(relay: Relay, clock: Clock, timeout: float = PATIENCE) -> ValkeyStore:
+    return ValkeyStore(f"valkey://127.0.0.1:{relay.port}/0", clock=clock, timeout=timeout)
+
+
+def patience_with(shape: str) -> float:
+    return SHORT_PATIENCE if shape == UNFINISHED else PATIENCE
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: " ".join(error.split()[:2]))
@@ -169,14 +178,19 @@ OPERATIONS: Final[dict[str, Callable[[ValkeyStore], Awaitable[Any]]]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_reply_of_another_shape_is_an_error_of_the_store(relay: Relay, clock: Clock, shape: str) -> None:
-    for call in OPERATIONS.values():
-        for command in (b"", b"EVALSHA", b"EVAL", b"MGET"):
-            relay.reply = b""
-            store = open_store(relay, clock)
+    for command in (b"", b"EVALSHA", b"EVAL", b"MGET"):
+        relay.reply = b""
+        stores = [open_store(relay, clock, patience_with(shape)) for _ in OPERATIONS]
+        for store in stores:
             await store.put(TEXTS[0])  # reads the format of the store
-            relay.command, relay.reply = command, SHAPES[shape]
-            with suppress(StoreError):
-                await call(store)
+        relay.command, relay.reply = command, SHAPES[shape]
+        # At the same time, since each waits until its deadline for a text that does not come.
+        calls = (call(store) for call, store in zip(OPERATIONS.values(), stores, strict=True))
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, StoreError):
+                raise result
+        for store in stores:
             await store.close()
 
 
@@ -184,7 +198,19 @@ async def test_a_reply_of_another_shape_is_an_error_of_the_store(relay: Relay, c
 async def test_a_store_whose_first_reply_has_another_shape_fails(relay: Relay, clock: Clock, shape: str) -> None:
     relay.reply = SHAPES[shape]
     for scheme in ("valkey://127.0.0.1:{}/0", "valkey+cluster://127.0.0.1:{}", "valkey+sentinel://127.0.0.1:{}/main"):
-        store = ValkeyStore(scheme.format(relay.port), clock=clock, timeout=PATIENCE)
+        store = ValkeyStore(scheme.format(relay.port), clock=clock, timeout=patience_with(shape))
         with suppress(StoreError):
             assert await store.get(NAMES[0]) is None
         await store.close()
+
+
+@pytest.mark.parametrize("shape", ["long array", "long nested array", "long text", "long texts"])
+async def test_a_reply_that_announces_too_much_is_refused_before_it_is_read(
+    relay: Relay, clock: Clock, shape: str
+) -> None:
+    store = open_store(relay, clock)
+    await store.put(TEXTS[0])
+    relay.reply = SHAPES[shape]
+    with pytest.raises(StoreError, match="Its reply is too long"):
+        await store.get(NAMES[0])
+    await store.close()
