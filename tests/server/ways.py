@@ -184,14 +184,14 @@ class Ways:
             await server.close()
 
     async def compare(self, asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
-        """Send the chunks of each step to all; what is prepared for one round is used in the next."""
+        """Send the chunks of each step to all. What is prepared in one round is used in the next."""
         self.clock.advance(10**6)
         for server in (self.full, self.now, self.express):
             server.put_all(86_400.0)
         for chunks, step in asked:
+            answers = await self.full.answers(*chunks)
+            lines = self._lines(self.full)
             for _ in range(3):
-                answers = await self.full.answers(*chunks)
-                lines = self._lines(self.full)
                 for server in (self.now, self.express):
                     assert await server.answers(*chunks) == answers, chunks
                     assert self._lines(server) == lines, chunks
