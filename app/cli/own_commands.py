@@ -9,11 +9,13 @@ from app.features.command import Command, CommandContext, add_nothing
 
 
 def _serve(context: CommandContext, _: argparse.Namespace) -> int:
-    from app.cli.imports import collect_nothing, defer_openapi_models, skip_pydantic_v1
+    from app.cli import imports
 
-    skip_pydantic_v1()
-    with collect_nothing():
-        defer_openapi_models()
+    imports.skip_pydantic_v1()
+    imports.skip_pydantic_plugins()
+    with imports.collect_nothing():
+        imports.import_aiohttp()
+        imports.defer_openapi_models()
         from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
     return serve(context.load)
