@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from app.features.tracing.collector_log import LoggedExporter
 from app.features.tracing.opening import Export, Send, TracedRequest
 
 #: The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
@@ -50,7 +51,7 @@ class OpenTelemetryTraces:
         )
         self._provider.add_span_processor(
             BatchSpanProcessor(
-                OTLPSpanExporter(export.endpoint, timeout=export.timeout),
+                LoggedExporter(OTLPSpanExporter(export.endpoint, timeout=export.timeout), export.endpoint),
                 max_queue_size=export.queue_spans,
                 schedule_delay_millis=_EXPORT_INTERVAL,
                 max_export_batch_size=min(_BATCH_SPANS, export.queue_spans),

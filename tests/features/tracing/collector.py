@@ -18,6 +18,7 @@ class Collector:
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/v1/traces"
         self.bodies: list[bytes] = []
+        self.status = 200
 
     def spans(self) -> list[Span]:
         """The spans of all bodies."""
@@ -46,14 +47,14 @@ def attributes(span: Span) -> dict[str, str | int]:
 
 @contextmanager
 def collecting(answers: threading.Event | None = None) -> Iterator[Collector]:
-    """A receiver that answers 200, each time after `answers` is set."""
+    """A receiver that answers `status`, each time after `answers` is set."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             collector.bodies.append(self.rfile.read(int(self.headers["content-length"])))
             if answers is not None:
                 answers.wait()
-            self.send_response(200)
+            self.send_response(collector.status)
             self.send_header("content-length", "0")
             self.end_headers()
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
 
+from app.features.tracing.collector_log import LoggedExporter
 from app.features.tracing.opening import Export, TracedRequest, Traces, open_traces
 from app.server.proxies import trusted_addresses
 from tests.features.tracing.collector import attributes, collecting
@@ -184,6 +191,36 @@ async def test_requests_are_answered_and_the_service_ends_while_the_collector_do
     with collecting(answers) as collector:
         await record_more_than_the_queue_holds(Export(collector.url, 1.0, queue_spans=1, timeout=0.1))
         assert not answers.is_set()
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """What reaches the root logger, as the log of the program does. (caplog has what stays below it, too.)"""
+    lines: list[str] = []
+    handler = logging.StreamHandler(SimpleNamespace(write=lines.append, flush=lambda: None))
+    handler.terminator = ""
+    logging.getLogger().addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+async def test_a_collector_that_fails_is_logged_once_and_so_is_its_return() -> None:
+    with collecting() as collector, logged() as lines:
+        exporter = LoggedExporter(OTLPSpanExporter(collector.url, timeout=0.2), collector.url)
+        assert exporter.export(()) is SpanExportResult.SUCCESS
+        collector.status = 400
+        for _ in range(3):
+            assert exporter.export(()) is SpanExportResult.FAILURE
+        collector.status = 200
+        assert exporter.export(()) is SpanExportResult.SUCCESS
+        exporter.shutdown()
+    failed, works = lines
+    host = collector.url.split("/")[2]
+    assert failed.startswith(f"the collector of traces at {host} does not take spans, which are dropped: ")
+    assert "400" in failed
+    assert works == f"the collector of traces at {host} takes spans again"
 
 
 def run_python(code: str) -> str:
