@@ -17,6 +17,7 @@ NAMES = (
     "native",
     "metadata",
     "proof",
+    "qr",
     "native_listener",
     "sqlite",
     "valkey",

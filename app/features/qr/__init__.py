@@ -1,0 +1,1 @@
+"""QR codes on the pages of records."""
