@@ -57,6 +57,8 @@ class ImportReport:
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Refused] = field(default_factory=list)
     checksum: Checksum = Checksum.ABSENT
+    #: A delta can have no changes. A bundle has records.
+    is_delta: bool = False
 
     def describe_counts(self) -> str:
         """The counts by outcome. Those of a delta are left out if they are 0."""
@@ -158,7 +160,9 @@ class BundleImport:
                 self.report.refused.append(item)
         elif isinstance(item, BundleEnd):
             self.report.checksum = item.checksum
-        elif not isinstance(item, DeltaStart | DeltaEnd):
+        elif isinstance(item, DeltaStart):
+            self.report.is_delta = True
+        elif not isinstance(item, DeltaEnd):
             self.report.counts[await self._changes.apply(item)] += 1
 
     async def finish(self) -> None:

@@ -138,8 +138,11 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
         print(
             "the checksum is wrong: lines were changed, added or lost; copy or export the bundle again", file=sys.stderr
         )
+    is_empty = not counts.total() and not imported.is_delta
+    if is_empty:
+        print("the bundle has no records", file=sys.stderr)
     print(f"{imported.describe_counts()}; checksum {imported.checksum.value}")
-    return 1 if counts["refused"] or absent or imported.checksum is Checksum.WRONG else 0
+    return 1 if counts["refused"] or absent or is_empty or imported.checksum is Checksum.WRONG else 0
 
 
 # --- files of registration agencies -------------------------------------------------------------------------------
@@ -197,9 +200,10 @@ def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
         print(f"{counts['answered']} of these names have an answer of an upstream, which stays and is served")
     if request.missing is not None:
         _report_absent(counts["absent"], counts["failures"], request.missing)
-    if report.is_useless:
+    if report.is_useless or not counts["read"]:
         _report_useless(report)
-    return 1 if counts["failures"] or not counts["read"] or report.is_useless else 0
+        return 1
+    return 1 if counts["failures"] else 0
 
 
 def _describe_counts(report: RegistryReport) -> str:
@@ -210,6 +214,9 @@ def _describe_counts(report: RegistryReport) -> str:
 
 
 def _report_useless(report: RegistryReport) -> None:
+    if not report.counts["read"]:
+        print("no records were found; --format says what the files are", file=sys.stderr)
+        return
     if report.counts["refused"] >= MAX_USELESS:
         print(f"stopped: the first {report.counts['refused']} records were refused", file=sys.stderr)
     cause = "the files are of another kind, or incomplete"

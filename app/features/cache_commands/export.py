@@ -37,7 +37,7 @@ class ExportChoice:
 
 
 async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
-    """Write a bundle. Exit status 1 if a name of the list is not in it, or if there are only registry records.
+    """Write a bundle. Exit status 1 if a name of the list is not in it. Without a record, there is no bundle.
 
     Raises ConfigurationError and StoreError.
     """
@@ -53,7 +53,9 @@ async def export(context: CommandContext, choice: ExportChoice, output: str) -> 
             return INTERRUPTED if was_interrupted(visit) else 1
         if registry:
             print(f"{registry} registry records are not in a bundle; use --since start", file=sys.stderr)
-        if registry and not writer.lines:
+        if not writer.lines:
+            if not registry:
+                print("there are no records to export, so no bundle is written", file=sys.stderr)
             return 1
         writer.finish()
         out.keep()

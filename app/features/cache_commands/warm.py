@@ -14,7 +14,7 @@ from app.features.progress import progress
 
 
 async def warm(context: CommandContext, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:
-    """Fetch the names of lists that are not fresh in the store. Exit status 1 if any could not be verified."""
+    """Fetch the names of lists that are not fresh in the store. Exit status 1 if one could not be verified."""
     settings = context.settings
     any_handle = settings.resolve == "any"
     names = UniqueNames(read_lists(lists, column=column, any_handle=any_handle))
@@ -36,4 +36,7 @@ async def warm(context: CommandContext, lists: Sequence[str], *, column: str | N
         )
     if was_interrupted(visit):
         return INTERRUPTED
+    if not visit.tally.counts.total():
+        print("the lists have no names", file=sys.stderr)
+        return 1
     return 1 if visit.tally.has_failures() else 0

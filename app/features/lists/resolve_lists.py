@@ -330,7 +330,8 @@ def _report(recorder: RowRecorder) -> int:
 
 
 def _exit_status(recorder: RowRecorder) -> int:
-    return 0 if all(verdict in GOOD for verdict in recorder.verdicts) and not recorder.others else 1
+    is_good = bool(recorder.verdicts) and all(verdict in GOOD for verdict in recorder.verdicts)
+    return 0 if is_good and not recorder.others else 1
 
 
 def _report_end(recorder: RowRecorder, choice: ResolveChoice) -> int:

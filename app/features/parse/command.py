@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: Characters of a text in the output for people.
 _MAX_SHOWN_CHARACTERS: Final = 200
 #: The kinds that make the exit status 0.
-_DOI_KINDS: Final = ("doi", "short_doi")
+_DOI_KINDS: Final = frozenset({"doi", "short_doi"})
 _KIND_WIDTH: Final = len("not_a_doi")
 
 
@@ -30,13 +31,13 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
-    """Print what each text is. Exit status 0 if all are DOI names or shortDOIs, else 1."""
+    """Print what each text is. Exit status 0 if there are texts and all are DOI names or shortDOIs, else 1."""
     from app.features.lists.lines import ListItem
     from app.features.parse.parsing import parse, unreadable, write_line
 
     base_url = (context.settings.public_url or "").rstrip("/") or None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
-    is_clean = True
+    kinds = set[str]()
     for item in _read_texts(namespace.texts):
         if isinstance(item, ListItem):
             parsed = parse(item.text, own_hosts=own_hosts)
@@ -48,8 +49,11 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
             print(write_line(shown, base_url).decode("utf-8"))
         else:
             print("\n".join(_describe(parsed)))
-        is_clean = is_clean and parsed.kind in _DOI_KINDS
-    return 0 if is_clean else 1
+        kinds.add(parsed.kind)
+    if not kinds:
+        print("there are no texts on standard input", file=sys.stderr)
+        return 1
+    return 0 if kinds <= _DOI_KINDS else 1
 
 
 def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:

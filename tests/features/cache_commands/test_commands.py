@@ -714,6 +714,7 @@ async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) ->
 async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(tmp_path: Path, store: str) -> None:
     (tmp_path / "b").write_bytes(bundle(*records(*(f"10.2000/{number}" for number in range(2_000)))))
     names = [f"10.1000/{number}" for number in range(300)]
+    await asyncio.to_thread(fill, store, *records("10.3000/1"))
     async with before_upstream(store) as (upstream, proxy):
         for name in names:
             upstream.put(name, url=f"https://example.org/{name}")

@@ -66,8 +66,11 @@ def test_lines_of_standard_input_are_read_without_arguments() -> None:
 
 
 @pytest.mark.process
-def test_no_line_is_a_success() -> None:
-    assert run() == (0, "")
+def test_no_line_is_a_failure_with_a_sentence() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "app", "parse"], input=b"", capture_output=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"there are no texts on standard input\n")
 
 
 def test_a_wrong_argument_is_wrong_use() -> None:

@@ -30,7 +30,7 @@ async def keys(store: SqliteStore) -> list[str]:
 async def fill(path: Path, clock: Clock, number: int = 3) -> None:
     async with opened(path, clock) as store:
         for n in range(number):
-            await store.put(entry(f"10.1000/{n:05}"))
+            await store.put(entry(f"10.1000/{n:05}", fetched_at=clock()))
 
 
 def forbid_writing(path: Path) -> None:
