@@ -204,12 +204,16 @@ def read_unconditional_target(values: bytes) -> Target | None:
     outline = read_outline(values)
     if outline is None:
         return unconditional_target(read_values(values))
-    if any(f"{kind}.".startswith(_DECIDING_FOLDED) for kind, _ in outline):
-        return None
-    urls = [data for kind, data in outline if kind == "URL"] or [
-        data for kind, data in outline if kind.startswith("URL.")
-    ]
-    return _build_target(read_text(urls[0]) if urls else None, USUAL_STATUS, DEFAULT_OPTIONS)
+    url = similar = None
+    for kind, data in outline:
+        if f"{kind}.".startswith(_DECIDING_FOLDED):
+            return None
+        if kind == "URL":
+            url = url or data
+        elif kind.startswith("URL."):
+            similar = similar or data
+    first = url or similar
+    return _build_target(None if first is None else read_text(first), USUAL_STATUS, DEFAULT_OPTIONS)
 
 
 def _url_target(record: Record, options: ResolveOptions) -> Target | None:

@@ -241,9 +241,8 @@ class ExpressLane:
         if other is not None and forwarded_for is not None:
             return _NOTHING  # of several lines, the full path decides which counts
         client = forwarded_for if other is None else other
-        prepared = self._choose(selected, usual, rare, request if is_kept else None)
         if usual or rare:
-            return prepared, client, None
+            return self._choose(selected, usual, rare, request if is_kept else None), client, None
         if selected.wants_data or (self._gates and not self._admits(client_of, client)):
             return _NOTHING
         made = self._make(target, selected)

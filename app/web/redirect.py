@@ -94,8 +94,9 @@ class Redirects:
 
     def plain(self, found: Resolution) -> Reply | None:
         """The redirect that a fresh record gives every client who does not ask for data. None if it takes more."""
-        if any(stage.makes_detours or stage.awaits_detours for stage in self._detours):
-            return None
+        for stage in self._detours:
+            if stage.makes_detours or stage.awaits_detours:
+                return None
         target = self._destinations.find_plain_target(found)
         return None if target is None else self._redirect_hit(found, target)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +92,9 @@ def test_a_location_never_holds_anything_but_printable_ascii(start: str, url: st
     except InvalidParameter:
         return
     assert location is None or (location.isascii() and location.isprintable() and " " not in location)
+
+
+def test_each_character_is_encoded_or_stays_as_quote_decides() -> None:
+    for character in map(chr, range(0x180)):
+        url = f"https://example.org/a{character}b"
+        assert web_target(url) == quote(url, safe="-._~!$()*,:@/;=+&'?#[]%"), repr(character)
