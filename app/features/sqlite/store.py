@@ -85,7 +85,7 @@ class SqliteStore:
         self._absent: dict[str, float] = {}
 
     async def get(self, key: str) -> Entry | None:
-        """See Store. The first call after `read_now` does not read again. A process with a lease calls it later."""
+        """See Store. The first call after `read_now` does not read again. The first call after `lease` does."""
         entry = self.read_now(key)
         self._absent.pop(key, None)
         return entry
@@ -175,6 +175,8 @@ class SqliteStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store."""
+        # Another request for the name may have looked again since `get`. The read after the lease must be a real one.
+        self._absent.pop(key, None)
         with self._use_coordination():
             return self._coordination.lease(key, owner, self._clock(), seconds)
 

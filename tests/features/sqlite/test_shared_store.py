@@ -91,6 +91,20 @@ async def test_what_another_process_stores_after_the_lookup_is_found_by_the_seco
         assert [await one.get(entry().key) for _ in range(2)] == [None, entry()]
 
 
+async def test_what_another_process_stores_before_the_lease_is_found_while_more_requests_come(
+    tmp_path: Path, clock: Clock
+) -> None:
+    file = tmp_path / "store.sqlite3"
+    async with opened(file, clock) as one, opened(file, clock) as two:
+        assert (one.read_now(entry().key), await one.get(entry().key)) == (None, None)
+        # The lookup of another request, which then waits for the query of the first.
+        assert one.read_now(entry().key) is None
+        await two.put(entry())
+        await two.flush()
+        assert await one.lease(entry().key, "one", 10.0)
+        assert await one.get(entry().key) == entry()
+
+
 async def test_a_key_is_not_absent_for_longer_than_its_request(tmp_path: Path, clock: Clock) -> None:
     file = tmp_path / "store.sqlite3"
     async with opened(file, clock) as one, opened(file, clock) as two:
