@@ -32,6 +32,35 @@ def shared(clock: Clock) -> MemoryStore:
     return MemoryStore(10_000_000, clock=clock)
 
 
+class CountingStore(MemoryStore):
+    """Counts the deletions of one turn of the event loop."""
+
+    in_this_turn = most = 0
+
+    async def delete(self, key: str) -> bool:
+        self.in_this_turn += 1
+        self.most = max(self.most, self.in_this_turn)
+        return await super().delete(key)
+
+
+async def test_the_names_of_a_prefix_are_deleted_in_several_turns(clock: Clock) -> None:
+    store = CountingStore(10_000_000, clock=clock)
+    cache = tier(store, clock)
+    for number in range(1_000):
+        cache.memory.keep(entry(f"10.1000/{number}"))
+
+    async def count_turns() -> None:
+        while True:
+            store.in_this_turn = 0
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        counting = tasks.create_task(count_turns())
+        assert await cache.clear_prefix("10.1000") == 1_000
+        counting.cancel()
+    assert 0 < store.most <= 251
+
+
 async def test_put_writes_to_memory_and_to_the_store(shared: MemoryStore, clock: Clock) -> None:
     cache = tier(shared, clock)
     await cache.put(entry())
