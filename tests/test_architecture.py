@@ -48,7 +48,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     # The second connects only to addresses that it has compared.
     "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
-    "cryptography": frozenset({"features.native"}),
+    # The second signs with the private key of an identity.
+    "cryptography": frozenset({"features.native", "features.restricted"}),
     "segno": frozenset({"features.qr"}),
     "sqlite3": frozenset({"features.sqlite", "features.registry", "features.follow", "features.help"}),
     "redis": frozenset({"features.valkey"}),

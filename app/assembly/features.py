@@ -143,6 +143,7 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
         own_api={path: route for part in parts for path, route in part.own_api.items()},
         private=[path for part in parts for path in part.private],
         gates=[gate for part in parts for gate in part.gates],
+        reader_gates=[gate for part in parts for gate in part.reader_gates],
         operator_routes={path: add for part in parts for path, add in part.operator_routes.items()},
         listeners={name: listener for part in parts for name, listener in part.listeners.items()},
     )

@@ -19,6 +19,7 @@ NAMES = (
     "proof",
     "qr",
     "native_listener",
+    "restricted",
     "sqlite",
     "valkey",
     "registry",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from app.upstream.guard import UpstreamObserver
     from app.upstream.routed import Upstream
     from app.web.header import Header
-    from app.web.operations import Face
+    from app.web.operations import Face, Gate
     from app.web.pages import Link
     from app.web.section import Section
     from app.web.stage import Stage, Stages
@@ -270,6 +270,8 @@ class Opened:
     private: Sequence[bytes] = ()
     #: What answers the paths of operators, behind a check of its own.
     gates: Sequence[OperatorGate] = ()
+    #: What answers paths of readers, behind a check of its own.
+    reader_gates: Sequence[Gate] = ()
     #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers.
     operator_routes: Mapping[bytes, Callable[[FastAPI, Face], None]] = field(default_factory=dict)
     #: Builds the application of a further listener, given the stages and the server's data about its connections. The

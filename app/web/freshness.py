@@ -55,7 +55,7 @@ _FACT_HEADERS: Final = {
     ClientFact.COOKIE: "Cookie",
 }
 #: A redirect that a reader's choice or place decides. The next one can differ, so a browser does not keep it either.
-_PERSONAL: Final[Header] = (CACHE_CONTROL, b"private, no-store")
+PERSONAL: Final[Header] = (CACHE_CONTROL, b"private, no-store")
 
 
 class Freshness:
@@ -185,7 +185,7 @@ def cache_control(facts: ClientFact, max_age: float) -> Header:
     It counts before Expires (section 5.3), which ends with the record, as at the DOI proxy.
     """
     if ClientFact.COOKIE in facts:
-        return _PERSONAL
+        return PERSONAL
     scope = "private" if facts else "public"
     return CACHE_CONTROL, f"{scope}, max-age={int(max_age)}".encode()
 

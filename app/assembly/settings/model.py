@@ -58,4 +58,5 @@ else:
         __module__=__name__,
         __doc__="The settings of one proxy: a value for each setting of the core and of the installed features.",
     )
-    Settings.tables += tuple(table for module in _FEATURES for table in module.TABLES)
+    # Several features can have settings in one table.
+    Settings.tables = tuple(dict.fromkeys((*Settings.tables, *(name for one in _FEATURES for name in one.TABLES))))

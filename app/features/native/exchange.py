@@ -9,24 +9,22 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from app.doi.name import fold
-from app.errors import AnswerTooLarge, CouldNotVerify, UpstreamRefused, UpstreamTimeout
+from app.errors import AnswerTooLarge, BudgetSpent, CouldNotVerify, UpstreamRefused, UpstreamTimeout
 from app.features.native.addresses import Address, AllowedAddresses
-from app.features.native.errors import ServiceNotFound
+from app.features.native.errors import AnswerMismatch, ServiceNotFound
 from app.features.native.health import ServerHealth
-from app.features.native.referral import HandleService, Question
+from app.features.native.referral import Authenticate, HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates
 from app.features.native.transport.base import Transport
 from app.features.native.verify import check_answer, oldest_version, verify_signature
 from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
-from app.features.native.wire.query import Filters, Query, encode_query
+from app.features.native.wire.query import Filters, Query, encode_challenge_response, encode_query
 from app.features.native.wire.response import Response, SignedAnswer, decode_response
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.native.witness import Witness, WitnessResult
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
-#: Every answer repeats the digest of its request, and holds no value that the public may not read.
-_FLAGS: Final = OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST
 _ANSWERS: Final = frozenset(
     (
         ResponseStatus.SUCCESS,
@@ -112,7 +110,7 @@ class ServiceClient:
         candidates = self._list(service, question)
         answered = await self._race(candidates, question)
         response = answered[0]
-        if self._witness is not None and not question.is_lookup:
+        if self._witness is not None and not question.is_lookup and question.authenticate is None:
             self._witness.offer(candidates, question, answered, self._race)
         if not question.certified or service.proof is None:
             return response
@@ -124,7 +122,8 @@ class ServiceClient:
         Nothing is learned from the result: a server that does not offer this operation is not a server that failed.
         """
         candidate = self._list(service, Question(b""))[0]
-        query = self._write_query(candidate, Filters(b""), op_code=OpCode.SITE_INFORMATION)
+        flags = OpFlag.PUBLIC_ONLY
+        query = self._write_query(candidate, Filters(b""), flags=flags, op_code=OpCode.SITE_INFORMATION)
         is_answered = False
         try:
             response = await self._send(candidate, query)
@@ -156,6 +155,8 @@ class ServiceClient:
             now=now,
         )
         usable = [one for one in candidates if one.endpoint.protocol in self._transports]
+        if question.authenticate is not None:
+            usable = _list_private(usable)
         if not usable:
             raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
         usable.sort(key=lambda one: self._health.rests(one.endpoint.protocol, now))
@@ -189,6 +190,9 @@ class ServiceClient:
                         return task.result(), endpoint
                     # A limit of ours is the same for each server and transport.
                     if isinstance(failure, AnswerTooLarge) or not isinstance(failure, CouldNotVerify):
+                        raise failure
+                    # An identity is proven to one server: more could lock it out.
+                    if question.authenticate is not None and _is_answered(failure):
                         raise failure
                     failures.append(failure)
                     if _is_answered(failure):
@@ -258,31 +262,57 @@ class ServiceClient:
         flags = 0
         if question.authoritative:
             flags |= OpFlag.AUTHORITATIVE
-        if question.certified:
+        if question.certified or (question.authenticate is not None and candidate.public_key):
             flags |= OpFlag.CERTIFIED
+        if question.authenticate is None:
+            flags |= OpFlag.PUBLIC_ONLY
         filters = Filters(question.handle, types=question.types)
         query = self._write_query(candidate, filters, flags=flags)
         response = await self._send(candidate, query)
-        if question.certified:
-            response = replace(response, request=encode_query(query))
-            oldest = oldest_version(candidate.version)
-            verify_signature(response, candidate.public_key, oldest_version=oldest)
+        if question.authenticate is not None and response.code == ResponseStatus.AUTHENTICATION_NEEDED:
+            # Nothing is proven to a server that could not prove itself.
+            self._verify(candidate, query, response)
+            response = await self._answer_challenge(candidate, question.authenticate, query, response)
+        response = self._verify(candidate, query, response)
         if response.code not in _ANSWERS:
             raise UpstreamRefused(
                 f"The handle server reported a failure, response code {response.code}.", response_code=response.code
             )
         return response
 
-    async def _send(self, candidate: Candidate, query: Query) -> Response:
-        """The answer to one message. Raises CouldNotVerify if it does not belong to the message."""
+    def _verify(self, candidate: Candidate, query: Query, response: Response) -> Response:
+        """An answer whose signature is valid, if the query requested one. Raises SignatureInvalid."""
+        if query.flags & OpFlag.CERTIFIED:
+            response = replace(response, request=encode_query(query))
+            oldest = oldest_version(candidate.version)
+            verify_signature(response, candidate.public_key, oldest_version=oldest)
+        return response
+
+    async def _answer_challenge(
+        self, candidate: Candidate, authenticate: Authenticate, query: Query, challenge: Response
+    ) -> Response:
+        """The answer to a query after the response to its challenge, in the session that the challenge opened."""
+        if not challenge.envelope.session_id:
+            raise AnswerMismatch(detail="the challenge opens no session")
+        body = await authenticate(challenge, query)
+        if not await self._may_ask_again():
+            raise BudgetSpent
+        return await self._send(candidate, query, challenge.envelope.session_id, body)
+
+    async def _send(self, candidate: Candidate, query: Query, session_id: int = 0, body: bytes = b"") -> Response:
+        """The answer to one message, or in a session, to the response to a challenge, which has this body.
+
+        Raises CouldNotVerify if the answer does not belong to the query.
+        """
         transport = self._transports[candidate.endpoint.protocol]
-        data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
+        message = encode_challenge_response(query, session_id, body) if session_id else encode_query(query)
+        data = await transport.exchange(candidate, query.filters.handle, message)
         response = decode_response(data, digest_requested=True)
         if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
             raise UpstreamRefused(
                 "The handle server could not read the request.", response_code=response.header.response_code
             )
-        check_answer(response, query)
+        check_answer(response, query, session_id, message)
         return response
 
     def _write_query(
@@ -290,7 +320,7 @@ class ServiceClient:
         candidate: Candidate,
         filters: Filters,
         *,
-        flags: int = 0,
+        flags: int,
         op_code: OpCode = OpCode.RESOLUTION,
     ) -> Query:
         if candidate.endpoint.protocol is TransportProtocol.TCP:
@@ -299,7 +329,8 @@ class ServiceClient:
             filters,
             request_id=_random.randrange(NO_REQUEST_ID),
             expiration=int(self._clocks.epoch()) + _EXPIRATION,
-            flags=_FLAGS | flags,
+            # Every answer repeats the digest of its request.
+            flags=OpFlag.REQUEST_DIGEST | flags,
             op_code=op_code,
         )
 
@@ -314,6 +345,15 @@ class ServiceClient:
     def _record(self, endpoint: Endpoint, purpose: Purpose, *, is_answered: bool) -> None:
         if self._observer is not None:
             self._observer.record_exchange(_name(endpoint), purpose, is_answered=is_answered)
+
+
+def _list_private(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates for restricted values: those with HTTPS alone, if there are some, and never UDP.
+
+    The other transports are not encrypted, so a failure of HTTPS must not lead to them.
+    """
+    encrypted = [one for one in candidates if one.endpoint.protocol is TransportProtocol.HTTPS]
+    return encrypted or [one for one in candidates if one.endpoint.protocol is not TransportProtocol.UDP]
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -29,17 +30,21 @@ _SHA256_SINCE: Final = (2, 11)
 _SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
 
 
-def check_answer(response: Response, query: Query) -> None:
-    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch."""
+def check_answer(response: Response, query: Query, session_id: int = 0, message: bytes = b"") -> None:
+    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch.
+
+    In a session, `message` is the response to the challenge: the digest in the answer may be that of it.
+    """
     if response.envelope.request_id != query.request_id:
         raise AnswerMismatch(detail="the request id differs")
     if response.header.op_code != query.op_code:
         raise AnswerMismatch(detail=f"the operation is {response.header.op_code}, not {query.op_code}")
-    # A challenge opens a session. Every other answer repeats the session of the request, which has none.
-    if response.envelope.session_id and response.code != ResponseStatus.AUTHENTICATION_NEEDED:
+    # A challenge opens a session. Every other answer repeats the session of the request, if it has one.
+    is_challenge = response.code == ResponseStatus.AUTHENTICATION_NEEDED
+    if response.envelope.session_id not in (0, session_id) and not is_challenge:
         raise AnswerMismatch(detail="the answer belongs to a session")
     if query.flags & OpFlag.REQUEST_DIGEST:
-        _check_digest(response, query)
+        _check_digest(response, [encode_digested(query), *([signed_part(message)] if session_id else ())])
     if response.code == ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
         raise AnswerMismatch("The handle server's answer is about another name.")
 
@@ -49,12 +54,12 @@ def _is_about(response: Response, handle: bytes) -> bool:
     return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
 
 
-def _check_digest(response: Response, query: Query) -> None:
+def _check_digest(response: Response, requests: Sequence[bytes]) -> None:
     if response.digest is None:
         raise AnswerMismatch(detail="the digest of the request is missing")
-    content = encode_digested(query)
-    digest = hashlib.new(DIGEST_NAMES[response.digest.code], content, usedforsecurity=False).digest()
-    if digest != response.digest.digest:
+    name = DIGEST_NAMES[response.digest.code]
+    digests = [hashlib.new(name, content, usedforsecurity=False).digest() for content in requests]
+    if response.digest.digest not in digests:
         raise AnswerMismatch(detail="the digest of the request differs")
 
 

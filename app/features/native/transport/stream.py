@@ -46,16 +46,17 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         if self.transport is None or self.transport.is_closing():
             raise UpstreamUnreachable(detail="the handle server closed the connection")
         self.received_bytes = 0
-        self.prepare()
         self._answer = asyncio.get_running_loop().create_future()
         self.transport.write(message)
         try:
             return await self._answer
         finally:
             self._answer = None
+            # An idle connection would keep it, and restricted values must not be kept.
+            self.prepare()
 
     def prepare(self) -> None:
-        """Forget the last answer: a message is sent next."""
+        """Forget the last answer."""
 
     def receive(self, data: bytes) -> None:
         """Read a part of the answer."""

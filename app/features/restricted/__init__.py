@@ -1,0 +1,1 @@
+"""Restricted values of handle servers, for authorised readers."""
