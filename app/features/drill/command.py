@@ -84,7 +84,7 @@ def _write(count: DrillCount) -> str:
             f"answered by a query: {count.needed}",
             f"answered by the query of another request: {count.shared}",
             f"not answered: {count.failed}",
-            f"Without the upstream, at least {100 * count.share:.1f} % of these names are answered.",
+            f"Without the upstream, about {100 * count.share:.1f} % of these look-ups are answered.",
         )
     )
 
