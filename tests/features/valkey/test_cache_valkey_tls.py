@@ -20,6 +20,8 @@ from tests.features.valkey.valkey_tls import Tls, tls_program
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 
 PATIENCE = 5.0
+#: Seconds until a connection is given up whose server answers nothing.
+SHORT_PATIENCE = 0.5
 
 
 @pytest.fixture
@@ -35,9 +37,9 @@ def server(tls: Tls, tmp_path: Path) -> Iterator[Server]:
     one.close()
 
 
-async def read_back(url: str, clock: Clock) -> None:
+async def read_back(url: str, clock: Clock, timeout: float = PATIENCE) -> None:
     """Put an entry into the store at `url`, and get it."""
-    store = ValkeyStore(url, clock=clock, timeout=PATIENCE)
+    store = ValkeyStore(url, clock=clock, timeout=timeout)
     try:
         await store.put(entry())
         assert await store.get("10.1000/182") == entry()
@@ -56,7 +58,7 @@ async def test_an_unknown_authority_is_refused(server: Server, clock: Clock) -> 
 
 async def test_a_server_without_tls_is_an_error(valkey_url: str, tls: Tls, clock: Clock) -> None:
     with pytest.raises(StoreError, match="failed: "):
-        await read_back(valkey_url.replace("valkey:", "valkeys:") + tls.url_options, clock)
+        await read_back(valkey_url.replace("valkey:", "valkeys:") + tls.url_options, clock, SHORT_PATIENCE)
 
 
 async def test_the_host_of_the_certificate_counts(tmp_path: Path, clock: Clock) -> None:
