@@ -36,8 +36,8 @@ CREATE INDEX IF NOT EXISTS earlier_targets_of ON earlier_targets (key);
 """
 _OF_NAME: Final = "SELECT target, seen FROM earlier_targets WHERE key = ? ORDER BY number DESC LIMIT ?"
 _DROP_OLDEST: Final = (
-    "DELETE FROM earlier_targets WHERE key = ?1 AND number NOT IN"
-    " (SELECT number FROM earlier_targets WHERE key = ?1 ORDER BY number DESC LIMIT ?2)"
+    "DELETE FROM earlier_targets WHERE key = ? AND number NOT IN"
+    " (SELECT number FROM earlier_targets WHERE key = ? ORDER BY number DESC LIMIT ?)"
 )
 #: After every key with a prefix.
 _LAST: Final = "\U0010ffff"
@@ -74,7 +74,7 @@ def _keep_replaced(connection: sqlite3.Connection, entries: Sequence[Entry]) -> 
         if replaced is None:
             continue
         cursor = connection.execute("INSERT INTO earlier_targets (key, seen, target) VALUES (?, ?, ?)", replaced)
-        connection.execute(_DROP_OLDEST, (entry.key, MAX_TARGETS))
+        connection.execute(_DROP_OLDEST, (entry.key, entry.key, MAX_TARGETS))
         connection.execute("DELETE FROM earlier_targets WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_ROWS,))
 
 

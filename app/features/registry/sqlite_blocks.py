@@ -42,8 +42,8 @@ _ALL_LATER: Final = f"SELECT first, data {_LATER} ORDER BY first"
 _NEXT_KEY: Final = f"SELECT min(first) {_LATER}"
 #: The block of a key, and the first key of the next block.
 _SELECT_WITH_BOUND: Final = (
-    "SELECT first, records, data, (SELECT min(first) FROM registry_blocks WHERE first > ?1 AND first < x'')"
-    " FROM registry_blocks WHERE first <= ?1 ORDER BY first DESC LIMIT 1"
+    "SELECT first, records, data, (SELECT min(first) FROM registry_blocks WHERE first > ? AND first < x'')"
+    " FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
 )
 _PUT: Final = (
     "INSERT INTO registry_blocks VALUES (?, ?, ?)"
@@ -210,7 +210,7 @@ def _group(
     at = 0
     while at < len(rows):
         key = rows[at][0]
-        found = connection.execute(_SELECT_WITH_BOUND, (key,)).fetchone()
+        found = connection.execute(_SELECT_WITH_BOUND, (key, key)).fetchone()
         # Rows before the first block join it.
         *content, bound = found or _find_first(connection, key)
         block = _read_block(*content, skips_newer=skips_newer) if content else _Block(None, 0, [])
