@@ -14,7 +14,7 @@ from typing import Final
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, PrefixDenied, UpstreamRefused, UpstreamTimeout
 from app.features.feature import Core
-from app.features.native.feature import FROM_ROOT, is_native
+from app.features.native.feature import is_from_root, is_native
 from app.features.native.source import RestrictedQuery
 from app.features.restricted.errors import ChallengeRefused, IdentityRefused, NotRestricted
 from app.features.restricted.file import RestrictedAccess
@@ -98,7 +98,7 @@ class RestrictedReader:
         sources = source.sources_of(name) if isinstance(source, RoutedSource) else (source,)
         guards = self._core.upstream.guards.items()
         return [
-            (url == FROM_ROOT, guard) for one in sources for url, guard in guards if guard is one and is_native(url)
+            (is_from_root(url), guard) for one in sources for url, guard in guards if guard is one and is_native(url)
         ]
 
     def _record_refusal(self, prefix: str, reason: str) -> IdentityRefused:

@@ -253,11 +253,12 @@ async def test_nothing_is_proven_to_a_server_that_does_not_sign_with_its_known_k
         assert (got.status, got.json["type"], len(server.proofs)) == (502, "/docs#signature-invalid", 1)
 
 
-async def test_from_the_root_signatures_lead_to_the_server_whatever_the_settings_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", ["hdl:", "hdl:?203.0.113.7=127.0.0.1"])
+async def test_from_the_root_signatures_lead_to_the_server_whatever_the_settings_say(tmp_path: Path, url: str) -> None:
     async with HandleServer() as root:
         (tmp_path / "root.json").write_bytes(write_bootstrap(root))
         settings: dict[str, Any] = {
-            "upstream_url": "hdl:",
+            "upstream_url": url,
             "upstream_bootstrap": tmp_path / "root.json",
             "upstream_verify": "never",
         }
