@@ -117,14 +117,17 @@ clients: tests/clients/node_modules/.package-lock.json tests/features/openapi/cl
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(SELECTED)
 
-# Two processes, each with half of the files: the workers of pytest-xdist collect all files, and report each test.
+# Three processes, each with a share of the files: the workers of pytest-xdist collect all files, and report each test.
 QUICK = $(BIN)/python -m pytest -q -rs -m 'not process and not repository and not slow'
-HALF = tests/features tests/cache tests/doi
+SHARES = 'tests/features/[a-l]*' 'tests/features/[m-z]* tests/cache tests/doi'
+REST = --ignore=tests/features --ignore=tests/cache --ignore=tests/doi
 
 quick: setup
-	@$(if $(ARGS),exec $(QUICK) $(ARGS),log=$$(mktemp); status=0; \
-	$(QUICK) $(HALF) > $$log 2>&1 & half=$$!; trap "kill $$half; rm $$log" INT TERM; \
-	$(QUICK) $(HALF:%=--ignore=%) || status=$$?; wait $$half || status=$$?; cat $$log; rm $$log; exit $$status)
+	@$(if $(ARGS),exec $(QUICK) $(ARGS),logs=$$(mktemp -d); status=0; ids=; \
+	for share in $(SHARES); do $(QUICK) $$share > "$$logs/$${#ids}" 2>&1 & ids="$$ids $$!"; done; \
+	trap "kill $$ids; rm -r $$logs" INT TERM; \
+	$(QUICK) $(REST) || status=$$?; for id in $$ids; do wait $$id || status=$$?; done; \
+	cat $$logs/*; rm -r $$logs; exit $$status)
 
 # The other installed versions of Python. Each gets its own environment.
 pythons: setup

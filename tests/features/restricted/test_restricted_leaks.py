@@ -143,6 +143,7 @@ async def test_no_file_of_the_store_and_no_export_has_the_value(
     assert secret == ["identity.key", "readers.tokens"] or set(secret) == {"identity.key", "readers.tokens"}
 
 
+@pytest.mark.slow
 async def test_no_object_of_the_process_keeps_the_value(tmp_path: Path) -> None:
     async with ChallengingServer(keeps_tcp=True) as server, running(**settings_of(tmp_path, server)) as proxy:
         await read_values(proxy)
