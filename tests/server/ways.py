@@ -27,7 +27,7 @@ from tests.clock import Clock
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
 URL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://www.doi.org/hb.html"},"ttl":86400}'
 #: Longer than what is compressed at least, and shorter than what is prepared at most.
-LONG = b'{"index":3,"type":"DESC","data":"%s"}' % b" ".join(b"%d" % number for number in range(2_000))
+LONG = b'{"index":3,"type":"DESC","data":"%s"}' % b" ".join(b"%d" % number for number in range(1_600))
 RECORDS = {
     "10.1000": b'{"index":1,"type":"DESC","data":"a prefix without a service"}',
     "10.1000/LONG": URL + b"," + LONG,
