@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: Refused lines that are logged. Further ones are only counted.
 MAX_NAMED: Final = 10
+#: Records that are put before the store writes them.
+_BATCH: Final = 1_000
 
 
 class Seed(Service):
@@ -57,6 +59,9 @@ class Seed(Service):
                     )
                     await self._cache.put(expired)
                     loaded += 1
+                    if loaded % _BATCH == 0:
+                        # A store has a bounded queue of writes, and refuses those that come faster than it writes.
+                        await self._cache.flush()
         if refused > MAX_NAMED:
             log.warning("%s: %s lines are left out", self._path, refused)
         log.info("%s: %s records loaded, %s were in the cache already", self._path, loaded, known)
