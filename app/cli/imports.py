@@ -47,7 +47,8 @@ def skip_pydantic_plugins() -> None:
 def import_aiohttp() -> None:
     """Import aiohttp, which makes two TLS contexts, without the certificates of the system: 37 ms of the start.
 
-    These contexts trust nobody then. None is used: see `trusted` of app.upstream.engine.open_engine.
+    These contexts then trust no certificate. The program does not use them: whatever connects by TLS loads its own, by
+    app.upstream.engine.load_authorities. A use of one by mistake would fail, and trust nothing.
     """
     # The method of the base class comes back with the deletion.
     ssl.SSLContext.set_default_verify_paths = lambda _: None  # type: ignore[assignment,method-assign]

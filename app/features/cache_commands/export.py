@@ -37,7 +37,7 @@ class ExportChoice:
 
 
 async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
-    """Write a bundle. Exit status 1 if a name of the list is not in it. Without a record, there is no bundle.
+    """Write a bundle. Exit status 1 if a name of the list is not in it. Without records, no file is written.
 
     Raises ConfigurationError and StoreError.
     """
@@ -55,7 +55,7 @@ async def export(context: CommandContext, choice: ExportChoice, output: str) -> 
             print(f"{registry} registry records are not in a bundle; use --since start", file=sys.stderr)
         if not writer.lines:
             if not registry:
-                print("there are no records to export, so no bundle is written", file=sys.stderr)
+                print("nothing is exported: the store has none of the records", file=sys.stderr)
             return 1
         writer.finish()
         out.keep()

@@ -119,11 +119,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
     command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
     command.add_argument("--check-suggestions", action="store_true", help="look these names up; implies --suggest")
-    command.add_argument(
-        "--match",
-        action="store_true",
-        help="compare title, author and year of a reference with the work of its name",
-    )
+    command.add_argument("--match", action="store_true", help="compare each reference with the work of its name")
     command.add_argument(
         "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
     )

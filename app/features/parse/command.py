@@ -51,7 +51,7 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
             print("\n".join(_describe(parsed)))
         kinds.add(parsed.kind)
     if not kinds:
-        print("there are no texts on standard input", file=sys.stderr)
+        print("standard input has no texts", file=sys.stderr)
         return 1
     return 0 if kinds <= _DOI_KINDS else 1
 

@@ -32,7 +32,7 @@ def find_restricted_problems(inspection: Inspection) -> Iterator[Finding]:
         yield Finding("error", source, problem, remedy)
         return
     if settings.mode == "sealed":
-        yield Finding("warning", source, "a sealed proxy queries no handle server, so nobody gets restricted values")
+        yield Finding("warning", source, "a sealed proxy does not query handle servers, so no reader gets these values")
     for secret in access.exposed:
         yield Finding("warning", source, f"every user of this machine can read {secret}", f"run: chmod o= {secret}")
     if any(address in access.readers.networks for address in _LOOPBACK):

@@ -38,7 +38,7 @@ RESTRICTED_PATH: Final = b"/api/restricted/"
 WRONG_TOKENS: Final = "restricted"
 #: Requests of one client with a wrong token: ten at once, and one in ten seconds.
 WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
-#: On each answer, a refusal too. There are no CORS headers: no page of another site may read an answer.
+#: The headers of every answer, also of a refusal. CORS headers are absent: a page of another site cannot read answers.
 _HEADERS: Final[tuple[Header, ...]] = (
     PERSONAL,
     (b"x-content-type-options", b"nosniff"),

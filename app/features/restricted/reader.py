@@ -81,7 +81,7 @@ class RestrictedReader:
         for is_root, guard in self._find_guards(name):
             query = RestrictedQuery(
                 name,
-                # The root leads to servers that nobody here named, so signatures prove each step.
+                # The root leads to servers that the operator did not name. So each step needs a signature.
                 certified=is_root,
                 waiters=WaitingClients({client: None}),
                 authenticate=self._access.identity.answer,

@@ -16,9 +16,9 @@ from tests.features.sqlite.sqlite_stores import fill
 pytestmark = pytest.mark.process
 
 NOTHING = [
-    ("cache export --output OUT", "there are no records to export, so no bundle is written"),
-    ("cache export --output OUT --prefix 10.1000", "there are no records to export, so no bundle is written"),
-    ("cache export --output OUT --from EMPTY", "there are no records to export, so no bundle is written"),
+    ("cache export --output OUT", "nothing is exported: the store has none of the records"),
+    ("cache export --output OUT --prefix 10.1000", "nothing is exported: the store has none of the records"),
+    ("cache export --output OUT --from EMPTY", "nothing is exported: the store has none of the records"),
     ("cache import EMPTY", "the bundle has no checksum line at its end"),
     ("cache import --no-checksum EMPTY", "the bundle has no records"),
     ("cache import BUNDLE", "the bundle has no records"),

@@ -70,7 +70,7 @@ def test_no_line_is_a_failure_with_a_sentence() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "app", "parse"], input=b"", capture_output=True, check=False, timeout=60
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"there are no texts on standard input\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"standard input has no texts\n")
 
 
 def test_a_wrong_argument_is_wrong_use() -> None:

@@ -77,7 +77,7 @@ def test_check_says_what_the_other_settings_make_useless_or_unsafe(tmp_path: Pat
     assert only.startswith("error: no handle server answers the names of 10.1000")
     assert check(file, upstream_url="https://doi.org", upstream_routes="10.1000=hdl://127.0.0.1:2641") == []
     (only,) = check(file, mode="sealed")
-    assert only.startswith("warning: a sealed proxy queries no handle server")
+    assert only.startswith("warning: a sealed proxy does not query handle servers")
     (tmp_path / "identity.key").chmod(0o644)
     (only,) = check(file)
     assert only.startswith("warning: every user of this machine can read") and only.endswith("identity.key")
