@@ -134,6 +134,7 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
             context.services += opened[feature.name].services
             context.gates += opened[feature.name].gates
     parts = [opened[name] for name in NAMES if name in opened]
+    context.reader_paths = tuple(path for part in parts for gate in part.reader_gates for path in gate.below)
     context.own_routes = tuple(route for part in parts for route in part.own_api.values())
     return Opened(
         stages=[stage for part in parts for stage in part.stages],

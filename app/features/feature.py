@@ -210,6 +210,8 @@ class Context:
         #: The routes of the JSON endpoints of features. They are there when routes are added.
         self.own_routes: tuple[str, ...] = ()
         self.gates: list[OperatorGate] = []
+        #: The beginnings of the paths behind the gates of readers.
+        self.reader_paths: tuple[bytes, ...] = ()
         #: Counts a request of the client at an address, as Stage.admit does: for a page that refuses in its own words.
         self.admit: Callable[[str], None] = _count_nothing
         #: Denies a network for some seconds and returns the end. None without the feature limits.

@@ -12,6 +12,7 @@ from app.errors import ConfigurationError, RateExceeded
 from app.features.check import Finding, Inspection
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.options import Settings
+from app.features.restricted.metrics import READS
 from app.features.restricted.settings import RestrictedSettings
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def open_restricted(context: Context) -> Opened:
         admit=context.admit,
         attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
         public_url=context.facts.public_url,
+        count=context.meter.counter(READS),
         base=context.core.link.base,
     )
 
@@ -51,7 +53,7 @@ def open_restricted(context: Context) -> Opened:
         gate.set_readers(changed.readers)
 
     context.reloads.on_reload(reload, "native_restricted")
-    return Opened(reader_gates=(gate,))
+    return Opened(reader_gates=(gate,), services=(reader,))
 
 
 def _read(settings: Settings) -> RestrictedAccess | None:

@@ -17,8 +17,9 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_exact
-from app.errors import DoiProxyError, NameTooLong, TooManyRequests
+from app.errors import CouldNotVerify, DoiProxyError, InvalidAnswer, NameTooLong, PrefixDenied, TooManyRequests
 from app.features.client_buckets import ClientBuckets, Rate
+from app.features.restricted.errors import IdentityRefused
 from app.features.restricted.file import Readers
 from app.features.restricted.reader import RestrictedReader
 from app.handle.answer import Answer, ResponseCode
@@ -64,16 +65,18 @@ class ReaderGate:
         *,
         admit: Callable[[str], None],
         attempts: ClientBuckets,
+        count: Callable[..., None],
         public_url: str | None,
         base: str,
     ) -> None:
-        """`admit` counts a request of a client, `attempts` its wrong tokens. `base` is the path of this resolver."""
+        """`admit` counts a request of a client, `attempts` its wrong tokens, `count` results. `base` is our path."""
         self.paths: frozenset[bytes] = frozenset()
         self.below: tuple[bytes, ...] = (RESTRICTED_PATH,)
         self._reader = reader
         self._readers = readers
         self._admit = admit
         self._attempts = attempts
+        self._count = count
         self._host = urlsplit(public_url or "").netloc.lower()
         self._problem = partial(problem, base=base)
         self._base = base
@@ -100,6 +103,7 @@ class ReaderGate:
         try:
             self._admit(request.client_address)
             if (refusal := self._refuse(request)) is not None:
+                self._count("refused")
                 return refusal
             if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
                 raise NameTooLong(f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes.")
@@ -107,9 +111,12 @@ class ReaderGate:
             options = read_api_options(read_query(request.query))
             answer = await self._reader.read(name, client_of(request.client_address))
             # A large record takes milliseconds.
-            return await asyncio.to_thread(_write, name, answer, options)
+            reply = await asyncio.to_thread(_write, name, answer, options)
         except DoiProxyError as error:
+            self._count(_classify(error))
             return error_problem(error, base=self._base, name=name)
+        self._count("answered")
+        return reply
 
     def _refuse(self, request: Request) -> Reply | None:
         """The refusal of a request before its name is read, or None."""
@@ -142,6 +149,15 @@ class ReaderGate:
             return self._problem(429, text, quota_headers(error.quota, error.retry_after))
         text = "Restricted values need the header Authorization: Bearer TOKEN, or a network that the operator names."
         return self._problem(401, text, (challenge,))
+
+
+def _classify(error: DoiProxyError) -> str:
+    """The result of a request that failed, for the counter."""
+    if isinstance(error, IdentityRefused):
+        return "identity-refused"
+    if isinstance(error, InvalidAnswer):
+        return "untrusted"
+    return "failed" if isinstance(error, CouldNotVerify) and not isinstance(error, PrefixDenied) else "refused"
 
 
 def _write(name: HandleName, answer: Answer, options: ResolveOptions) -> Reply:

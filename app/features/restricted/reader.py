@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, PrefixDenied, UpstreamRefused, UpstreamTimeout
-from app.features.feature import Core
+from app.errors import (
+    CouldNotVerify,
+    InvalidAnswer,
+    PrefixDenied,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.features.feature import Core, Service
 from app.features.native.feature import is_from_root, is_native
 from app.features.native.source import RestrictedQuery
 from app.features.restricted.errors import ChallengeRefused, IdentityRefused, NotRestricted
@@ -34,7 +41,7 @@ _REFUSALS: Final = frozenset({400, 402, 403, 404, 405, 406})
 _PAUSE: Final = 60.0
 
 
-class RestrictedReader:
+class RestrictedReader(Service):
     """Reads the values of names, at the cost of the client. `clock` is monotonic, in seconds."""
 
     def __init__(self, core: Core, access: RestrictedAccess, clock: Callable[[], float]) -> None:
@@ -42,6 +49,8 @@ class RestrictedReader:
         self._clock = clock
         self._refusals: dict[str, float] = {}
         self._reported: set[str] = set()
+        #: The prefixes whose last query failed at the handle server.
+        self._failing: set[str] = set()
         self.use(access)
 
     def use(self, access: RestrictedAccess) -> None:
@@ -49,6 +58,11 @@ class RestrictedReader:
         self._access = access
         self._refusals.clear()
         self._reported.clear()
+        self._failing.clear()
+
+    def ready(self) -> Mapping[str, str]:
+        """See Service."""
+        return {"restricted": "failing" if self._failing else "ok"}
 
     async def read(self, name: HandleName, client: str) -> Answer:
         """All values that the identity may read. Raises NotRestricted and CouldNotVerify."""
@@ -61,8 +75,19 @@ class RestrictedReader:
         if (wait := self._refusals.get(prefix, 0.0) - self._clock()) > 0:
             raise IdentityRefused(retry_after=wait)
         try:
+            answer = await self._try(name, prefix, client)
+        except (InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable):
+            self._failing.add(prefix)
+            raise
+        self._failing.discard(prefix)
+        self._reported.discard(prefix)
+        return answer
+
+    async def _try(self, name: HandleName, prefix: str, client: str) -> Answer:
+        """The answer. A refusal of the identity is recorded and logged, and so is a challenge that is not answered."""
+        try:
             async with asyncio.timeout(TIMEOUT):
-                answer = await self._query(name, client)
+                return await self._query(name, client)
         except TimeoutError:
             raise UpstreamTimeout("The handle server did not answer in time.") from None
         except UpstreamRefused as error:
@@ -72,8 +97,6 @@ class RestrictedReader:
         except ChallengeRefused as error:
             self._report(prefix, error.detail)
             raise
-        self._reported.discard(prefix)
-        return answer
 
     async def _query(self, name: HandleName, client: str) -> Answer:
         """The first answer of the upstreams that are handle servers."""
