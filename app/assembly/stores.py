@@ -40,13 +40,13 @@ def open_service_cache(
     settings: Settings, clock: Callable[[], float] = time.time, observer: TierObserver | None = None
 ) -> TieredStore:
     """The cache of a service. A store that cannot be opened now is tried again while the service runs, and is only
-    read until then, if it can be.
+    read until then, if it can be. So is one whose file is lost later.
 
     Raises ConfigurationError for a URL or a file that can never be used.
     """
     open_again = partial(_open_store, settings, clock)
     try:
-        return _build_cache(settings, clock, observer, open_again())
+        return _build_cache(settings, clock, observer, open_again(), LateStore(open_again))
     except StoreUnavailable as error:
         late = LateStore(open_again, error.message)
     except StoreError as error:

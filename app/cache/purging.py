@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Final
 
-from app.cache.purges import EVERYTHING, MAX_LATE_PURGES, UNKNOWN, scopes_of
+from app.cache.purges import EVERYTHING, MAX_LATE_PURGES, UNKNOWN, Purges, scopes_of
 from app.cache.store import SharedStore
+from app.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +27,19 @@ async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
             await store.write_note(note, kept)
 
 
-async def delete_scope(store: SharedStore, scope: str) -> None:
-    """Delete the entries of a scope. Of UNKNOWN, all are deleted: more names were purged than were remembered."""
-    if scope == UNKNOWN:
-        log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
-        scope = EVERYTHING
-    await store.delete(scope)
-    if not scope or scope.endswith("/"):
-        async for entry in store.scan(scope):
-            await store.delete(entry.key)
-        await store.flush()
+async def delete_purged(store: SharedStore, purges: Purges) -> None:
+    """Delete the entries that were fetched before a purge that the store has missed. Of UNKNOWN, all those are deleted.
+
+    Nothing is announced of entries that the store does not have: the other processes know the purges.
+    """
+    for scope, at in tuple(purges.items()):
+        with suppress(StoreError):
+            if scope == UNKNOWN:
+                log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
+            if scope in (EVERYTHING, UNKNOWN) or scope.endswith("/"):
+                async for entry in store.scan("" if scope == UNKNOWN else scope):
+                    if entry.fetched_at <= at:
+                        await store.delete(entry.key)
+                await store.flush()
+            elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
+                await store.delete(scope)

@@ -15,6 +15,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be opened now. It can be later: the disk is full or read-only, or another process locks it."""
 
 
+class StoreLost(StoreError):
+    """The file of the store was deleted, replaced or damaged while it was open. It must be opened again."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreStats:
     """The state of a store: its entries, its bytes, whether its last operation succeeded, and a description.

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from app.cache.coordination import REGISTRY_CHANGED
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
-from app.cache.late import LateStore
+from app.cache.late import LateStore, fill_store
 from app.cache.memory import MemoryStore
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
-from app.cache.purging import delete_scope, forget_names
-from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats, change_note
+from app.cache.purging import delete_purged, forget_names
+from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
 from app.doi.name import fold
 from app.errors import StoreError
 from app.handle.answer import ResponseCode
@@ -43,8 +43,8 @@ class TieredStore(FallbackStore):
         only_verified: bool = False,
         late: LateStore | None = None,
     ) -> None:
-        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are. `late` is a store
-        that could not be opened; `watch` tries again, and until then `store` is only read.
+        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are. `late` opens a store
+        that could not be opened, or that is lost; `watch` tries again, and until then `store` is only read.
 
         With `only_verified`, an entry that is not verified is stale here, whatever its times in the store are.
         """
@@ -52,14 +52,15 @@ class TieredStore(FallbackStore):
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
         self._read_now = store.read_now if _is_immediate(store) else None
-        self._late = late
+        self._opener = late
+        self._late = late if late and late.reason else None
         self._clock = clock
         self._ceiling = ceiling
         self._latest = clock()
         self._only_verified = only_verified
         self._cursor: str | None = None
         self._purges = Purges()
-        self._purges.most = MAX_PURGES if late is None else MAX_LATE_PURGES
+        self._purges.most = MAX_PURGES if self._late is None else MAX_LATE_PURGES
         #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
         #: import changes more records than can be announced or dropped one by one.
         self.edition = 0
@@ -312,22 +313,21 @@ class TieredStore(FallbackStore):
         late = self._late
         if late is None or (store := await late.open()) is None:
             return
-        for scope in tuple(self._purges):
-            await self._try("delete", delete_scope(store, scope), None)
+        await delete_purged(store, self._purges)
         before, self._late, self._store = self._store, None, store
         self._read_now = store.read_now if _is_immediate(store) else None
-        for number, key in enumerate(self._memory.unsorted_keys()):
-            if number % _ENTRIES_A_STEP == 0:
-                await self.flush()
-            entry = self._memory.peek(key)
-            if entry is not None:
-                # A purge by another process can be newer than the record. One by this process is older: memory has it.
-                is_purged = self._purges.refuses(key, 0.0, self._clock())
-                put = store.put(entry, unless_newer=True, sent_at=None if is_purged else entry.fetched_at)
-                await self._try("put", put, None)
-        late.used.set()
-        if before is not None:
-            await self._try("close", before.close(), None)
+        # The announcements of another file have other numbers.
+        self._cursor = None
+        self.edition += 1
+        await fill_store(store, self._memory, self._purges, self._clock())
+        await late.replace(before)
+
+    def _record_failure(self, operation: str, error: StoreError) -> None:
+        if self._opener is None or not isinstance(error, StoreLost):
+            super()._record_failure(operation, error)
+        elif self._late is None:
+            self._late, self._purges.most = self._opener, MAX_LATE_PURGES
+            self._late.lose(error.message)
 
     async def forget_announced(self) -> None:
         """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""

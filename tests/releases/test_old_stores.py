@@ -81,7 +81,10 @@ async def entries_of(store: SharedStore) -> list[tuple[Any, ...]]:
 
 
 async def rewrite_all(store: Rewritable) -> None:
-    await rewrite_entries(store, sleep=lambda _: asyncio.sleep(0))
+    async def find() -> Rewritable:
+        return store
+
+    await rewrite_entries(find, sleep=lambda _: asyncio.sleep(0))
 
 
 def rows_of(path: Path) -> list[bytes]:

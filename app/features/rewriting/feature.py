@@ -18,9 +18,7 @@ class RewritingService(Service):
 
     async def run(self) -> None:
         """Rewrite all of them, and end."""
-        store: object = await self._cache.wait_for_store()
-        if isinstance(store, Rewritable):
-            await rewrite_entries(store)
+        await rewrite_entries(self._cache.wait_for_store)
 
 
 def open_rewriting(context: Context) -> Opened:

@@ -29,10 +29,13 @@ _REST: Final = 4.0
 _LOG_INTERVAL: Final = 60.0
 
 
-async def rewrite_entries(store: Rewritable, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+async def rewrite_entries(
+    find_store: Callable[[], Awaitable[object]], *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> None:
     """Rewrite the entries of earlier releases. Of all processes that share the store, one works at a time."""
     owner = uuid4().hex
-    while True:
+    # After a failure it can be another store: one whose file was lost is opened again.
+    while isinstance(store := await find_store(), Rewritable):
         try:
             if await store.lease(_LEASE, owner, _LEASE_SECONDS):
                 try:

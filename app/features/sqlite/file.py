@@ -55,7 +55,7 @@ _PASSING: Final = frozenset(
     }
 )
 #: What the names of the log and of its index end with.
-_TAILS: Final = ("-wal", "-shm")
+TAILS: Final = ("-wal", "-shm")
 #: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
 _MAX_ASIDE: Final = 100
 
@@ -171,7 +171,7 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
 
 def _refuse_links(path: Path) -> None:
     """SQLite refuses a log or an index that is a symbolic link, and does not say which file it is."""
-    for tail in _TAILS:
+    for tail in TAILS:
         if Path(f"{path}{tail}").is_symlink():
             raise StoreUnavailable(f"The store {path} cannot be opened: {path}{tail} is a symbolic link; delete it.")
 
@@ -317,7 +317,7 @@ def _set_aside(path: Path, now: float) -> Path:
     names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, _MAX_ASIDE)]
     aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
     path.rename(aside)
-    for tail in _TAILS:
+    for tail in TAILS:
         # The log belongs to the damaged file. SQLite must not apply it to the new one.
         with suppress(FileNotFoundError):
             Path(f"{path}{tail}").rename(f"{aside}{tail}")

@@ -30,7 +30,7 @@ class ReadOnlySqliteStore:
         self._clock = clock
         self._opened = _find_log(path)
         self._records = find_records(tables)
-        self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda: None, records=self._records)
+        self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda _: None, records=self._records)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""

@@ -33,7 +33,7 @@ class Rows:
         connection: sqlite3.Connection,
         clock: Callable[[], float],
         *,
-        report_damage: Callable[[], None],
+        report_damage: Callable[[Exception], None],
         records: Records | None = None,
     ) -> None:
         """`report_damage` is called if SQLite finds that the file itself is damaged.
@@ -161,5 +161,5 @@ class Rows:
         self._failed_reads += 1
         self._last_failure = str(error)
         if is_damage(error):
-            self._report_damage()
+            self._report_damage(error)
         return StoreError(f"The store {self._path} failed: {error}.")

@@ -25,12 +25,12 @@ from app.features.sqlite.file import (
     connect,
     exclusive_lock,
     is_damage,
-    mark_damaged,
     prepare,
     translate_open_errors,
 )
 from app.features.sqlite.near import NearSearch
 from app.features.sqlite.notes import read_note, write_note
+from app.features.sqlite.place import StorePlace
 from app.features.sqlite.rows import Rows
 from app.features.sqlite.upgrade import rewrite_page
 from app.features.sqlite.writer import GATHER, BatchWriter, Change
@@ -76,8 +76,8 @@ class SqliteStore:
         self._coordination_failed_at = -inf
         with translate_open_errors(path, "for writing"), exclusive_lock(path):
             reading = connect(path, timeout=READ_TIMEOUT)
-            self._inode = path.stat().st_ino
-            self._rows = Rows(path, reading, clock, report_damage=self._report_damage, records=self._records)
+            self._place = StorePlace(path, reading)
+            self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage, records=self._records)
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
             self._coordination = self._open_coordination()
         self._writer = BatchWriter(self._write, gather=gather, can_pass=can_pass)
@@ -146,6 +146,7 @@ class SqliteStore:
         """See RecordStore."""
         if self._records is None:
             return 0
+        self._place.check()
         return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
@@ -157,7 +158,8 @@ class SqliteStore:
             await asyncio.sleep(0)  # other tasks run between the pages
 
     async def changes(self, cursor: str | None) -> Changes:
-        """See Store."""
+        """See Store. A process calls it every second, so it also finds that the file is lost."""
+        self._place.check()
         if self._coordination_failure:
             # Without requests, nothing else shows that the file works again. No name is empty.
             with suppress(StoreError):
@@ -209,10 +211,12 @@ class SqliteStore:
         if self._records is None:
             return 0
         await self.flush()
+        self._place.check()
         return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
 
     async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
         """See SearchableStore."""
+        self._place.check()
         return await asyncio.to_thread(self._near.find, key, candidates)
 
     async def read_note(self, name: str) -> bytes | None:
@@ -222,10 +226,12 @@ class SqliteStore:
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
         await self.flush()
+        self._place.check()
         await asyncio.to_thread(write_note, self._path, name, data)
 
     async def rewrite(self) -> Rewrite | None:
         """See Rewritable."""
+        self._place.check()
         return await asyncio.to_thread(rewrite_page, self._path)
 
     async def stats(self) -> StoreStats:
@@ -260,14 +266,8 @@ class SqliteStore:
             write_batch(self._writing, changes, used, now=now, max_bytes=self._max_bytes, tables=self._tables)
         except sqlite3.Error as error:
             if is_damage(error):
-                self._report_damage()
+                self._place.report_damage(error)
             raise
-
-    def _report_damage(self) -> None:
-        # Another process may have renamed the file of this one. The store that it created is not damaged.
-        with suppress(OSError):
-            if self._path.stat().st_ino == self._inode:
-                mark_damaged(self._path)
 
     def _submit(self, change: Change) -> None:
         self._absent.pop(change.key, None)

@@ -33,7 +33,7 @@ class File:
     def pages(self, prefix: str) -> list[list[str]]:
         return [[found.key for found in page] for page in self.rows.pages(prefix)]
 
-    def _report(self) -> None:
+    def _report(self, _: Exception) -> None:
         self.reports += 1
 
 

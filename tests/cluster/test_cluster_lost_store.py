@@ -1,0 +1,91 @@
+"""The SQLite file of a running service is deleted, replaced or damaged while the upstream is down."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.processes import START_DEADLINE, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+
+TARGETS: Final = {f"10.1234/{number}": f"https://www.example.org/{number}" for number in range(20)}
+#: Times that each name is looked up, each on a connection of its own, so that every worker has it in memory.
+ROUNDS: Final = 20
+
+
+def delete(path: Path) -> None:
+    for found in path.parent.glob("store.sqlite3*"):
+        found.unlink()
+
+
+def restore(path: Path) -> None:
+    path.with_name("backup").replace(path)
+
+
+def damage(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with path.open("r+b") as file:
+        file.write(b"\0" * path.stat().st_size)
+
+
+def count_entries(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+        return int(count)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("lose", [delete, restore, damage])
+async def test_names_in_memory_are_answered_while_the_store_is_lost_and_comes_back(
+    start_upstream: StartUpstream,
+    start_proxy: StartProxy,
+    store_file: str,
+    tmp_path: Path,
+    lose: Callable[[Path], None],
+    workers: int,
+) -> None:
+    path = tmp_path / "store.sqlite3"
+    upstream = start_upstream(TARGETS)
+    proxy = start_proxy(upstream.url, store_file, workers=workers)
+    await asyncio.gather(upstream.ready(), proxy.serves())
+
+    async def ask_all() -> set[int]:
+        return {(await proxy.ask(f"/{name}")).status for name in TARGETS}
+
+    for _ in range(ROUNDS):
+        assert await ask_all() == {302}
+
+    async def is_written() -> bool:
+        return count_entries(path) == len(TARGETS)
+
+    await until(is_written, START_DEADLINE, "all names are in the store")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM INTO ?", (str(tmp_path / "backup"),))
+    upstream.process.kill()
+    lose(path)
+    back = "The store is open after"
+
+    async def is_back() -> bool:
+        assert await ask_all() == {302}, proxy.process.log
+        # A name that is not in memory makes every worker read the damaged file.
+        assert (await proxy.ask("/10.1234/other")).status in (502, 503, 504)
+        return proxy.process.count(back) >= workers
+
+    await until(is_back, START_DEADLINE, "every worker has opened the store again")
+    assert "while it was open" in proxy.process.log or "is damaged" in proxy.process.log
+    await until(is_written, START_DEADLINE, "all names are in the store that is at the path")
+    proxy.process.terminate()
+    proxy.restart()
+    await proxy.ready()
+    assert await ask_all() == {302}
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
