@@ -25,9 +25,12 @@ from app.features.native.wire.response import Digest, Explanation, Response
 from app.features.native.wire.value import Permission, Value
 from tests.features.native.encoder import encode_response
 from tests.features.native.keys import sign
+from tests.features.native.lies import Hangup
 from tests.features.native.server import Content, HandleServer
 
 NAME: Final = "10.1000/staff"
+#: A name whose only address the public may not read.
+HIDDEN: Final = "10.1000/hidden"
 #: Backwards, what the value has that the public may not read. The server turns it round only to send it, so that a
 #: test can look for it in the memory of the process.
 MARKER_BACKWARDS: Final = "d70c1eb4-rekram"
@@ -39,6 +42,7 @@ VALUES: Final = (
     Value(2, b"EMAIL", f"elpmaxe.ffats@{MARKER_BACKWARDS}".encode(), permissions=RESTRICTED),
     Value(300, b"HS_SECKEY", b"the key of someone", permissions=RESTRICTED),
 )
+HIDDEN_URL: Final = Value(1, b"URL", f"/{MARKER_BACKWARDS}/elpmaxe.neddih//:sptth".encode(), permissions=RESTRICTED)
 Change = Callable[[Response], Any]
 
 
@@ -57,6 +61,7 @@ class ChallengingServer(HandleServer):
         self.change_answer: Change = lambda response: response
         self.refusal = int(ResponseStatus.SUCCESS)
         self.put_values(NAME, *VALUES)
+        self.put_values(HIDDEN, HIDDEN_URL)
 
     async def answer(self, data: bytes, transport: str) -> bytes:
         """See HandleServer."""
@@ -91,7 +96,8 @@ class ChallengingServer(HandleServer):
         self.proofs.append(message.body)
         found = self._pending.pop(message.envelope.session_id, None)
         if found is None:
-            raise AssertionError("a response to no challenge")
+            # The connection was lost after the proof, so it came again.
+            raise Hangup
         query, data, content = found
         nonce = hashlib.md5(bytes([message.envelope.session_id]), usedforsecurity=False).digest()
         digest = hashlib.sha256(_signed(decode_message(data), data)).digest()
@@ -113,7 +119,7 @@ def marker() -> str:
 
 
 def _turn(value: Value) -> Value:
-    return replace(value, data=value.data[::-1]) if value.type == b"EMAIL" else value
+    return replace(value, data=value.data[::-1]) if MARKER_BACKWARDS.encode() in value.data else value
 
 
 def _signed(message: Message, data: bytes) -> bytes:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.features.restricted.challenging import IDENTITY, NAME, SECRET, ChallengingServer
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Got, Proxy, running_with
 
 TOKEN: Final = "a-token-of-a-reader-0001"
 BEARER: Final = f"Bearer {TOKEN}"
@@ -60,10 +60,10 @@ def write_file(folder: Path, **changed: str | None) -> Path:
 async def worlds(
     folder: Path, server: ChallengingServer | None = None, lines: dict[str, str | None] | None = None, **settings: Any
 ) -> AsyncIterator[World]:
-    """A world with further settings. The server may be running already."""
+    """A world with further settings, or another `clock`. The server may be running already."""
     file = write_file(folder, **(lines or {}))
     server = server or ChallengingServer()
     async with nullcontext(server) if server.port else server as running_server:
         usual = {"upstream_url": running_server.url, "native_restricted": file, "upstream_private_servers": True}
-        async with running(**{**usual, **settings}) as proxy:
+        async with running_with(None, **{**usual, **settings}) as proxy:
             yield World(proxy, running_server, file)
