@@ -247,9 +247,11 @@ class _Batch:
     # --- The rows ---------------------------------------------------------------------------------------------------
 
     async def collect(self) -> AsyncGenerator[list[ListRow]]:
-        """The rows in the order of the inputs. Raises the error that ended the inputs."""
+        """The rows in the order of the inputs, or those before a stop. Raises the error that ended the inputs."""
         item = await self._queue.get()
         while not isinstance(item, _End):
+            if self._is_over():
+                return
             group = [await self._complete(item)]
             following = self._take_next()
             while following is not None and _is_known(following) and self._has_room(group):
@@ -261,8 +263,12 @@ class _Batch:
         if item.error is not None:
             raise item.error
 
+    def _is_over(self) -> bool:
+        # Works are fetched one after another, so the rows of a full queue would take minutes.
+        return self._options.matches and self._options.is_stopped()
+
     def _has_room(self, group: list[ListRow]) -> bool:
-        return len(group) < MAX_GROUP and not self._turn.is_over()
+        return len(group) < MAX_GROUP and not self._turn.is_over() and not self._is_over()
 
     def _take_next(self) -> ListRow | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""

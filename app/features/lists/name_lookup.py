@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -54,6 +54,8 @@ class BatchOptions:
     checks: bool = False
     #: Whether rows say if their reference is about the work.
     matches: bool = False
+    #: Whether no more references are compared: the rows end before the first that is not compared.
+    is_stopped: Callable[[], bool] = lambda: False
     agency: AgencySource = "cached"
     #: The priority of queries about names.
     priority: Priority = Priority.BULK

@@ -202,6 +202,7 @@ async def open_rows(
     settings = context.settings
     options = BatchOptions(
         matches=choice.matches,
+        is_stopped=stop.is_set,
         only_cached=choice.only_cached,
         literal=choice.literal,
         suggests=choice.suggests,

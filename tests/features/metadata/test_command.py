@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +16,7 @@ from app.features.metadata.works import FetchBudget
 from app.upstream.budget import LocalBucket
 from tests.clock import Clock
 from tests.features.lists.list_server import BatchServer
-from tests.features.lists.test_resolve import Bench, bench  # noqa: F401 - a fixture
+from tests.features.lists.test_resolve import Bench, bench, until  # noqa: F401 - a fixture
 from tests.features.metadata.agency import TITLE, Agency, open_agency, put_prefix
 from tests.features.metadata.test_metadata import ON, OTHER, be_patient, entry  # noqa: F401 - a fixture
 from tests.upstream.test_upstream_budget import budget_of
@@ -69,6 +72,29 @@ async def test_a_table_and_lines_of_errors_name_the_other_work(bench: Bench, age
     assert "different" in table[2] and table[2].endswith(TITLE)
     ended = await bench.run(path, "--match", "--output-format", "csv", "--fields", "doi,match")
     assert ended.output.splitlines()[1:3] == ["10.5555/a,same", "10.5555/a,different"]
+
+
+async def test_an_interruption_ends_after_the_fetch_under_way_and_the_rest_follows(
+    bench: Bench,  # noqa: F811
+    agency: Agency,
+    be_patient: None,  # noqa: F811
+) -> None:
+    names = [f"10.5555/m{number}" for number in range(60)]
+    for name in names:
+        bench.upstream.put(name, url=f"https://publisher.example/{name}")
+    path = bench.write("many.bib", "".join(entry(TITLE, name) for name in names))
+    arguments = (path, "--match", "-o", bench.output, "--resume", bench.state)
+    agency.free.clear()
+    running = asyncio.create_task(bench.run(*arguments))
+    # The first work is under way, and the records of the other names are known.
+    await until(lambda: len(agency.requests) == 1 and bench.upstream.queries(names[-1]) == 1)
+    os.kill(os.getpid(), signal.SIGINT)
+    await bench.said("a second signal stops immediately")
+    agency.free.set()
+    first = await running
+    assert (first.status, bench.inputs(), len(agency.requests)) == (130, names[:1], 1)
+    second = await bench.run(*arguments)
+    assert (second.status, bench.inputs(), len(agency.requests)) == (0, names, len(names))
 
 
 async def test_a_fetch_of_a_command_waits_for_its_share_of_the_budget() -> None:
