@@ -65,7 +65,7 @@ class Store(Protocol):
         """
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """The entries whose key begins with `prefix`, in key order (in Valkey, unordered). Pages have a limited size.
+        """The entries whose key begins with `prefix`, in SQLite in key order. Pages have a limited size.
 
         Entries that are put or deleted meanwhile may be missing. Valkey may return an entry twice.
         """

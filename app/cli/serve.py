@@ -155,7 +155,8 @@ def work(
     lifecycle = Lifecycle(settings)
     lifecycle.request_reload, lifecycle.memory = _hang_up_supervisor, memory
     try:
-        application = create(settings, lifecycle=lifecycle)
+        with collect_nothing():
+            application = create(settings, lifecycle=lifecycle)
     except DoiProxyError as error:
         log.error("the worker cannot start: %s", error.message)
         sys.exit(1)

@@ -31,16 +31,16 @@ def test_an_entry_of_the_store_evicts_others_only_if_it_is_seen_again(clock: Clo
     memory = MemoryStore(2 * SIZE, clock=clock)
     for n in range(9):
         memory.admit(entry(f"10.1000/{n}"))
-    assert memory.keys() == ["10.1000/0", "10.1000/1"]
+    assert sorted(memory.unsorted_keys()) == ["10.1000/0", "10.1000/1"]
     memory.admit(entry("10.1000/8"))
-    assert memory.keys() == ["10.1000/1", "10.1000/8"]
+    assert sorted(memory.unsorted_keys()) == ["10.1000/1", "10.1000/8"]
 
 
 def test_an_answer_of_the_upstream_is_always_kept(clock: Clock) -> None:
     memory = MemoryStore(2 * SIZE, clock=clock)
     for n in range(3):
         memory.keep(entry(f"10.1000/{n}"))
-    assert memory.keys() == ["10.1000/1", "10.1000/2"]
+    assert sorted(memory.unsorted_keys()) == ["10.1000/1", "10.1000/2"]
 
 
 def test_a_doorkeeper_remembers_the_last_names() -> None:
@@ -69,14 +69,15 @@ def test_a_tier_of_zero_bytes_has_no_entries(clock: Clock) -> None:
     assert memory.entries == 0
 
 
-def test_dropping_or_clearing_entries_frees_their_bytes(clock: Clock) -> None:
+@pytest.mark.anyio
+async def test_dropping_or_clearing_entries_frees_their_bytes(clock: Clock) -> None:
     memory = MemoryStore(10 * SIZE, clock=clock)
     memory.keep(entry("10.1000/0"))
     memory.keep(entry("10.1000/1"))
     assert memory.drop("10.1000/0") is True
     assert memory.drop("10.1000/0") is False
     assert memory.bytes == SIZE
-    memory.clear()
+    await memory.close()
     assert (memory.entries, memory.bytes) == (0, 0)
 
 

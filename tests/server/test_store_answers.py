@@ -36,16 +36,16 @@ async def store(tmp_path: Path) -> AsyncIterator[str]:
     yield url
 
 
-def start(kind: type[ExpressProtocol], store: str, memory_bytes: int) -> Server:
+async def start(kind: type[ExpressProtocol], store: str, memory_bytes: int) -> Server:
     server = Server(Clock(), kind, store_url=store, cache_memory_bytes=memory_bytes)
-    server.memory.clear()
+    await server.memory.close()
     return server
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 10_000_000])
 async def test_every_way_gives_the_same_bytes(store: str, memory_bytes: int) -> None:
     remembering = Server(Clock(), ExpressProtocol)
-    express, full = (start(kind, store, memory_bytes) for kind in (ExpressProtocol, FullPathProtocol))
+    express, full = [await start(kind, store, memory_bytes) for kind in (ExpressProtocol, FullPathProtocol)]
     for path in URL_PATHS + OTHER_PATHS:
         for method in ("GET", "HEAD"):
             expected = await remembering.answers(get(path, method=method))
@@ -56,7 +56,7 @@ async def test_every_way_gives_the_same_bytes(store: str, memory_bytes: int) -> 
 
 @pytest.mark.parametrize("path", URL_PATHS)
 async def test_it_takes_no_task(store: str, path: str) -> None:
-    server = start(ExpressProtocol, store, 0)
+    server = await start(ExpressProtocol, store, 0)
     protocol, wire = ExpressProtocol(server._config, server.state, {}), Wire()
     protocol.connection_made(wire)
     protocol.data_received(get(path))

@@ -156,7 +156,7 @@ async def test_a_store_that_cannot_be_created_again_is_read_on_and_tried_again(
     path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = await open_filled(path, clock)
-    cache.memory.clear()
+    await cache.memory.close()
     delete_all(path)
     path.parent.touch()
     for _ in range(5):

@@ -145,7 +145,7 @@ async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: 
     store = ValkeyStore(f"redis://127.0.0.1:{port}/0", clock=clock, timeout=PATIENCE)
     cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
     await cache.put(entry("10.1000/KEPT"))
-    cache.memory.clear()
+    await cache.memory.close()
     server.terminate()
 
     assert await cache.get("10.1000/KEPT") is None
@@ -163,7 +163,7 @@ async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: 
     server.start()
     clock.advance(1.0)
     await cache.put(entry("10.1000/AFTER"))
-    cache.memory.clear()
+    await cache.memory.close()
     assert await cache.get("10.1000/AFTER") == entry("10.1000/AFTER")
     assert (await cache.stats()).healthy is True
     await cache.close()

@@ -1,0 +1,67 @@
+"""What goes over a large memory has short turns of the event loop, in processor time."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
+
+import pytest
+
+from app.cache.entry import Entry
+from app.cache.memory import MemoryStore
+from app.cache.purges import EVERYTHING
+from app.cache.tiered import TieredStore
+from app.handle.answer import Answer, ResponseCode
+from tests.cache.entries import NOW
+from tests.clock import Clock
+from tests.hostile.turns import MAX_TURN_MS, REPEATS
+
+#: More of the smallest entries than the default of cache_memory_bytes has room for.
+_ENTRIES: Final = 400_000
+_FOUND: Final = Answer(ResponseCode.SUCCESS, b'[{"index":1,"type":"URL","data":"http://example.org/"}]')
+
+
+@pytest.fixture
+def large(clock: Clock) -> Iterator[MemoryStore]:
+    """A memory tier with many entries. No collection of garbage falls into a turn of a test."""
+    memory = MemoryStore(1_000_000_000, clock=clock)
+    gc.disable()
+    for number in range(_ENTRIES):
+        memory.keep(Entry(f"10.{1000 + number % 3}/{number}", _FOUND, NOW, NOW + 60, NOW + 120))
+    yield memory
+    gc.enable()
+
+
+def longest_turn(work: Coroutine[Any, Any, Any]) -> float:
+    """The processor time of the longest turn, in milliseconds. The coroutine waits for nothing but its next turn."""
+    longest = 0.0
+    while True:
+        began = time.thread_time()
+        try:
+            work.send(None)
+        except StopIteration:
+            return max(longest, (time.thread_time() - began) * 1000)
+        longest = max(longest, (time.thread_time() - began) * 1000)
+
+
+async def find_nothing(memory: MemoryStore) -> None:
+    assert [found async for found in memory.scan("10.9999/")] == []
+
+
+def test_a_scan_that_finds_nothing_has_short_turns(large: MemoryStore) -> None:
+    assert min(longest_turn(find_nothing(large)) for _ in range(REPEATS)) <= MAX_TURN_MS
+
+
+def test_a_clock_that_was_set_back_and_purges_of_a_prefix_and_of_everything_have_short_turns(
+    large: MemoryStore, clock: Clock
+) -> None:
+    cache = TieredStore(large, None, clock=clock, ceiling=86_400.0)
+    clock.advance(-300)
+    assert longest_turn(cache.notice_clock_step()) <= MAX_TURN_MS
+    assert large.entries == _ENTRIES
+    assert longest_turn(cache.clear_prefix("10.1000")) <= MAX_TURN_MS
+    assert large.entries == _ENTRIES - -(-_ENTRIES // 3)
+    assert longest_turn(large.drop_scope(EVERYTHING)) <= MAX_TURN_MS
+    assert (large.entries, large.bytes) == (0, 0)
