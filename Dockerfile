@@ -6,7 +6,7 @@
 #
 # The base image has an exact version. docker-compose.yml says how to pin its digest.
 
-FROM python:3.11.14-slim-bookworm AS install
+FROM docker.io/library/python:3.11.14-slim-bookworm AS install
 ENV PIP_QUIET=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements requirements
@@ -22,7 +22,7 @@ RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-iso
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete
 
-FROM python:3.11.14-slim-bookworm
+FROM docker.io/library/python:3.11.14-slim-bookworm
 ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="doi-proxy" \
@@ -47,6 +47,6 @@ WORKDIR /var/lib/doi-proxy
 USER 10001:10001
 VOLUME /var/lib/doi-proxy
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["doi-proxy", "healthcheck"]
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 CMD ["doi-proxy", "healthcheck"]
 ENTRYPOINT ["doi-proxy"]
 CMD ["serve", "--host", "0.0.0.0"]

@@ -341,6 +341,7 @@ async def test_nginx_accepts_the_configuration_of_the_compose_file(tmp_path: Pat
         assert f"server {proxy}:8000 resolve " in text
         text = text.replace(f"{proxy}:8000 resolve", "127.0.0.1:8000")
     (tmp_path / "nginx.conf").write_text(text.replace("/tmp/", f"{tmp_path}/"), "utf-8")
+    (tmp_path / "resolver.conf").write_text("resolver 127.0.0.11 valid=5s ipv6=off;\n", "utf-8")
     command = [program("nginx"), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
