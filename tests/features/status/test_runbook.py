@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from app.features.status.prefixes import KINDS
 from app.features.status.runbook import line_title, read_runbook, show_code
 from app.web.languages import Catalogue, read_packaged
 from tests.web.proxy import running
@@ -39,6 +40,7 @@ def test_each_alert_has_an_entry_that_its_rule_names() -> None:
 
 def test_each_line_of_the_status_page_has_an_entry() -> None:
     keys = set(re.findall(r'row\("(\w+)"', TEMPLATE)) | set(re.findall(r'\("(\w+)", view\.status\.\w+\)', TEMPLATE))
+    keys |= {f"prefixes_{kind}" for kind in KINDS}
     assert len(keys) > 10
     assert keys <= set(read_runbook()["line"])
     english = Catalogue("en", read_packaged("app.features.status", "en"))
@@ -53,6 +55,15 @@ def test_each_entry_that_another_names_is_there() -> None:
 
 def test_code_is_shown_as_code_and_nothing_else_is_html() -> None:
     assert show_code("`a<b` & c") == "<code>a&lt;b</code> &amp; c"
+
+
+async def test_each_problem_of_the_status_page_leads_to_a_heading_of_the_running_proxy() -> None:
+    texts = read_packaged("app.features.status", "en")
+    problems = {key.removeprefix("status.problem_") for key in texts if key.startswith("status.problem_")}
+    assert len(problems) > 5
+    async with running() as proxy:
+        shown = await proxy.ask("GET", "/status/runbook", client="127.0.0.1")
+    assert problems <= set(re.findall(r'<h2 id="(\w+)">', shown.text))
 
 
 async def test_the_running_proxy_shows_it_to_those_who_see_the_status() -> None:
