@@ -70,6 +70,7 @@ async def is_usable(world: World) -> bool:
 
 
 # A challenge may open any session.
+@pytest.mark.slow
 @table("lie", [lie for lie in HOSTILE if lie != "session"])
 async def test_no_lie_in_place_of_a_challenge_gets_a_proof(tmp_path: Path, lie: str) -> None:
     async with worlds(tmp_path, upstream_timeout=SHORT, upstream_breaker_failures=100) as world:
@@ -80,6 +81,7 @@ async def test_no_lie_in_place_of_a_challenge_gets_a_proof(tmp_path: Path, lie: 
         assert await is_usable(world), lie
 
 
+@pytest.mark.slow
 @table("lie", list(HOSTILE))
 async def test_no_lie_after_the_proof_reaches_the_reader(tmp_path: Path, lie: str) -> None:
     async with worlds(tmp_path, upstream_timeout=SHORT, upstream_breaker_failures=100) as world:
@@ -182,6 +184,7 @@ async def test_a_token_of_eight_kilobytes_and_a_prefix_of_a_token_are_wrong(tmp_
         assert world.server.queries() == 0
 
 
+@pytest.mark.slow
 async def test_a_reader_that_does_not_read_loses_its_connection_and_nothing_keeps_its_answer(tmp_path: Path) -> None:
     marked = Value(2, b"EMAIL", ("x" * 150_000 + MARKER_BACKWARDS + "wols").encode(), permissions=RESTRICTED)
     async with ChallengingServer() as server:
