@@ -17,8 +17,8 @@ from app.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-#: Entries that are put between two flushes.
-_ENTRIES_A_STEP: Final = 250
+#: Entries of memory that are put between two flushes, or checked in one step.
+ENTRIES_A_STEP: Final = 250
 
 
 class LateStore:
@@ -29,7 +29,7 @@ class LateStore:
         self.reason = reason
         self._open_store = open_store
         self._began = time.monotonic()
-        self._logged = ""
+        self._logged = ""  # the last reason
         #: Set while the cache uses the store.
         self.used = asyncio.Event()
         if not reason:
@@ -75,6 +75,6 @@ async def fill_store(store: SharedStore, memory: MemoryStore, purges: Purges, no
         # A purge by another process can be newer than the record. One by this process is older: memory has it.
         is_purged = purges.refuses(key, 0.0, now)
         with suppress(StoreError):
-            if number % _ENTRIES_A_STEP == 0:
+            if number % ENTRIES_A_STEP == 0:
                 await store.flush()
             await store.put(entry, unless_newer=True, sent_at=None if is_purged else entry.fetched_at)

@@ -179,11 +179,16 @@ class MemoryStore:
         if announce:
             self._announce(entry.key)
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store."""
-        self._purges.record(key, self._clock())
-        self._announce(key)
+        if announce:
+            self._purges.record(key, self._clock())
+            self._announce(key)
         return self.drop(key)
+
+    async def announce(self, scope: str) -> None:
+        """See Store."""
+        self._announce(scope)
 
     async def read_note(self, name: str) -> builtins.bytes | None:
         """See Store."""

@@ -28,10 +28,7 @@ async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
 
 
 async def delete_purged(store: SharedStore, purges: Purges) -> None:
-    """Delete the entries that were fetched before a purge that the store has missed. Of UNKNOWN, all those are deleted.
-
-    Nothing is announced of entries that the store does not have: the other processes know the purges.
-    """
+    """Delete the entries that were fetched before a purge that the store has missed. The other processes know it."""
     for scope, at in tuple(purges.items()):
         with suppress(StoreError):
             if scope == UNKNOWN:
@@ -39,7 +36,7 @@ async def delete_purged(store: SharedStore, purges: Purges) -> None:
             if scope in (EVERYTHING, UNKNOWN) or scope.endswith("/"):
                 async for entry in store.scan("" if scope == UNKNOWN else scope):
                     if entry.fetched_at <= at:
-                        await store.delete(entry.key)
+                        await store.delete(entry.key, announce=False)
                 await store.flush()
             elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
                 await store.delete(scope)

@@ -56,13 +56,16 @@ class Store(Protocol):
         write.
         """
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         """Purge an entry and announce it. Returns whether there was one. The deletion is durable after `flush`.
 
         `put` refuses the answers to earlier queries (see app/cache/purges.py). A key with a slash at its end stands
         for all keys that begin with it, and "" for all keys: their earlier queries are refused, and the caller
-        deletes the entries. With the entry of a name, its registry record is deleted.
+        deletes the entries, without `announce`. With the entry of a name, its registry record is deleted.
         """
+
+    async def announce(self, scope: str) -> None:
+        """Let other processes drop their copies of a scope, or see REGISTRY_CHANGED. Durable after `flush`."""
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """The entries whose key begins with `prefix`, in SQLite in key order. Pages have a limited size.
@@ -95,14 +98,11 @@ class ImmediateStore(Protocol):
 
 
 @runtime_checkable
-class RecordStore(Protocol):
+class RecordStore(Store, Protocol):
     """A store with records of the registration agencies' files. Every method may raise StoreError.
 
     Whatever writes or deletes such records announces REGISTRY_CHANGED in the same transaction.
     """
-
-    async def announce_registry(self) -> None:
-        """Announce REGISTRY_CHANGED: other processes read registry records again. Durable after `flush`."""
 
     async def forget_registry(self, prefix: str) -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""

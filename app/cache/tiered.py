@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.cache.coordination import REGISTRY_CHANGED
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
-from app.cache.late import LateStore, fill_store
+from app.cache.late import ENTRIES_A_STEP, LateStore, fill_store
 from app.cache.memory import MemoryStore
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
 from app.cache.purging import delete_purged, forget_names
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
-#: Entries that are written or deleted in one step. 250 deletions take 3 ms.
-_ENTRIES_A_STEP: Final = 250
 
 
 class TieredStore(FallbackStore):
@@ -52,8 +50,7 @@ class TieredStore(FallbackStore):
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
         self._read_now = store.read_now if _is_immediate(store) else None
-        self._opener = late
-        self._late = late if late and late.reason else None
+        self._opener, self._late = late, late if late and late.reason else None
         self._clock = clock
         self._ceiling = ceiling
         self._latest = clock()
@@ -180,8 +177,7 @@ class TieredStore(FallbackStore):
         """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.
 
         `scope` is a key, a prefix with a slash at its end, or "" for everything. The caller deletes or expires the
-        entries in the store afterwards. With memory alone, nothing is dropped here.
-        Returns what `drop_scope` returns.
+        entries in the store afterwards. With memory alone, nothing is dropped here. Returns what `drop_scope` returns.
         """
         self._purges.record(scope, self._clock())
         dropped = set[str]()
@@ -194,17 +190,24 @@ class TieredStore(FallbackStore):
         await self.forget_popular([scope])
         return dropped
 
+    async def end_purge(self, scope: str) -> None:
+        """Let other processes drop what they read before the caller deleted it without announcing it."""
+        if self._store is not None:
+            await self._try("announce", self._store.announce(scope), None)
+            await self.flush()
+
     async def forget_popular(self, scopes: Collection[str]) -> None:
         """Drop the names of scopes from the notes that list names."""
         if self._store is not None:
             await self._try("write_note", forget_names(self._store, frozenset(scopes)), None)
 
-    async def delete(self, key: str) -> bool:
-        """Delete an entry in both tiers and in other processes. Returns whether there was one."""
-        self._purges.record(key, self._clock())
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
+        """Delete an entry in both tiers and, with `announce`, in other processes. Returns whether there was one."""
+        if announce:
+            self._purges.record(key, self._clock())
         existed = self._memory.drop(key)
         if self._store is not None:
-            existed = await self._try("delete", self._store.delete(key), False) or existed
+            existed = await self._try("delete", self._store.delete(key, announce=announce), False) or existed
             await self.flush()
         return existed
 
@@ -213,17 +216,14 @@ class TieredStore(FallbackStore):
         start = fold(prefix).rstrip("/") + "/"
         gone = await self.begin_purge(start)
         if self._store is not None:
-            try:
-                for number, key in enumerate(gone):
-                    if number % _ENTRIES_A_STEP == 0:
-                        await asyncio.sleep(0)
-                    await self._store.delete(key)
-                async for entry in self._store.scan(start):
-                    await self._store.delete(entry.key)
-                    gone.add(entry.key)
-                await self._store.flush()
-            except StoreError as error:
-                self._record_failure("delete", error)
+            for number, key in enumerate(gone):
+                if number % ENTRIES_A_STEP == 0:
+                    await asyncio.sleep(0)
+                await self._try("delete", self._store.delete(key, announce=False), False)
+            async for entry in self.scan(start):
+                await self._try("delete", self._store.delete(entry.key, announce=False), False)
+                gone.add(entry.key)
+            await self.end_purge(start)
         # With memory alone, or what was read from the store again meanwhile.
         again = await self._memory.drop_scope(start)
         return len(gone or again) + await self.forget_registry(start)
@@ -320,8 +320,7 @@ class TieredStore(FallbackStore):
         before, self._late, self._store = self._store, None, store
         self._read_now = store.read_now if _is_immediate(store) else None
         # The announcements of another file have other numbers.
-        self._cursor = None
-        self.edition += 1
+        self._cursor, self.edition = None, self.edition + 1
         await fill_store(store, self._memory, self._purges, self._clock())
         await late.replace(before)
 
@@ -359,7 +358,7 @@ class TieredStore(FallbackStore):
         """
         if self._has_confirmed and _has_records(self._store):
             self._has_confirmed = False
-            await self._try("announce_registry", self._store.announce_registry(), None)
+            await self._try("announce", self._store.announce(REGISTRY_CHANGED), None)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""

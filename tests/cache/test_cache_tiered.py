@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
@@ -32,22 +34,39 @@ def shared(clock: Clock) -> MemoryStore:
     return MemoryStore(10_000_000, clock=clock)
 
 
-class CountingStore(MemoryStore):
+@pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
+async def open_two(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> AsyncIterator[tuple[TieredStore, TieredStore]]:
+    """The caches of two workers on one real store."""
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    if request.param == "valkey":
+        url = request.getfixturevalue("valkey_url")
+    settings = Settings(store_url=url, store_timeout=5.0)
+    caches = open_cache(settings, clock), open_cache(settings, clock)
+    for cache in caches:
+        await cache.forget_announced()
+    yield caches
+    for cache in caches:
+        await cache.close()
+
+
+class CountingStore(SqliteStore):
     """Counts the deletions of one turn of the event loop."""
 
     in_this_turn = most = 0
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         self.in_this_turn += 1
         self.most = max(self.most, self.in_this_turn)
-        return await super().delete(key)
+        return await super().delete(key, announce=announce)
 
 
-async def test_the_names_of_a_prefix_are_deleted_in_several_turns(clock: Clock) -> None:
-    store = CountingStore(10_000_000, clock=clock)
-    cache = tier(store, clock)
-    for number in range(1_000):
-        cache.memory.keep(entry(f"10.1000/{number}"))
+async def test_the_names_of_a_prefix_are_deleted_in_several_turns(tmp_path: Path, clock: Clock) -> None:
+    store = CountingStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
+    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
+    for number in range(3_000):
+        await store.put(entry(f"10.1000/{number}"))
 
     async def count_turns() -> None:
         while True:
@@ -56,9 +75,11 @@ async def test_the_names_of_a_prefix_are_deleted_in_several_turns(clock: Clock) 
 
     async with asyncio.TaskGroup() as tasks:
         counting = tasks.create_task(count_turns())
-        assert await cache.clear_prefix("10.1000") == 1_000
+        assert await cache.clear_prefix("10.1000") == 3_000
         counting.cancel()
-    assert 0 < store.most <= 251
+    # A page of the file, 6 ms of processor time.
+    assert 0 < store.most <= 501
+    await cache.close()
 
 
 async def test_put_writes_to_memory_and_to_the_store(shared: MemoryStore, clock: Clock) -> None:
@@ -211,6 +232,52 @@ async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(tmp_p
     await cache.close()
 
 
+async def test_a_purge_of_more_names_than_are_announced_leaves_other_prefixes_in_memory(
+    open_two: tuple[TieredStore, TieredStore],
+) -> None:
+    here, there = open_two
+    hot = [f"10.2000/{number}" for number in range(20)]
+    for key in hot:
+        await here.put(entry(key))
+    await here.flush()
+    for key in hot:
+        assert await there.get(key) is not None
+    for number in range(6_000):
+        await here.put(entry(f"10.1000/{number}"))
+        if number % 1_000 == 0:
+            await here.flush()
+    await here.flush()
+    assert await there.get("10.1000/5999") is not None
+    assert await here.clear_prefix("10.1000") == 6_000
+    await there.forget_announced()
+    await here.forget_announced()
+    for cache in (here, there):
+        assert [cache.peek(key) is not None for key in hot] == [True] * len(hot)
+        assert cache.peek("10.1000/5999") is await cache.get("10.1000/5999") is None
+    # A query that was sent before the purge is refused, here and there; one about another prefix is not.
+    for cache, name in ((here, "10.1000/1"), (there, "10.1000/2")):
+        await cache.put(entry(name), sent_at=NOW - 10)
+        await cache.flush()
+        assert await cache.get(name) is None
+        await cache.put(entry(hot[0], fetched_at=NOW + 1), sent_at=NOW - 10)
+        await cache.flush()
+        assert await cache.reread(hot[0]) == entry(hot[0], fetched_at=NOW + 1)
+
+
+async def test_what_another_process_reads_during_the_purge_of_a_prefix_is_dropped_after_it(
+    shared: MemoryStore, clock: Clock
+) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await there.forget_announced()
+    await here.put(entry("10.1000/1"))
+    await here.begin_purge("10.1000/")
+    await there.forget_announced()
+    assert await there.get("10.1000/1") is not None
+    assert await here.clear_prefix("10.1000") == 1
+    await there.forget_announced()
+    assert there.peek("10.1000/1") is None
+
+
 async def test_a_whole_prefix_leaves_memory_without_the_names_beside_it(clock: Clock) -> None:
     cache = tier(None, clock)
     for key in ("10.1000/1", "10.1000.10/1", "10.10001/1"):
@@ -262,10 +329,10 @@ class BrokenStore:
     ) -> None:
         raise StoreError
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         raise StoreError
 
-    async def announce_registry(self) -> None:
+    async def announce(self, scope: str) -> None:
         raise StoreError
 
     async def forget_registry(self, prefix: str) -> int:
@@ -363,6 +430,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert (cache.counters.lease_fallbacks, cache.counters.budget_fallbacks) == (2, 2)
     assert cache.counters.store_errors == len(observer.operations)
     assert set(observer.operations) == {
+        "announce",
         "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",
         "forget_registry", "count_registry", "read_note", "write_note",
     }  # fmt: skip

@@ -74,10 +74,13 @@ class ChangeWriter:
             if entry.fetched_at <= at:
                 waiting.append(entry)
             if len(waiting) >= _CONCURRENCY:
-                await self._delete(waiting)
-        await self._delete(waiting)
+                await self._delete(waiting, scope)
+        await self._delete(waiting, scope)
+        await self._cache.end_purge(scope)
         await self._cache.forget_registry(scope)
 
-    async def _delete(self, entries: list[Entry]) -> None:
-        await asyncio.gather(*(self._cache.delete(entry.key) for entry in entries))
+    async def _delete(self, entries: list[Entry], scope: str) -> None:
+        # One announcement of a prefix stands for its names: other processes drop all they have if many are announced.
+        announce = scope == EVERYTHING
+        await asyncio.gather(*(self._cache.delete(entry.key, announce=announce) for entry in entries))
         entries.clear()

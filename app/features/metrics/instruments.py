@@ -44,7 +44,7 @@ PURPOSES: Final = ("name", "lookup", "site")
 WITNESS_RESULTS: Final = ("agree", "differ", "no-answer")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
-    "get", "put", "delete", "forget_registry", "count_registry", "announce_registry", "scan", "changes", "read_note",
+    "get", "put", "delete", "forget_registry", "count_registry", "announce", "scan", "changes", "read_note",
     "write_note", "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
 

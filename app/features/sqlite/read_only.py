@@ -43,11 +43,11 @@ class ReadOnlySqliteStore:
         """Raises StoreError."""
         raise self._refusal()
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         """Raises StoreError."""
         raise self._refusal()
 
-    async def announce_registry(self) -> None:
+    async def announce(self, scope: str) -> None:
         """Raises StoreError."""
         raise self._refusal()
 

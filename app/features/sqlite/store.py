@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from app.cache.coordination import MAX_ANNOUNCEMENTS, REGISTRY_CHANGED, Changes
+from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
 from app.cache.store import NearKeys, StoreStats
 from app.errors import DamagedEntry, StoreError
@@ -123,13 +123,13 @@ class SqliteStore:
         if (error := self._writer.last_error) is not None:
             raise StoreError(f"The store {self._path} could not be written: {error}.")
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store."""
         try:
             existed = self._read(key) is not None
         except DamagedEntry:
             existed = True
-        change = Change(key, None, True, purged_at=self._clock())
+        change = Change(key, None, announce, purged_at=self._clock() if announce else None)
         try:
             self._submit(change)
         except StoreError:
@@ -138,9 +138,9 @@ class SqliteStore:
             self._submit(change)
         return existed
 
-    async def announce_registry(self) -> None:
-        """See RecordStore."""
-        self._submit(Change(REGISTRY_CHANGED, None, True))
+    async def announce(self, scope: str) -> None:
+        """See Store."""
+        self._submit(Change(scope, None, True))
 
     async def forget_registry(self, prefix: str) -> int:
         """See RecordStore."""

@@ -218,6 +218,9 @@ return existed
 """
 )
 
+#: KEYS[1] are the announcements, ARGV[1] is the scope.
+ANNOUNCE: Final = f"{_HEAL}{_ANNOUNCE}announce(KEYS[1], ARGV[1]) return 1"
+
 #: The arithmetic of app/token_bucket.py. `held` has the fields of the hash, which may be missing or not numbers.
 _BUCKET: Final = f"""{_NOW}{_HEAL}
 local held = heal('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')

@@ -19,13 +19,14 @@ from app.features.valkey.layout import Partition, find_layout
 from app.features.valkey.node import Access, Script, command
 from app.features.valkey.replies import read_anything, read_data, read_number
 from app.features.valkey.scan import scan_entries
-from app.features.valkey.scripts import BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
+from app.features.valkey.scripts import ANNOUNCE, BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
 from app.features.valkey.url import parse_store_url
 
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
+_ANNOUNCE: Final = Script(ANNOUNCE)
 _PUT: Final = Script(PUT)
 _PURGE: Final = Script(PURGE)
 _TAKE: Final = Script(TAKE)
@@ -83,8 +84,12 @@ class ValkeyStore:
         # Written twice, the entry is the same.
         await self._servers.call(partition.slot, _PUT.work(keys, arguments), Access.WRITE)
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store. The time of the purge is that of the server's clock."""
+        if not announce:
+            partition = self._layout.find(key)
+            deletion = command("DEL", partition.entry(key), read=read_number)
+            return await self._servers.call(partition.slot, deletion, Access.WRITE) == 1
         # A prefix, and everything, concern the keys of all partitions.
         is_one_name = key and not key.endswith("/")
         partitions = (self._layout.find(key),) if is_one_name else self._layout.partitions
@@ -94,9 +99,16 @@ class ValkeyStore:
                 raise result
         return any(results)
 
+    async def _announce(self, partition: Partition, scope: str) -> None:
+        await self._servers.call(partition.slot, _ANNOUNCE.work([partition.announcements], [scope]), Access.ONCE)
+
     async def _purge(self, partition: Partition, key: str) -> bool:
         keys = [partition.entry(key), partition.purges, partition.announcements]
         return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key]), Access.ONCE))
+
+    async def announce(self, scope: str) -> None:
+        """See Store."""
+        await asyncio.gather(*(self._announce(one, scope) for one in self._layout.partitions))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""

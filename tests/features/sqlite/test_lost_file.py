@@ -187,17 +187,19 @@ async def test_a_file_of_another_program_is_neither_used_nor_changed(path: Path,
     assert path.read_bytes() == content
 
 
-async def test_a_hundred_losses_leave_no_open_file(path: Path, clock: Clock) -> None:
+def count_open(path: Path) -> int:
+    """How many files of the store's folder this process has open, deleted ones included."""
+    return sum(str(path.parent) in str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink())
+
+
+async def test_losses_leave_no_open_file(path: Path, clock: Clock) -> None:
     cache = await open_filled(path, clock)
-    for _ in range(2):
+    before = count_open(path)
+    for _ in range(30):
         path.unlink()
         await look(cache)
         await look(cache)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(98):
-        path.unlink()
-        await look(cache)
-        await look(cache)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # SQLite keeps one file of the coordination file, which stays the same, for its next connection.
+    assert 0 < count_open(path) <= before + 1
     assert (await cache.stats()).healthy and cache.memory.entries == len(NAMES)
     await cache.close()
