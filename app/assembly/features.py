@@ -69,6 +69,7 @@ def text_folders() -> tuple[TextFolder, ...]:
     return tuple(folder for folder in folders if files(folder.package).joinpath("texts").is_dir())
 
 
+@cache
 def feature_modules(kind: str) -> tuple[Any, ...]:
     """The modules of this name in the folders of the features that are installed."""
     folders = (f"app.features.{name}" for name in NAMES)

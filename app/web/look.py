@@ -91,15 +91,24 @@ def open_look(branding: Branding, of_features: Sequence[TextFolder], *, contact:
     packages = (CORE, *(folder.package for folder in of_features))
     catalogues = load_catalogues(branding.languages, packages, branding.texts)
     names = {"version": version, "operator": contact_link(contact)}
-    ours = ChoiceLoader([PackageLoader(package, "texts") for package in packages])
-    files = [name for name in ours.list_templates() if name.endswith(".html")]
-    render, preparations = _load_own(ours, files, names)
+    sources = _read_sources(packages)
+    render, preparations = _load_own(sources, names)
     if branding.replace_templates is not None:
         first = next(iter(catalogues.values()))
-        own = OwnTemplates(ours, files, partial(_open_environment, names), render, of_features, first)
+        own = OwnTemplates(
+            FunctionLoader(sources.get), list(sources), partial(_open_environment, names), render, of_features, first
+        )
         render = branding.replace_templates(own)
     brands = {tag: branding.brands.get(tag, branding.brand) for tag in catalogues}
     return Look(brands, branding.files, catalogues, render, preparations)
+
+
+@cache
+def _read_sources(packages: tuple[str, ...]) -> Mapping[str, Source]:
+    """Our own templates by their file names. A name of an earlier package hides that of a later one."""
+    ours = ChoiceLoader([PackageLoader(package, "texts") for package in packages])
+    environment = Environment(autoescape=True)
+    return {name: ours.get_source(environment, name) for name in ours.list_templates() if name.endswith(".html")}
 
 
 class _OwnCode(BytecodeCache):
@@ -123,15 +132,14 @@ _own_code = cache(_OwnCode)
 
 
 def _load_own(
-    ours: BaseLoader, files: Sequence[str], names: Mapping[str, Any]
+    sources: Mapping[str, Source], names: Mapping[str, Any]
 ) -> tuple[Renderer, Sequence[Callable[[], object]]]:
-    """Read our own templates. Returns what renders them, and what compiles each before its first use.
+    """Our own templates. Returns what renders them, and what compiles each before its first use.
 
     To compile all of them takes a fifth of a start.
 
     What is around the main part of our pages depends on little. It is rendered once and kept: a third of the time.
     """
-    sources = {name: ours.get_source(_open_environment(names), name) for name in files}
     whole = _read_from({**sources, _FRAME: _FRAME_SOURCE}, names)
     parts = _read_from({**sources, _LAYOUT: _MAIN_ALONE}, names)
     frames: dict[tuple[object, ...], list[str]] = {}
@@ -148,7 +156,7 @@ def _load_own(
         return f"{before}{escape(context['title'])}{between}{main}{after}"
 
     preparations = [partial(whole.get_template, name) for name in (_LAYOUT, _FRAME)]
-    return render, [*preparations, *(partial(parts.get_template, name) for name in files)]
+    return render, [*preparations, *(partial(parts.get_template, name) for name in sources)]
 
 
 def _read_from(sources: Mapping[str, Source], names: Mapping[str, Any]) -> Environment:

@@ -20,7 +20,8 @@ def open_branding(context: Context) -> Opened:
     """Put the institution's face in place of ours, at the start and at each reload. Raises ConfigurationError."""
 
     def add(_: FastAPI, face: Face) -> None:
-        rebrand(face.pages, context.settings)
+        if context.settings.group(BrandingSettings) != BrandingSettings():
+            rebrand(face.pages, context.settings)
 
         def reload(new: Settings) -> None:
             rebrand(face.pages, new)

@@ -29,4 +29,4 @@ def add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> N
         return state
 
     for route in (healthz, readyz):
-        app.add_api_route("/" + route.__name__, route, methods=["HEAD"], include_in_schema=False)
+        app.add_api_route("/" + route.__name__, route, methods=["HEAD"], include_in_schema=False, response_model=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.dsa import (
@@ -53,6 +54,7 @@ _DSA_G: Final = int(
 _DSA_X: Final = int("92aa739eaa2bc5e8e976efb146d530c747140d22", 16)
 
 
+@cache
 def rsa_key() -> RSAPrivateKey:
     """An RSA key of 1,024 bits."""
     numbers = RSAPrivateNumbers(
@@ -61,6 +63,7 @@ def rsa_key() -> RSAPrivateKey:
     return numbers.private_key()
 
 
+@cache
 def dsa_key() -> DSAPrivateKey:
     """A DSA key of 1,024 bits."""
     public = DSAPublicNumbers(pow(_DSA_G, _DSA_X, _DSA_P), DSAParameterNumbers(_DSA_P, _DSA_Q, _DSA_G))
