@@ -225,7 +225,7 @@ def _in_front(checkout: Checkout, behind: Proxy) -> Iterator[Proxy]:
         if kind == "nginx":
             front = Nginx(folder, ports, config=checkout.folder / "config")
         else:
-            front = Apache(folder, ports) if kind == "apache" else Caddy(folder, ports)
+            front = Apache(folder, ports, has_many_threads=True) if kind == "apache" else Caddy(folder, ports)
         target = replace(behind, port=front.port)
         if scheme:
             target = replace(behind, port=front.tls_port, door=Door.TLS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import ssl
 import subprocess
@@ -52,6 +53,13 @@ def placed(shipped: Path, changes: Mapping[str, str]) -> str:
         assert old in text, f"{shipped.name} has no {old!r}"
         text = text.replace(old, new)
     return text
+
+
+def documented_threads() -> str:
+    """The lines of docs/operations.md that give Apache enough threads."""
+    found = re.search(r"```apache\n(StartServers.*?)```", (ROOT / "docs/operations.md").read_text("utf-8"), re.DOTALL)
+    assert found, "docs/operations.md has no lines for the threads of Apache"
+    return found[1]
 
 
 class FrontProxy:
@@ -141,9 +149,14 @@ class Nginx(FrontProxy):
 
 
 class Apache(FrontProxy):
-    """Apache httpd with config/apache/doi-proxy.conf as its only host, or with the sub-path in it."""
+    """Apache httpd with config/apache/doi-proxy.conf as its only host, or with the sub-path in it.
 
-    def __init__(self, folder: Path, ports: Sequence[int], *, sub_path: bool = False) -> None:
+    It has 25 threads, or the processes and threads of docs/operations.md.
+    """
+
+    def __init__(
+        self, folder: Path, ports: Sequence[int], *, sub_path: bool = False, has_many_threads: bool = False
+    ) -> None:
         super().__init__(folder)
         shipped = CONFIG / "apache/doi-proxy-sub-path.conf" if sub_path else CONFIG / "apache/doi-proxy-pass.conf"
         (folder / "conf-available").mkdir()
@@ -158,8 +171,10 @@ class Apache(FrontProxy):
             "127.0.0.1:8002": f"127.0.0.1:{second}",
         }
         (folder / "site.conf").write_text(placed(CONFIG / "apache/doi-proxy.conf", changes), "utf-8")
-        (folder / "apache2.conf").write_text(self._frame(), "utf-8")
-        self.run(program("apache2"), "-X", "-f", str(folder / "apache2.conf"))
+        threads = documented_threads() if has_many_threads else ""
+        (folder / "apache2.conf").write_text(self._frame() + threads, "utf-8")
+        mode = ("-D", "FOREGROUND") if has_many_threads else ("-X",)
+        self.run(program("apache2"), *mode, "-f", str(folder / "apache2.conf"))
 
     def _frame(self) -> str:
         modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in _LOADED.split())
