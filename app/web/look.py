@@ -8,15 +8,7 @@ from functools import cache, partial
 from types import CodeType
 from typing import Any, Final
 
-from jinja2 import (
-    BaseLoader,
-    BytecodeCache,
-    ChoiceLoader,
-    Environment,
-    FunctionLoader,
-    PackageLoader,
-    StrictUndefined,
-)
+from jinja2 import BaseLoader, BytecodeCache, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import escape
 
