@@ -60,7 +60,7 @@ TABLES: Final = {
     "change_log": "number kind key at",
     "change_log_origin": "id name at",
     "change_log_keys": "number total keys",
-    "earlier_targets": "number key seen target",
+    "earlier_targets": "number key seen target replaced",
     "entries": "key stale_until last_used data",
     "hand": "id key",
     "imports": "import part note",

@@ -50,12 +50,18 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     return request.param, folder
 
 
-async def fill(url: str) -> None:
-    """Write the records of ANSWERS into a store by this release, fresh."""
+def value(target: str) -> dict[str, object]:
+    """A value that redirects to a target."""
+    return {"index": 1, "type": "URL", "data": {"format": "string", "value": target}, "ttl": 86400}
+
+
+async def fill(url: str, target: str = "") -> None:
+    """Write the records of ANSWERS into a store by this release, fresh, or with another target."""
     cache, now = usual_cache(url, clock=time.time), time.time()
     for line in (HERE / "records.ndjson").read_text().splitlines():
         record = json.loads(line)
-        answer = Answer(ResponseCode.SUCCESS, json.dumps(record["values"]).encode())
+        values = [value(target)] if target else record["values"]
+        answer = Answer(ResponseCode.SUCCESS, json.dumps(values).encode())
         await cache.put(Entry(fold(record["handle"]), answer, now, now + DAY, now + 2 * DAY))
     await cache.flush()
     await cache.close()
@@ -118,6 +124,22 @@ async def test_bundles_keep_every_answer_both_ways(old: tuple[str, Path], tmp_pa
         assert "refused 0; checksum right" in imported.stdout, (release, imported.stderr)
         shown = await answers_of(programs[number + 1], urls[number + 1], tmp_path / f"log-{number}")
         assert shown == ALL, release
+
+
+async def test_the_changes_of_this_release_are_read_by_0_2_0(old: tuple[str, Path], tmp_path: Path) -> None:
+    release, folder = old
+    urls = [f"sqlite:///{tmp_path}/{name}.sqlite3" for name in ("new", "old")]
+    await fill(urls[0], "https://earlier.example/")
+    await fill(urls[0])
+    delta = str(tmp_path / "delta.ndjson")
+    exported = await asyncio.to_thread(run, ROOT, urls[0], "cache", "export", "--since", "start", "--output", delta)
+    assert exported.returncode == 0, exported.stderr
+    assert '"earlier":[{"url":"https://earlier.example/"' in Path(delta).read_text()
+    imported = await asyncio.to_thread(run, folder, urls[1], "cache", "import", delta)
+    # Release 0.1.0 does not know the first and the last line of a delta.
+    unknown = 2 if release == "0.1.0" else 0
+    assert f"refused {unknown}" in imported.stdout, (release, imported.stdout, imported.stderr)
+    assert await answers_of(folder, urls[1], tmp_path / "log") == ALL, release
 
 
 @pytest.mark.valkey

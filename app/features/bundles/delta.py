@@ -1,7 +1,7 @@
 """A delta: what a store wrote since a cursor, as lines of a bundle between a first and a last line of its own.
 
 {"delta":1,"since":"…"}
-{"handle":…}                        a record, as in any bundle
+{"handle":…}                        a record, as in any bundle; `earlier` are the targets that it had, the newest first
 {"registry":"10.1000/1","url":…}    a record of a registration agency
 {"purged":"10.1000/2","at":…}       a purge of a name, of a prefix with a slash at its end, or of everything ("")
 {"forgotten":"10.1000/3"}           a name that left the agencies' files
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -22,7 +23,7 @@ import msgspec
 from app.cache.entry import FOREVER, Entry
 from app.doi.name import HandleName
 from app.errors import InvalidName, InvalidParameter
-from app.features.bundles.lines import InvalidBundleLine, to_line
+from app.features.bundles.lines import InvalidBundleLine, format_time, to_line
 from app.features.registry.record import (
     LAST_DATE,
     MAX_AGENCY_CHARACTERS,
@@ -101,6 +102,12 @@ class Forgotten(msgspec.Struct, frozen=True, rename={"key": "forgotten"}):
     key: str
 
 
+class _Earlier(msgspec.Struct, gc=False):
+    url: str
+    seen: str
+    replaced: str
+
+
 class DeltaEnd(msgspec.Struct, frozen=True):
     """The cursor of the next delta, and whether that has lines already."""
 
@@ -115,6 +122,8 @@ class _Registry(msgspec.Struct):
     date: int
 
 
+#: A target, when it was last confirmed, and when another one replaced it, in seconds since the epoch.
+_EarlierTarget = tuple[str, float, float]
 #: A change of a store.
 DeltaChange = Entry | RegistryRecord | DeltaPurge | Forgotten
 #: A line of a delta that is not a record of the cache.
@@ -130,16 +139,29 @@ _LINES: Final[tuple[msgspec.json.Decoder[_Line], ...]] = (
 )
 
 
-def delta_line(item: DeltaItem | Entry) -> bytes:
-    """Write a line of a delta, with its newline."""
+def delta_line(item: DeltaItem | Entry, earlier: Sequence[_EarlierTarget] = ()) -> bytes:
+    """Write a line of a delta, with its newline. `earlier` are the earlier targets of an entry, the newest first.
+
+    All releases ignore a member of a record that they do not know, and refuse a line that they do not know.
+    """
     match item:
         case Entry():
-            return to_line(item)
+            line = to_line(item)
+            return line if not earlier else b'%b,"earlier":%b}\n' % (line[:-2], _write_earlier(earlier))
         case RegistryRecord():
-            line: _Line = _Registry(item.name.key, item.url, item.agency, item.date)
+            return _encode(_Registry(item.name.key, item.url, item.agency, item.date))
         case _:
-            line = item
+            return _encode(item)
+
+
+def _encode(line: _Line) -> bytes:
     return msgspec.json.encode(line) + b"\n"
+
+
+def _write_earlier(earlier: Sequence[_EarlierTarget]) -> bytes:
+    return msgspec.json.encode(
+        [_Earlier(url, format_time(seen).decode(), format_time(until).decode()) for url, seen, until in earlier]
+    )
 
 
 def is_delta_line(line: bytes) -> bool:

@@ -42,9 +42,9 @@ def to_line(entry: Entry) -> bytes:
         msgspec.json.encode(entry.key),
         entry.answer.code,
         entry.answer.values,
-        _format_time(entry.fetched_at),
-        _format_time(entry.fresh_until),
-        _format_time(entry.stale_until),
+        format_time(entry.fetched_at),
+        format_time(entry.fresh_until),
+        format_time(entry.stale_until),
     )
 
 
@@ -88,7 +88,8 @@ def _parse_answer(wire: _Line) -> Answer:
     return Answer(code, values) if record.values else Answer(ResponseCode.VALUES_NOT_FOUND)
 
 
-def _format_time(when: float) -> bytes:
+def format_time(when: float) -> bytes:
+    """A time in ISO 8601, UTC. `when` is in seconds since the epoch."""
     moment = datetime.fromtimestamp(min(max(when, 0.0), FOREVER), UTC)
     return moment.isoformat().removesuffix("+00:00").encode() + b"Z"
 

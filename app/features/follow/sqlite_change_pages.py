@@ -29,6 +29,7 @@ from app.features.follow.errors import ChangesGone
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange, read_keys
 from app.features.registry.wire import to_record
+from app.features.sqlite.earlier_targets import EarlierTarget, find_earlier_targets, has_earlier_targets
 from app.features.sqlite.file import connect_to_read, translate_open_errors
 from app.features.stored_entry import unpack
 
@@ -64,7 +65,7 @@ def read_changes(path: Path, cursor: Cursor | None, now: float) -> ChangePage:
         log.check(start)
         if start.mark and _mark(connection, start.number) not in (start.mark, ""):
             raise ChangesGone(_OTHER_STATE)
-        page = _Page(connection, start, now)
+        page = _Page(connection, start, now, has_earlier_targets(connection))
         page.fill()
         more = page.cursor.stage is not DeltaStage.LOG or page.cursor.number < log.newest
         # A page without rows of the log keeps its number, and so its mark, which may have left the log since.
@@ -142,6 +143,7 @@ class _Page:
     connection: sqlite3.Connection
     cursor: Cursor
     now: float
+    has_earlier: bool
     lines: list[bytes] = field(default_factory=list)
     _bytes: int = 0
 
@@ -157,10 +159,14 @@ class _Page:
         return len(self.lines) >= MAX_CHANGES or self._bytes >= MAX_BYTES
 
     def _add(self, change: DeltaChange | None) -> None:
-        if change is not None:
-            line = delta_line(change)
-            self.lines.append(line)
-            self._bytes += len(line)
+        if change is None:
+            return
+        line = delta_line(change, self._find_earlier(change.key) if isinstance(change, Entry) else ())
+        self.lines.append(line)
+        self._bytes += len(line)
+
+    def _find_earlier(self, key: str) -> list[EarlierTarget]:
+        return find_earlier_targets(self.connection, key) if self.has_earlier else []
 
     def _add_table(self, rows: Iterable[tuple[str, DeltaChange | None]]) -> bool:
         """Add rows, each a key and a change. Returns whether all of them fit."""

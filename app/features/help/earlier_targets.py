@@ -8,12 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.cache.entry import Entry
 from app.errors import DamagedEntry
+from app.features.sqlite.earlier_targets import MAX_TARGETS, EarlierTarget, find_earlier_targets, has_earlier_targets
 from app.features.sqlite.feature_tables import Table, Written
 from app.features.sqlite.file import connect_to_read
 from app.features.stored_entry import unpack
@@ -21,8 +21,7 @@ from app.handle.answer import ResponseCode
 from app.handle.record import parse_record
 from app.web.pages import find_target
 
-#: Targets of one name, and of all names: about 20 MB. The oldest are dropped first.
-MAX_TARGETS: Final = 3
+#: Targets of all names: about 20 MB. The oldest are dropped first.
 MAX_ROWS: Final = 100_000
 #: Longer targets are not kept, in characters.
 _MAX_CHARACTERS: Final = 2_048
@@ -30,11 +29,13 @@ _MAX_CHARACTERS: Final = 2_048
 _MAX_BYTES: Final = 65_536
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS earlier_targets (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, seen REAL NOT NULL, target TEXT NOT NULL
+    number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, seen REAL NOT NULL, target TEXT NOT NULL,
+    replaced REAL NOT NULL DEFAULT 0.0
 );
 CREATE INDEX IF NOT EXISTS earlier_targets_of ON earlier_targets (key);
 """
-_OF_NAME: Final = "SELECT target, seen FROM earlier_targets WHERE key = ? ORDER BY number DESC LIMIT ?"
+_COLUMN: Final = "ALTER TABLE earlier_targets ADD COLUMN replaced REAL NOT NULL DEFAULT 0.0"
+_INSERT: Final = "INSERT INTO earlier_targets (key, seen, target, replaced) VALUES (?, ?, ?, ?)"
 _DROP_OLDEST: Final = (
     "DELETE FROM earlier_targets WHERE key = ? AND number NOT IN"
     " (SELECT number FROM earlier_targets WHERE key = ? ORDER BY number DESC LIMIT ?)"
@@ -43,28 +44,20 @@ _DROP_OLDEST: Final = (
 _LAST: Final = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierTarget:
-    """A target that a name had. `seen` is when it was last confirmed, in seconds since the epoch."""
-
-    target: str
-    seen: float
-
-
 def read_earlier_targets(path: Path, key: str) -> list[EarlierTarget]:
     """The earlier targets of a name, the newest first. Blocks. Without a file that can be read there are none."""
     try:
         with closing(connect_to_read(path)) as connection:
-            rows = connection.execute(_OF_NAME, (key, MAX_TARGETS)).fetchall()
+            return find_earlier_targets(connection, key)
     except (sqlite3.Error, OSError):
         return []
-    # A damaged row can have values of any type.
-    return [EarlierTarget(target, seen) for target, seen in rows if isinstance(target, str) and isinstance(seen, float)]
 
 
 def _create(connection: sqlite3.Connection, _: float) -> None:
-    """Create the table if the file does not have it. An earlier release ignores it."""
+    """Create the table if the file does not have it. Releases up to 0.2.0 ignore it."""
     connection.executescript(_TABLES)
+    if not has_earlier_targets(connection):
+        connection.execute(_COLUMN)
 
 
 def _keep_replaced(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
@@ -73,13 +66,13 @@ def _keep_replaced(connection: sqlite3.Connection, entries: Sequence[Entry]) -> 
         replaced = None if row is None else _find_replaced(entry, row[0])
         if replaced is None:
             continue
-        cursor = connection.execute("INSERT INTO earlier_targets (key, seen, target) VALUES (?, ?, ?)", replaced)
+        cursor = connection.execute(_INSERT, replaced)
         connection.execute(_DROP_OLDEST, (entry.key, entry.key, MAX_TARGETS))
         connection.execute("DELETE FROM earlier_targets WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_ROWS,))
 
 
-def _find_replaced(entry: Entry, data: object) -> tuple[str, float, str] | None:
-    """The key, the time and the target of the entry in the file, if the new one has another target."""
+def _find_replaced(entry: Entry, data: object) -> tuple[str, float, str, float] | None:
+    """The row for the target of the entry in the file, if the new one has another target."""
     try:
         known = unpack(entry.key, data)
     except DamagedEntry:
@@ -87,7 +80,9 @@ def _find_replaced(entry: Entry, data: object) -> tuple[str, float, str] | None:
     if known is None or known.answer.values == entry.answer.values:
         return None
     before, after = _target_of(known), _target_of(entry)
-    return (entry.key, known.fetched_at, before) if before and after and before != after else None
+    if not before or not after or before == after:
+        return None
+    return entry.key, known.fetched_at, before, entry.fetched_at
 
 
 def _target_of(entry: Entry) -> str | None:

@@ -18,8 +18,9 @@ from app.doi.presentation import read_path
 from app.doi.uri import url_path
 from app.errors import InvalidName, PrefixDenied
 from app.features.feature import Core
-from app.features.help.earlier_targets import EarlierTarget, read_earlier_targets
+from app.features.help.earlier_targets import read_earlier_targets
 from app.features.own_pages import language_of, no_file, own_page
+from app.features.sqlite.earlier_targets import EarlierTarget
 from app.handle.answer import ResponseCode
 from app.handle.record import Record, parse_record
 from app.web.client_network import client_of

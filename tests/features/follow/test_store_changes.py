@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +18,9 @@ import app.features.follow.sqlite_change_pages
 import app.features.registry.sqlite_change_log
 from app.assembly.stores import read_tables
 from app.features.bundles.delta import Cursor, DeltaStage, parse_cursor
+from app.features.bundles.lines import from_line
 from app.features.follow.errors import ChangesGone
-from app.features.follow.sqlite_change_pages import ChangePage, find_cursor, read_changes
+from app.features.follow.sqlite_change_pages import ChangePage, find_cursor, read_changes, write_delta
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
@@ -26,6 +30,7 @@ from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).resolve().parents[3]
 KEYS = ("10.1000/A", "10.1000/B", "10.1000/C")
 
 
@@ -52,6 +57,10 @@ async def put(store: SqliteStore, *keys: str) -> None:
 def write_registry(path: Path, *keys: str, clock: Clock) -> None:
     with RegistryTable(path, clock=clock) as table:
         table.write([to_row(make_record(key, f"http://r.example/{key}", "Crossref", 5)) for key in keys])
+
+
+def run(command: str, folder: Path) -> str:
+    return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def summary(page: ChangePage) -> list[str]:
@@ -112,6 +121,66 @@ async def test_a_purge_of_a_prefix_is_one_line_and_not_one_for_each_of_its_names
     await store.flush()
     assert all_pages(path, cursor)[0] == ["purged 10.1000/", "purged 10.1000/UNKNOWN"]
     await store.close()
+
+
+def earlier_of(page: ChangePage) -> list[list[dict[str, str]]]:
+    return [json.loads(line).get("earlier", []) for line in page.lines]
+
+
+async def test_a_record_whose_target_changed_says_where_it_led_before(path: Path, clock: Clock) -> None:
+    store = open_store(path, clock)
+    await put(store, *KEYS)
+    _, cursor = all_pages(path)
+    later = entry(KEYS[1], "https://later.example/", fetched_at=NOW + 60)
+    await store.put(later)
+    await store.flush()
+    moved = {
+        "url": "http://www.doi.org/hb.html",
+        "seen": "2023-11-14T22:13:20Z",
+        "replaced": "2023-11-14T22:14:20Z",
+    }
+    page = read_changes(path, cursor, NOW)
+    assert earlier_of(page) == [[moved]]
+    assert earlier_of(read_changes(path, None, NOW)) == [[], [moved], []]
+    assert from_line(page.lines[0]) == later, "a member that is not of the record changes nothing"
+    await store.delete(KEYS[1])
+    await store.put(later)
+    await store.flush()
+    assert earlier_of(read_changes(path, None, NOW)) == [[], [], []]
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE earlier_targets",
+        "ALTER TABLE earlier_targets DROP COLUMN replaced",
+        "UPDATE earlier_targets SET target = x'ff'",
+        "UPDATE earlier_targets SET seen = 'late'",
+    ],
+)
+async def test_earlier_targets_that_cannot_be_read_are_left_out(path: Path, clock: Clock, statement: str) -> None:
+    store = open_store(path, clock)
+    await put(store, *KEYS)
+    await store.put(entry(KEYS[1], "https://later.example/", fetched_at=NOW + 60))
+    await store.close()
+    change(path, statement)
+    assert earlier_of(read_changes(path, None, NOW)) == [[], [], []]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+async def test_the_documented_command_prints_what_moved(path: Path, clock: Clock, tmp_path: Path) -> None:
+    store = open_store(path, clock)
+    await put(store, *KEYS)
+    await store.put(entry(KEYS[1], "https://later.example/", fetched_at=NOW + 60))
+    await store.close()
+    with (tmp_path / "delta.ndjson").open("wb") as file:
+        write_delta(path, None, "", file, clock, whole=True)
+    text = (ROOT / "docs" / "replication.md").read_text()
+    command = next(line for line in text.splitlines() if line.startswith("jq "))
+    for day, printed in (("2023-11-14", f"{KEYS[1]}\thttp://www.doi.org/hb.html\n"), ("2023-11-15", "")):
+        assert await asyncio.to_thread(run, command.replace("2026-01-31", day), tmp_path) == printed
 
 
 async def test_small_pages_have_every_line_once(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

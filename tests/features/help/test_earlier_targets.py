@@ -47,7 +47,8 @@ async def test_the_last_three_are_kept_the_newest_first(store: SqliteStore, cloc
     for number in (1, 2, 2, 3, 4, 5):
         await put(store, clock, f"https://example.org/{number}")
     assert read(tmp_path) == [f"https://example.org/{number}" for number in (4, 3, 2)]
-    assert read_earlier_targets(tmp_path / "store.db", KEY)[0].seen == clock() - 10
+    newest = read_earlier_targets(tmp_path / "store.db", KEY)[0]
+    assert (newest.seen, newest.replaced) == (clock() - 10, clock())
 
 
 async def test_an_answer_without_another_target_keeps_nothing(store: SqliteStore, clock: Clock, tmp_path: Path) -> None:

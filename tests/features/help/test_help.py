@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.features.help import page as help_page
-from app.features.help.earlier_targets import EarlierTarget
+from app.features.sqlite.earlier_targets import EarlierTarget
 from tests.table import table
 from tests.web.proxy import running
 
@@ -82,7 +82,7 @@ async def test_slow_reads_of_one_client_hold_one_thread_and_no_page(
     def read(path: Path, key: str) -> list[EarlierTarget]:
         begun.release()
         assert release.wait(60)
-        return [EarlierTarget(OLD, 0.0)]
+        return [EarlierTarget(OLD, 0.0, 1.0)]
 
     monkeypatch.setattr(help_page, "read_earlier_targets", read)
     monkeypatch.setattr(help_page, "_READ_SECONDS", 0.0)
