@@ -51,12 +51,13 @@ def take_token(
     remain, or as many as a full bucket can leave. `count` is at most `burst`.
     """
     bucket = bucket or Bucket(burst, now)
-    tokens, blocked_for = count_tokens(bucket, now, rate, burst), _back_off_left(bucket, now)
+    tokens = count_tokens(bucket, now, rate, burst)
     missing = count - tokens
     if leaving:
         missing += max(0.0, min(leaving, burst - count))
     if missing <= ROUNDING:
         return Bucket(tokens - count, now, now), 0.0
+    blocked_for = _back_off_left(bucket, now)
     wait = blocked_for + missing / rate if rate > 0 else inf
     return Bucket(tokens, now, now + blocked_for), wait
 

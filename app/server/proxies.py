@@ -14,9 +14,7 @@ from app.web.application import MARKS
 UNIX_PEER: Final = UNIX
 #: Addresses whose test is remembered.
 _MAX_TESTED: Final = 4_096
-_FOR = b"x-forwarded-for"
-_PROTO = b"x-forwarded-proto"
-_SCHEMES = ("http", "https")
+_FOR, _PROTO, _SCHEMES = b"x-forwarded-for", b"x-forwarded-proto", ("http", "https")
 
 
 def with_unix_peers(trusted_proxies: str) -> str:
@@ -64,6 +62,8 @@ def forwarded_client(app: object, peer: str, forwarded_for: bytes) -> tuple[str,
     """The client that X-Forwarded-For names, None if `peer` is not a trusted proxy of `app`, or names none."""
     if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
         return None
+    if forwarded_for.replace(b".", b"").isdigit():
+        return forwarded_for.decode("ascii"), 0  # one address of IPv4: as below, in a third of the time
     client = app.trusted_hosts.get_trusted_client_address(forwarded_for.decode("latin-1"))
     return client if client[0] else None
 
@@ -80,9 +80,8 @@ def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapp
     client = forwarded_client(app, peer, b", ".join(forwarded_for)) if forwarded_for else None
     if client is not None:
         scope["client"] = client
-    scheme = (
-        next((value for name, value in reversed(scope["headers"]) if name == _PROTO), b"").decode("latin-1").strip()
-    )
+    protos = [value for name, value in scope["headers"] if name == _PROTO]
+    scheme = protos[-1].decode("latin-1").strip() if protos else ""
     if scheme in _SCHEMES:
         scope["scheme"] = scheme
     return scope

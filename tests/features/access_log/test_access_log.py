@@ -178,6 +178,39 @@ async def test_no_path_or_query_forges_a_line_or_writes_a_control(form: Literal[
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, 0.0), (0.0000104, 0.01), (0.0000106, 0.011), (1.2345678, 1234.568), (61.0, 61000.0)]
+)
+def test_a_duration_is_told_to_the_microsecond(seconds: float, shown: float) -> None:
+    line = LogLine(0.0, "id", "", "GET", b"/", b"", "doi", 302, 0, seconds)
+    assert json.loads(LineFormat("json", 2)(line))["ms"] == shown
+
+
+def test_networks_are_remembered_for_a_second_and_addresses_never() -> None:
+    form, moment = LineFormat("json", 1), 1_700_000_000.0
+
+    def show(address: str, moment: float) -> str:
+        line = LogLine(moment, "id", address, "GET", b"/", b"", "doi")
+        return str(json.loads(form(line)).get("client"))
+
+    assert [show(f"198.51.{number % 3}.7", moment) for number in range(6)] == [
+        "198.51.0.0",
+        "198.51.1.0",
+        "198.51.2.0",
+    ] * 2
+    assert sorted(map(str, form._networks.values())) == ["198.51.0.0", "198.51.1.0", "198.51.2.0"]
+    assert show("203.0.113.9", moment + 0.999) == "203.0.113.0"
+    assert show("203.0.113.9", moment + 1) == "203.0.113.0"
+    assert list(form._networks.values()) == ["203.0.113.0"]
+
+
+def test_a_method_is_written_as_it_is_or_escaped() -> None:
+    def show(method: str) -> str:
+        return str(json.loads(LineFormat("json", 2)(LogLine(0.0, "id", "", method, b"/", b"", "doi")))["method"])
+
+    assert [show(method) for method in ("GET", "HEAD", 'A"B', "X" * 100)] == ["GET", "HEAD", "A%22B", "X" * 64]
+
+
 def test_a_long_path_is_cut_and_says_so() -> None:
     assert format_path(b"/" + b"x" * (MAX_PATH - 1), b"", 2) == "/" + "x" * (MAX_PATH - 1)
     assert format_path(b"/" + b"x" * MAX_PATH, b"", 2) == "/" + "x" * (MAX_PATH - 1) + "..."

@@ -1,0 +1,30 @@
+"""The client that a trusted front proxy names is the one that uvicorn's middleware finds."""
+
+from __future__ import annotations
+
+import pytest
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from app.server.proxies import forwarded_client, trusted_hosts
+
+
+async def application(scope: object, receive: object, send: object) -> None: ...
+
+
+@pytest.mark.parametrize("trusted", ["127.0.0.1", "127.0.0.1,10.0.0.0/8", "*"])
+@pytest.mark.parametrize(
+    "value",
+    ["198.51.100.7", "10.1.2.3", "127.0.0.1", " 198.51.100.7 ", "198.51.100.7, 10.1.2.3", "203.0.113.1,198.51.100.7",
+     "198.51.100.7:8080", "2001:db8::1", "[2001:db8::1]:443", "1", "1.2", ".", "198.51.100.7 10.1.2.3", "", "unknown"],
+)  # fmt: skip
+def test_every_form_is_read_as_the_middleware_reads_it(trusted: str, value: str) -> None:
+    app = ProxyHeadersMiddleware(application, trusted)
+    app.trusted_hosts = trusted_hosts(trusted)
+    expected = app.trusted_hosts.get_trusted_client_address(value)
+    assert forwarded_client(app, "127.0.0.1", value.encode()) == (expected if expected[0] else None)
+
+
+def test_an_untrusted_peer_names_nobody() -> None:
+    app = ProxyHeadersMiddleware(application, "127.0.0.1")
+    app.trusted_hosts = trusted_hosts("127.0.0.1")
+    assert forwarded_client(app, "203.0.113.5", b"198.51.100.7") is None
