@@ -56,12 +56,13 @@ class Prepared(msgspec.Struct, gc=False):
     pattern: bytes = b""
     first: bytes = b""
     head: bytes = b""
+    #: How often it was chosen in that second, and its size in memory, in bytes.
+    uses: int = 0
+    size: int = 0
 
-    @property
-    def size(self) -> int:
-        """Its size in memory, in bytes."""
+    def __post_init__(self) -> None:
         names = len(self.name.text) + sum([len(one.name.text) + 200 for one in self.others])
-        return len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
+        self.size = len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
 
     @property
     def cache_status(self) -> str | None:
@@ -80,7 +81,7 @@ class Prepared(msgspec.Struct, gc=False):
             if entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
-        self.second, self.first = second, first
+        self.second, self.first, self.uses = second, first, 0
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
 

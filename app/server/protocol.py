@@ -256,7 +256,7 @@ class ExpressProtocol(HttpToolsProtocol):
         cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
-            transport = AnswerTransport(self.transport, self._end_after_answer)
+            transport = AnswerTransport(self.transport, partial(self._end, Reason.FINISHED))
             cycle.transport = transport  # type: ignore[assignment]
             app = keep_alive_after_body(cycle, app)
         super()._start_asgi_task(cycle, app)
@@ -317,9 +317,6 @@ class ExpressProtocol(HttpToolsProtocol):
                 return
         self.transport.write(refusal(status, text, self._default_headers()))
         self._end(reason)
-
-    def _end_after_answer(self) -> None:
-        self._end(Reason.FINISHED)
 
     def _end(self, reason: Reason) -> None:
         """End the connection after the bytes that are already written.

@@ -25,7 +25,7 @@ from app.main import create
 from app.server.application import application_of
 from app.server.generations import Generations
 from app.server.plain_head import read_plain
-from app.server.prepared_answers import ExpressLane
+from app.server.prepared_answers import MAX_HEADS, ExpressLane
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
@@ -263,6 +263,31 @@ async def test_random_queries_and_headers_evict_no_frequent_answer_and_stay_with
     del uses[:]
     await server.answers(get("/10.1000/182"))
     assert len(uses) == 1
+
+
+async def test_only_a_reply_that_is_frequent_in_a_second_is_kept_for_the_whole_request() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    lane = server.application.express
+    assert isinstance(lane, ExpressLane)
+    for _ in range(12):
+        server.clock.advance(1)
+        await server.answers(get("/10.1000/182"))
+    assert not lane._usual.requests._young
+    await server.answers(get("/10.1000/182") * 3)
+    assert list(lane._usual.requests._young) == [get("/10.1000/182")]
+
+
+async def test_header_lines_that_are_remembered_are_bounded_and_have_no_client() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    lane = server.application.express
+    assert isinstance(lane, ExpressLane)
+    uses = lane_uses(server.application)
+    for number in range(MAX_HEADS + 10):
+        await server.answers(get("/10.1000/182", f"X-Anything: {number}"))
+        await server.answers(get("/10.1000/182", f"COOKIE: {number}", f"Forwarded: for=198.51.100.{number % 250}"))
+    assert len(uses) == 2 * (MAX_HEADS + 10)
+    assert len(lane._heads) <= MAX_HEADS
+    assert not [head for head, _ in lane._heads if b"COOKIE" in head or b"198.51.100" in head]
 
 
 @pytest.mark.parametrize("header", ["Accept-Language", "Accept", "Accept-Encoding"])
