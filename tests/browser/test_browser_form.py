@@ -7,8 +7,10 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.browser.axe import audit, axe_source
 from tests.browser.conftest import NewVisitor
 from tests.browser.site import EVERY_FORMAT, LANDING_TITLE, UNKNOWN, WORK, Site
+from tests.browser.test_browser_pages import SCHEMES, TELEPHONE, assert_fits
 from tests.browser.watched import Visit
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -156,3 +158,37 @@ async def test_one_click_on_a_name_or_its_uri_selects_it_whole_to_be_copied(visi
     assert await page.evaluate("getSelection().toString()") == WORK
     await page.get_by_text(f"doi:{WORK}", exact=True).click()
     assert await page.evaluate("getSelection().toString()") == f"doi:{WORK}"
+
+
+#: The headings in each language: of the page that found a DOI, and of the checked bibliography.
+HEADINGS = {
+    "en": ("We found this DOI in your text", "Check my references"),
+    "de": ("Diese DOI steht in Ihrem Text", "Meine Literaturliste prüfen"),
+    "fr": ("Ce DOI figure dans votre texte", "Vérifier ma bibliographie"),
+    "es": ("Hemos encontrado este DOI en su texto", "Comprobar mis referencias"),
+}
+
+
+@pytest.mark.parametrize("language", HEADINGS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_the_pages_after_a_form_fit_a_telephone_and_axe_finds_nothing(
+    visitor: NewVisitor, language: str, scheme: str
+) -> None:
+    watched = await visitor(locale=language, viewport=TELEPHONE, color_scheme=scheme)
+    await watched.context.add_init_script(axe_source())
+    found, checked = HEADINGS[language]
+    page = await watched.visit("/")
+    await page.locator("[name=hdl]").first.fill(f"Smith J (2021). A work. AMA J Ethics 23(7):550. doi:{WORK}.")
+    await page.locator("[name=hdl]").first.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(found, ignore_case=True)
+    await assert_fits(page)
+    assert (await audit(page))[0] == []
+    page = await watched.visit("/references")
+    await page.locator("textarea").fill(
+        f"A work. {WORK}\n\nNothing. doi:{UNKNOWN}\n\nLong. {WORK}-{'long' * 40}\n\nNone"
+    )
+    await page.locator("main button").click()
+    await expect(page.locator("tbody tr")).to_have_count(4)
+    await expect(page.get_by_role("heading", level=1)).to_have_text(checked, ignore_case=True)
+    await assert_fits(page)
+    assert (await audit(page))[0] == []

@@ -112,17 +112,28 @@ async def test_a_page_fits_a_narrow_screen_also_with_wide_spacing(window: Window
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(NARROW)
     await picture(page, key, "narrow")
-    await _assert_fits(page)
+    await assert_fits(page)
     # As a user's own style sheet: the policy of the page does not reach what the browser itself is told to do.
     await page.evaluate(
         "(css) => { const own = new CSSStyleSheet(); own.replaceSync(css); document.adoptedStyleSheets = [own]; }",
         _WIDE_SPACING,
     )
-    await _assert_fits(page)
+    await assert_fits(page)
     await page.evaluate("document.adoptedStyleSheets = []")
 
 
-async def _assert_fits(page: Page) -> None:
+@of_every_page
+async def test_a_page_fits_a_telephone_in_every_language(window: Window, key: str) -> None:
+    page = window.page
+    await page.set_viewport_size(TELEPHONE)
+    for language in ("de", "fr", "es"):
+        await window.show(key, language=language)
+        await page.evaluate(_UNFOLD)
+        await assert_fits(page)
+        await page.evaluate(_FOLD)
+
+
+async def assert_fits(page: Page) -> None:
     assert await page.evaluate(_OVERFLOWING) == []
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

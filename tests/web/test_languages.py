@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,21 @@ def test_no_text_is_blank_or_html(language: str) -> None:
 
 def test_french_punctuation_stays_on_the_line_of_its_word() -> None:
     assert not {key for key, text in CATALOGUES["fr"].texts.items() if re.search(" [:;!?»]|« ", text)}
+
+
+def test_spanish_questions_have_both_marks() -> None:
+    texts = CATALOGUES["es"].texts
+    assert not {
+        key for key, text in texts.items() if text.count("?") != text.count("¿") or text.count("!") != text.count("¡")
+    }
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es"])
+def test_apostrophes_are_typographic_also_in_the_documentation_of_the_api(language: str) -> None:
+    files = Path(str(resources.files("app"))).glob(f"**/texts/**/{language}.toml")
+    typed = {file: re.findall(r"\w+'\w+", file.read_text("utf-8")) for file in files}
+    assert len(typed) > 10
+    assert not {file: words for file, words in typed.items() if words}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
