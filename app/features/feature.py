@@ -48,7 +48,7 @@ class Service:
         """Called before the first request."""
 
     async def run(self) -> None:
-        """Called in a task of its own, which is cancelled at the end."""
+        """Called in a task of its own, which is cancelled at the end, while the cache is open."""
 
     def tick(self) -> None:
         """Called every second."""
@@ -58,7 +58,7 @@ class Service:
         return {}
 
     async def stop(self) -> None:
-        """Called after the last request."""
+        """Called after the last request, when the parts of the core are closed."""
 
 
 @dataclass(frozen=True, slots=True)
