@@ -97,7 +97,7 @@ def test_a_batch_of_many_keys_meets_every_known_one(table: RegistryTable) -> Non
 
 def test_a_damaged_block_is_replaced_and_the_others_stay(path: Path, table: RegistryTable) -> None:
     table.write(rows(*(record(n) for n in range(2 * MAX_ROWS))))
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE registry_blocks SET data = x'00' WHERE first = '10.1000/00000'")
     file.close()
     with pytest.raises(DamagedEntry):
@@ -108,7 +108,7 @@ def test_a_damaged_block_is_replaced_and_the_others_stay(path: Path, table: Regi
 
 
 def test_a_row_with_a_blob_as_its_key_hides_no_record(path: Path, table: RegistryTable) -> None:
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("INSERT INTO registry_blocks VALUES (x'00', 'many', 'text')")
     file.close()
     assert table.write(rows(record(1))) == WriteCounts(new=1)
@@ -118,7 +118,7 @@ def test_a_row_with_a_blob_as_its_key_hides_no_record(path: Path, table: Registr
 def _write_newer(path: Path, table: RegistryTable) -> None:
     """Write a record, and mark its block as one of a newer format."""
     table.write(rows(record(1)))
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         (data,) = file.execute("SELECT data FROM registry_blocks").fetchone()
         body = bytes([FORMAT_VERSION + 1]) + data[5:]
         check = crc32(body, crc32(b"10.1000/00001")).to_bytes(4, "little")
@@ -142,7 +142,7 @@ async def test_an_older_proxy_leaves_them_and_writes_the_rest_of_its_batch(
         await store.put(missing("10.1000/00001"))
         await store.put(entry("10.1000/other"))
         await store.flush()
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         assert file.execute("SELECT count(*) FROM entries").fetchone() == (2,)
         assert file.execute("SELECT records FROM registry_blocks").fetchone() == (1,)
     file.close()
@@ -151,7 +151,7 @@ async def test_an_older_proxy_leaves_them_and_writes_the_rest_of_its_batch(
 def test_long_records_are_in_blocks_of_their_own(path: Path, table: RegistryTable) -> None:
     long = [record(n, "https://a.example/" + "x" * 16_000) for n in range(MAX_ROWS)]
     table.write(rows(*long))
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         (most,) = file.execute("SELECT max(records) FROM registry_blocks").fetchone()
     file.close()
     assert most <= 2
@@ -224,7 +224,7 @@ def test_a_finished_part_is_remembered_until_the_import_is_forgotten(table: Regi
 
 
 def test_neither_records_nor_their_part_are_kept_of_a_write_that_fails(path: Path, table: RegistryTable) -> None:
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE TRIGGER full BEFORE INSERT ON imports BEGIN SELECT RAISE(ABORT, 'full'); END")
     file.close()
     with pytest.raises(StoreError, match="full"):

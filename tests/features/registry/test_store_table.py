@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ async def test_it_is_counted_apart_from_the_entries(cache: TieredStore) -> None:
 
 
 async def test_a_damaged_registry_record_is_a_miss_and_the_store_stays_healthy(cache: TieredStore, path: Path) -> None:
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE registry_blocks SET data = x'00' WHERE first = ?", (KEY,))
     file.close()
     assert await cache.get(KEY) is None

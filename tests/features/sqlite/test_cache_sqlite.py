@@ -152,7 +152,7 @@ async def test_the_totals_follow_every_put_replacement_and_deletion(path: Path, 
 
 async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clock: Clock) -> None:
     async with opened(path, clock) as store:
-        with sqlite3.connect(path, isolation_level=None) as other:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other, other:
             other.execute("BEGIN IMMEDIATE")  # the writer cannot write
             dropped = 0
             for n in range(3 * MAX_PENDING):
