@@ -35,7 +35,7 @@ _TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byt
 _OVERHEAD: Final = 500
 #: Methods that are written as they are.
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-#: Networks of clients that are remembered for a second.
+#: Networks of clients that are remembered.
 _MAX_NETWORKS: Final = 4_096
 _encoder: Final = msgspec.json.Encoder()
 
@@ -83,7 +83,7 @@ class LineFormat:
         self._encode = _json if form == "json" else _text
         self._level = level
         self._millisecond, self._second, self._date, self._moment = -1, -1, "", ""
-        #: By the hash of an address, which Python salts in each process, and only for a second.
+        #: By the hash of an address, which Python salts in each process, until a line of another second.
         self._networks: dict[int, str | UnsetType] = {}
 
     def __call__(self, line: LogLine) -> bytes:
