@@ -21,6 +21,7 @@ from tests.hostile.conftest import hostile_upstream, started
 from tests.hostile.documented_requests import TOKEN, DocumentedRequests
 
 _TESTS: Final = Path(__file__).resolve().parents[1]
+_PROPERTY_TESTS: Final = (sys.executable, "-m", "pytest", "-q", "-m", "hypothesis")
 
 
 def search_requests(seconds: float) -> bool:
@@ -42,16 +43,28 @@ def search_requests(seconds: float) -> bool:
             proxy.process.kill()
 
 
+def property_tests(folder: Path) -> list[str]:
+    """The files of a folder that have tests with the marker `hypothesis`, as paths from the project's folder."""
+    command = [*_PROPERTY_TESTS, "--collect-only", str(folder)]
+    listed = subprocess.run(command, check=True, cwd=_TESTS.parent, capture_output=True, text=True).stdout
+    return sorted({line.partition("::")[0] for line in listed.splitlines() if "::" in line})
+
+
 def search_properties(seconds: float) -> bool:
     """Run files of property tests in random order, with random examples. Returns whether all hold."""
-    files = [file for file in _TESTS.rglob("test_*.py") if "from hypothesis import" in file.read_text("utf-8")]
+    files = property_tests(_TESTS)
     random.shuffle(files)
     ends = time.monotonic() + seconds
     examined = 0
     for file in files:
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "hypothesis", str(file)]
+        command = [*_PROPERTY_TESTS, file]
         done = subprocess.run(
-            command, check=False, env={**os.environ, "HYPOTHESIS_PROFILE": "random"}, capture_output=True, text=True
+            command,
+            check=False,
+            cwd=_TESTS.parent,
+            env={**os.environ, "HYPOTHESIS_PROFILE": "random"},
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             print(done.stdout)

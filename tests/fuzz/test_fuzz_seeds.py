@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.__main__ import SERVICE_NAMES, TARGET_NAMES
+from tests.fuzz.searches import property_tests
 from tests.fuzz.services import SERVICES, end_services
 from tests.fuzz.targets import TARGETS
 from tests.table import table
@@ -25,6 +26,13 @@ def services() -> Iterator[None]:
 
 def test_each_target_has_seeds() -> None:
     assert {seed.parent.name for seed in _SEEDS} == {*TARGETS, *SERVICES} == {*TARGET_NAMES, *SERVICE_NAMES}
+
+
+@pytest.mark.process
+def test_property_tests_are_found_by_their_marker() -> None:
+    found = property_tests(Path(__file__).parents[1] / "server")
+    assert "tests/server/test_requests.py" in found
+    assert "tests/server/test_signals.py" not in found
 
 
 @table("seed", _SEEDS, ids=lambda seed: f"{seed.parent.name}-{seed.name}")

@@ -178,6 +178,7 @@ async def answers_of(server: Served, chunks: list[bytes]) -> tuple[list[int], in
     return statuses(answers), answers.count(TARGET.encode())
 
 
+@pytest.mark.hypothesis
 def test_the_same_bytes_get_the_same_answers_however_they_are_cut() -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
