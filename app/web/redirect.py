@@ -93,12 +93,13 @@ class Redirects:
         return None if found is None else self.reply(request, query.options, parameters, found)
 
     def plain(self, found: Resolution) -> Reply | None:
-        """The redirect that a fresh record gives every client who does not ask for data. None if it takes more."""
+        """The redirect of a fresh record for requests that want no data, without freshness. None if it takes more."""
         for stage in self._detours:
             if stage.makes_detours or stage.awaits_detours:
                 return None
         target = self._destinations.find_plain_target(found)
-        return None if target is None else self._redirect_hit(found, target)
+        # The express lane writes the freshness of each second. A second one would take 4 us.
+        return None if target is None else self._redirect_hit(found, target, is_timed=False)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
@@ -150,11 +151,10 @@ class Redirects:
         known = self._destinations.prefixes.recall_contact(found.chain.last.name)
         return self._name_pages.values(request, options, found, known)
 
-    def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
-        """The redirect that every client gets, from one fresh record."""
-        location, stub = _location_and_stub(target)
-        chain = Chain(resolution)
-        freshness = self._freshness.of_redirect_hit(chain, self._now())
+    def _redirect_hit(self, resolution: Resolution, target: Target, *, is_timed: bool = True) -> Reply:
+        """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
+        (location, stub), chain = _location_and_stub(target), Chain(resolution)
+        freshness = self._freshness.of_redirect_hit(chain, self._now()) if is_timed else ()
         hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown, Varies.DATA)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
 
