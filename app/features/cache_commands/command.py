@@ -52,6 +52,7 @@ def _add_stats(command: argparse.ArgumentParser) -> None:
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.export import ExportChoice, export
+    from app.features.interruption import run_job
 
     if namespace.since:
         return _export_changes(context, namespace)
@@ -60,7 +61,7 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.ask and not namespace.names_from:
         raise ConfigurationError("--ask needs --from LIST to say which names to look up")
     choice = ExportChoice(namespace.names_from, read_prefix(namespace.prefix), namespace.ask, namespace.column)
-    return asyncio.run(export(context, choice, namespace.output))
+    return run_job(export(context, choice, namespace.output))
 
 
 def _export_changes(context: CommandContext, namespace: argparse.Namespace) -> int:
@@ -73,8 +74,9 @@ def _export_changes(context: CommandContext, namespace: argparse.Namespace) -> i
 
 def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.warm import warm
+    from app.features.interruption import run_job
 
-    return asyncio.run(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
+    return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 
 
 def _stats(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.output import Output
 from app.features.cache_commands.lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
 from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
-from app.features.cache_commands.visit_report import print_tally, stop_on_signals, was_interrupted
+from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from app.features.command import INTERRUPTED, STANDARD_OUTPUT, CommandContext
 from app.features.feature import Core, Observers
 from app.features.options import Settings
@@ -98,7 +98,7 @@ async def _export_list(
         after_each=records.write,
     )
     total = count_names([path], choice.column, any_handle)
-    with progress("exporting", total) as bar, stop_on_signals(visit):
+    with progress("exporting", total) as bar, stop_visit_on_signals(visit):
         await visit.run(iter(names), bar)
     return visit
 

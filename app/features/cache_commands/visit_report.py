@@ -7,35 +7,26 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import TextIO
 
 from app.features.cache_commands.visit import Tally, Visit, VisitOutcome
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+from app.features.interruption import SIGNALS, stop_on_signals
 
 
 @contextmanager
-def stop_on_signals(visit: Visit) -> Iterator[None]:
-    """Stop the visit after the names under way on SIGINT or SIGTERM. A second signal ends the program immediately."""
-    loop = asyncio.get_running_loop()
-
-    def stop(number: signal.Signals) -> None:
-        print("finishing the names under way; a second signal stops immediately", file=sys.stderr, flush=True)
-        visit.stop(_reason(number))
-        loop.remove_signal_handler(number)
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        yield
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
+def stop_visit_on_signals(visit: Visit) -> Iterator[None]:
+    """Stop a visit as `stop_on_signals` does. The caller reports what was visited."""
+    with stop_on_signals(lambda number: visit.stop(_reason(number))):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not was_interrupted(visit):
+                raise
 
 
 def was_interrupted(visit: Visit) -> bool:
     """Whether a signal stopped the visit."""
-    return visit.stop_reason in map(_reason, _SIGNALS)
+    return visit.stop_reason in map(_reason, SIGNALS)
 
 
 def _reason(number: signal.Signals) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from app.features.cache_commands.lists import UniqueNames, count_names, read_lists
 from app.features.cache_commands.visit import Visit, VisitBounds
-from app.features.cache_commands.visit_report import print_tally, stop_on_signals, was_interrupted
+from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from app.features.command import INTERRUPTED, CommandContext
 from app.features.progress import progress
 
@@ -22,7 +22,7 @@ async def warm(context: CommandContext, lists: Sequence[str], *, column: str | N
     async with context.stores.open_online() as parts:
         bounds = VisitBounds(settings.upstream_max_concurrency, limit)
         visit = Visit(parts.cache, parts.resolver, clock=time.time, bounds=bounds)
-        with progress("warming", total) as bar, stop_on_signals(visit):
+        with progress("warming", total) as bar, stop_visit_on_signals(visit):
             await visit.run(iter(names), bar)
     print_tally(visit.tally, sys.stdout)
     if names.repeated:

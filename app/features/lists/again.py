@@ -22,11 +22,12 @@ from typing import IO, Any, Final
 
 from app.errors import ConfigurationError
 from app.features.command import INTERRUPTED, CommandContext
+from app.features.interruption import Stop, stop_on_signals
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ResolveChoice
 from app.features.lists.lines import ListItem
 from app.features.lists.progress import report_rows
-from app.features.lists.resolve_lists import Stop, open_rows, stop_on_signals
+from app.features.lists.resolve_lists import open_rows
 from app.features.lists.verdict import FIELDS, GOOD, UNDECIDED, ListRow, Verdict
 from app.features.private_file import open_private
 from app.features.progress import show_duration
@@ -42,9 +43,10 @@ _DOUBLINGS: Final = 6
 
 
 class _Round:
-    """The rows of a round by verdict, and when their names can be looked up again, by the monotonic clock."""
+    """The number of names of a round, its rows by verdict, and when their names can be looked up again (monotonic)."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: int) -> None:
+        self.names = names
         self.verdicts = Counter[Verdict]()
         self.next_at = 0.0
 
@@ -89,6 +91,11 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
             choice = replace(choice, again=tuple(verdict.value for verdict in repeated))
     report_rows(verdicts)
     if stop.event.is_set():
+        print(
+            f"stopped by a signal after {done.verdicts.total():,} of {done.names:,} names of round {number}; "
+            "run the same command again to continue",
+            file=sys.stderr,
+        )
         return INTERRUPTED
     return 0 if all(verdict in GOOD for verdict in +verdicts) else 1
 
@@ -101,13 +108,12 @@ async def _run_round(context: CommandContext, choice: ResolveChoice, path: Path,
         raise ConfigurationError(f"-o {path}: cannot be read: {error.strerror or error}") from error
     with source, open_regular(path) as inputs:
         _claim(source, path)
-        for _ in _read_rows(source, choice, path):
-            pass  # raises before anything is written
+        # Raises before anything is written.
+        done = _Round(sum(row is not None for _, row in _read_rows(source, choice, path)))
         source.seek(0)
         partial = path.with_name(f"{path.name}.partial")
         mode = stat.S_IMODE(os.fstat(source.fileno()).st_mode)
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
-        done = _Round()
         waiting = _read_again(inputs, choice, path)
         with os.fdopen(open_private(partial, flags, mode), "wb") as target:
             try:

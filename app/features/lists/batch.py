@@ -250,11 +250,12 @@ class _Batch:
         """The rows in the order of the inputs, or those before a stop. Raises the error that ended the inputs."""
         item = await self._queue.get()
         while not isinstance(item, _End):
-            if self._is_over():
+            if self._waits(item) and self._options.is_stopped():
                 return
             group = [await self._complete(item)]
             following = self._take_next()
-            while following is not None and _is_known(following) and self._has_room(group):
+            # A row that waits begins a group: the rows before it are written first, also if a signal ends the wait.
+            while _is_known(following) and not self._waits(following) and self._has_room(group):
                 group.append(await self._complete(following))
                 following = self._take_next()
             yield group
@@ -263,12 +264,16 @@ class _Batch:
         if item.error is not None:
             raise item.error
 
-    def _is_over(self) -> bool:
-        # Works are fetched one after another, so the rows of a full queue would take minutes.
-        return self._options.matches and self._options.is_stopped()
+    def _waits(self, item: ListRow | _Pending) -> bool:
+        """Whether the row of an item needs queries after its look-up: of a full queue, they would take minutes."""
+        if self._options.matches or not self._options.checks:
+            return self._options.matches
+        if isinstance(item, ListRow):
+            return bool(item.suggestions)
+        return not item.lookup.done() or item.lookup.result().judgement.verdict is Verdict.NOT_FOUND
 
     def _has_room(self, group: list[ListRow]) -> bool:
-        return len(group) < MAX_GROUP and not self._turn.is_over() and not self._is_over()
+        return len(group) < MAX_GROUP and not self._turn.is_over()
 
     def _take_next(self) -> ListRow | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""
@@ -329,6 +334,6 @@ def _suggest(row: ListRow, best: Reading | None, suggestions: Sequence[Suggestio
     return replace(row, best=likeliest, suggestions=tuple(suggestions))
 
 
-def _is_known(item: ListRow | _Pending | _End) -> TypeGuard[ListRow | _Pending]:
+def _is_known(item: ListRow | _Pending | _End | None) -> TypeGuard[ListRow | _Pending]:
     """Whether an item is a row, or will be one without waiting."""
     return isinstance(item, ListRow) or (isinstance(item, _Pending) and item.lookup.done())

@@ -6,7 +6,6 @@ Every call of the program builds this parser, so this module imports only what i
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,7 +178,9 @@ def _positive(text: str) -> int:
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Resolve lists. Exit status 0 if all names resolve, to their works, else 1; 2 for wrong arguments or settings."""
-    return asyncio.run(run_choice(context, read_choice(namespace)))
+    from app.features.interruption import run_job
+
+    return run_job(run_choice(context, read_choice(namespace)))
 
 
 async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:

@@ -137,13 +137,22 @@ async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerato
 
 
 async def write_all(fd: int, data: bytes) -> None:
-    """Write bytes to a file or a pipe. Raises OSError, BrokenPipeError if the reader of a pipe has left."""
+    """Write bytes to a file or a pipe. Raises OSError, BrokenPipeError if the reader of a pipe has left.
+
+    Cancelled, it has written whole lines to a pipe, except of a line that is longer than _PIPE_BYTES.
+    """
     is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
     view, loop = memoryview(data), asyncio.get_running_loop()
     while view:
         if not is_regular:
             await _wait_for(loop.add_writer, loop.remove_writer, fd)
-        view = view[os.write(fd, view if is_regular else view[:_PIPE_BYTES]) :]
+        view = view[os.write(fd, view if is_regular else _take_lines(view)) :]
+
+
+def _take_lines(view: memoryview) -> memoryview:
+    """The lines at the beginning that a ready pipe takes whole, or what it takes of a longer line."""
+    most = view[:_PIPE_BYTES]
+    return most if len(view) <= _PIPE_BYTES else most[: bytes(most).rfind(b"\n") + 1 or _PIPE_BYTES]
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class BatchOptions:
     checks: bool = False
     #: Whether rows say if their reference is about the work.
     matches: bool = False
-    #: Whether no more references are compared: the rows end before the first that is not compared.
+    #: Whether the rows end before the next whose suggestions are checked, or whose reference is compared.
     is_stopped: Callable[[], bool] = lambda: False
     agency: AgencySource = "cached"
     #: The priority of queries about names.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
 from app.errors import ConfigurationError, InvalidParameter
 from app.features.command import INTERRUPTED, CommandContext
+from app.features.interruption import stop_on_signals
 from app.features.lists.batch import BatchInput
 from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_lists
 from app.features.lists.command import ResolveChoice
@@ -38,22 +38,6 @@ from app.features.options import Settings
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
 _MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
-
-class Stop:
-    """Ends the input at the first signal, and cancels the work at the second."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self._task = asyncio.current_task()
-
-    def handle(self) -> None:
-        if self.event.is_set() and self._task is not None:
-            self._task.cancel()
-            return
-        print("\nfinishing the names under way; a second signal stops immediately", file=sys.stderr, flush=True)
-        self.event.set()
 
 
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
@@ -79,9 +63,9 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
         try:
             await _run(context, choice, files, recorder, stop.event, fields)
         except asyncio.CancelledError:
-            return _report_end(recorder, choice)
+            return _report_end(recorder, choice, files)
         if stop.event.is_set():
-            return _report_end(recorder, choice)
+            return _report_end(recorder, choice, files)
         await recorder.finish()
         return _exit_status(recorder) if _is_short(choice) else _report(recorder)
 
@@ -94,7 +78,8 @@ async def _run(
     stop: asyncio.Event,
     fields: Sequence[str],
 ) -> None:
-    progress = _open_progress(context.settings, choice, recorder)
+    # In a thread, because the list is counted: a signal is handled meanwhile.
+    progress = await asyncio.to_thread(_open_progress, context.settings, choice, recorder)
     inputs = _read_inputs(choice, files, recorder.rows, stop)
     try:
         async with aclosing(inputs), open_rows(context, choice, inputs, stop, progress, fields) as groups:
@@ -117,6 +102,9 @@ class _Files:
 
     def __init__(self) -> None:
         self._groups = deque[tuple[str, int]]()
+        #: The names that were read, with those of earlier runs, and whether they are all.
+        self.names = 0
+        self.is_complete = False
 
     def add(self, file: str, rows: int) -> None:
         """The next rows are of this list."""
@@ -149,16 +137,19 @@ async def _read_inputs(
     """The inputs in groups, without those that have rows already."""
     if choice.names:
         files.add("", len(choice.names))
+        files.names += len(choice.names)
         yield list(choice.names)
     skip = rows_before
     for source in _sources(choice):
         async with aclosing(stream_items(source, stop)) as groups:
             async for items in groups:
+                files.names += len(items)
                 fresh = items[skip:]
                 skip -= min(skip, len(items))
                 if fresh:
                     files.add(source.path, len(fresh))
                     yield [read_input(item) for item in fresh]
+    files.is_complete = not stop.is_set()
 
 
 async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput]:
@@ -312,19 +303,6 @@ def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecor
 # --- The end ------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Stop after the names under way on SIGINT or SIGTERM, and immediately on a second signal."""
-    loop, stop = asyncio.get_running_loop(), Stop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, stop.handle)
-    try:
-        yield stop
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
-
-
 def _report(recorder: RowRecorder) -> int:
     report_rows(recorder.verdicts, recorder.others)
     return _exit_status(recorder)
@@ -335,8 +313,9 @@ def _exit_status(recorder: RowRecorder) -> int:
     return 0 if is_good and not recorder.others else 1
 
 
-def _report_end(recorder: RowRecorder, choice: ResolveChoice) -> int:
+def _report_end(recorder: RowRecorder, choice: ResolveChoice, files: _Files) -> int:
     _report(recorder)
     remedy = "run the same command again to continue" if choice.state else "with --resume STATE, it could be continued"
-    print(f"stopped by a signal; {remedy}", file=sys.stderr)
+    total = f"{files.names:,}" if files.is_complete else f"at least {files.names:,}"
+    print(f"stopped by a signal after {recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)
     return INTERRUPTED

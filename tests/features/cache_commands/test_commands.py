@@ -617,6 +617,26 @@ async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_
         assert upstream.queries("10.1000/3") == 0
 
 
+@pytest.mark.process
+@pytest.mark.anyio
+async def test_one_signal_ends_a_run_whose_upstream_does_not_answer(tmp_path: Path, store: str) -> None:
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000/1", url=HANDBOOK)
+        upstream.hold("10.1000/2")
+        given = flags(settings_for(upstream, store, upstream_max_concurrency=1, upstream_timeout=50))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "app", "cache", "warm", *given, listed(tmp_path, "10.1000/1", "10.1000/2"),
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        await upstream.arrived("10.1000/2")
+        process.send_signal(signal.SIGTERM)
+        # The upstream never answers.
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+        assert (process.returncode, b"Traceback" in err) == (130, False)
+        assert b"stopped: by SIGTERM; run the same command again" in err
+        assert "10.1000/1" in await asyncio.to_thread(held, store)
+
+
 @pytest.mark.anyio
 async def test_an_export_may_ask_for_what_is_missing(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]

@@ -21,6 +21,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError, DoiProxyError
+from app.features import interruption
 from app.features.lists.command import add_resolve_arguments, read_choice, run_choice
 from app.features.options import ENV_PREFIX
 from tests.fake_upstream import FakeUpstream
@@ -141,7 +142,11 @@ async def end_of(process: asyncio.subprocess.Process, stdin: bytes | None = None
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> AsyncIterator[Bench]:
+async def bench(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Bench]:
+    # The names under way are finished, however busy the machine is.
+    monkeypatch.setattr(interruption, "GRACE", PATIENCE)
     async with FakeUpstream() as upstream:
         yield Bench(tmp_path, upstream, capfd)
 

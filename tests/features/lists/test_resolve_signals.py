@@ -1,0 +1,95 @@
+"""`doi-proxy resolve` ends by one signal, with whole rows, whatever it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from typing import Final
+
+import pytest
+
+from app.features import interruption
+from app.features.lists.list_stream import write_all
+from tests.features.lists.test_resolve import Bench, bench, end_of, resumable  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.anyio
+
+#: Longer than a second signal or the upstream's answer, of which there are none, and shorter than the test's end.
+_LONG: Final = {"batch_wait_timeout": 600, "upstream_timeout": 50}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_one_signal_ends_a_list_whose_next_name_has_no_answer(bench: Bench, number: signal.Signals) -> None:  # noqa: F811
+    path = bench.numbered(60)
+    bench.settings |= _LONG
+    bench.upstream.hold("10.5555/20")
+    process = await bench.start(*resumable(bench, path))
+    await bench.arrived("10.5555/20")
+    await bench.rows_recorded(20)
+    process.send_signal(number)
+    # The upstream never answers.
+    ended = await end_of(process)
+    assert (ended.status, "Traceback" in ended.errors) == (130, False)
+    assert re.search(r"^stopped by a signal after 20 of (at least )?60 names; run the same", ended.errors, re.MULTILINE)
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(20)]
+    bench.upstream.release("10.5555/20")
+    assert (await bench.run(*resumable(bench, path))).status == 0
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
+
+
+@pytest.mark.process
+async def test_one_signal_ends_the_wait_for_an_upstream_that_refuses(bench: Bench) -> None:  # noqa: F811
+    bench.settings |= _LONG
+    bench.upstream.fault("10.5555/a", "status", status=429, retry_after=300)
+    process = await bench.start(bench.write("list.txt", "10.5555/a\n"))
+    await bench.arrived("10.5555/a")
+    process.send_signal(signal.SIGINT)
+    ended = await end_of(process)
+    assert (ended.status, ended.output, "Traceback" in ended.errors) == (130, "", False)
+    assert "stopped by a signal after 0 of 1 names" in ended.errors
+
+
+async def test_after_a_signal_no_more_suggestions_are_checked(
+    bench: Bench,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interruption, "GRACE", 0.0)
+    # Each name does not exist, and is suggested without the full stop at its end.
+    names = [f"10.5555/{number}." for number in range(60)]
+    path = bench.write("list.txt", "".join(f"{name}\n" for name in names))
+    bench.upstream.hold("10.5555/10")
+    arguments = (path, "--check-suggestions", "--output-file", bench.output)
+    running = asyncio.create_task(bench.run(*arguments, batch_wait_timeout=600, upstream_timeout=50))
+    await bench.arrived("10.5555/10")
+    await bench.rows_written(10)
+    os.kill(os.getpid(), signal.SIGINT)
+    ended = await running
+    assert ended.status == 130
+    assert 10 <= len(bench.inputs()) <= 11
+    assert sum(bench.upstream.queries(f"10.5555/{number}") for number in range(11, 60)) == 0
+
+
+async def test_lines_in_a_full_pipe_are_whole() -> None:
+    lines = [
+        json.dumps({"number": number, "more": "x" * (number * 37 % 900)}).encode() + b"\n" for number in range(400)
+    ]
+    reader, writer = os.pipe()
+    try:
+        writing = asyncio.create_task(write_all(writer, b"".join(lines)))
+        for _ in range(1_000):  # a pipe takes 64 KiB, in pieces of up to 4 KiB
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        os.close(writer)
+        writer = -1
+        with os.fdopen(reader, "rb") as file:
+            written = file.read()
+        assert 0 < len(written) < sum(map(len, lines))
+        assert b"".join(lines).startswith(written) and written.endswith(b"\n")
+    finally:
+        if writer >= 0:
+            os.close(writer)
