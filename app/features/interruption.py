@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -69,11 +70,32 @@ def stop_on_signals(end_input: Callable[[signal.Signals], None] | None = None) -
         stop.end()
 
 
+def interrupt_on_signals() -> None:
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, also in a read that blocks. The second ends the process.
+
+    asyncio.run would only cancel its task at SIGINT. Only the main thread of a process gets signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def interrupt(*_: object) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    for number in SIGNALS:
+        signal.signal(number, interrupt)
+
+
 def run_job(job: Coroutine[Any, Any, int]) -> int:
-    """Run a job that stops on signals, and has written everything when it ends. Returns its exit status."""
+    """Run a job that can be run again after SIGINT or SIGTERM. Returns its exit status."""
 
     async def run() -> int:
-        status = await job
+        try:
+            status = await job
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            print("interrupted; run the same command again", file=sys.stderr)
+            status = INTERRUPTED
         if status == INTERRUPTED:
             # asyncio.run would wait for threads that cannot be stopped, such as one that looks up a host.
             sys.stdout.flush()
@@ -81,4 +103,5 @@ def run_job(job: Coroutine[Any, Any, int]) -> int:
             os._exit(status)
         return status
 
+    interrupt_on_signals()
     return asyncio.run(run())

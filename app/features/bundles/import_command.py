@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 import time
@@ -25,6 +24,7 @@ from app.features.bundles.import_bundle import (
 )
 from app.features.command import STANDARD_INPUT, CommandContext
 from app.features.feature import require_libraries
+from app.features.interruption import interrupt_on_signals, run_job
 from app.features.options import Settings
 from app.features.progress import Bar, progress
 from app.features.redaction import redact
@@ -59,7 +59,7 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
         for option, value in registry_options.items():
             if value:
                 raise ConfigurationError(f"{option} is for the files of registration agencies, and {path} is a bundle")
-        return asyncio.run(import_file(context, path, accept_no_checksum=namespace.no_checksum))
+        return run_job(import_file(context, path, accept_no_checksum=namespace.no_checksum))
     if namespace.no_checksum:
         raise ConfigurationError(f"--no-checksum is for bundles, and {path} is a file of a registration agency")
     if namespace.since and namespace.missing:
@@ -79,6 +79,7 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     def show_bar(label: str, total: float | None, in_bytes: bool) -> AbstractContextManager[Bar]:
         return progress(label, total, in_bytes=in_bytes)
 
+    interrupt_on_signals()
     try:
         report = import_registry(request, _store_path(context.settings), show_bar, clock=time.time)
     except KeyboardInterrupt:

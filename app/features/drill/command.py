@@ -12,6 +12,7 @@ from typing import Any, Final
 from app.errors import ConfigurationError
 from app.features.admin.command import open_client
 from app.features.command import Command, CommandContext, set_usage, whole_number
+from app.features.interruption import interrupt_on_signals
 
 #: Kinds of answers that no cached record could replace, and the one for which that is not known.
 _NEEDED: Final = ("asked", "bypassed")
@@ -62,6 +63,8 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.people and not namespace.refuse:
         raise ConfigurationError("--people: this is for a drill that refuses queries; add --refuse")
     client = open_client(context.settings, namespace.server)
+    # The refusal ends with the command, also at SIGTERM.
+    interrupt_on_signals()
     before = client.status()
     if namespace.refuse:
         client.act("drill", {"seconds": namespace.seconds, "people": namespace.people})

@@ -149,7 +149,9 @@ def _add_pull(command: argparse.ArgumentParser) -> None:
 
 
 def _pull(context: CommandContext, namespace: argparse.Namespace) -> int:
-    return asyncio.run(pull(context, namespace.url, namespace.token_file, restart=namespace.restart))
+    from app.features.interruption import run_job
+
+    return run_job(pull(context, namespace.url, namespace.token_file, restart=namespace.restart))
 
 
 COMMANDS: Final = (Command("cache pull", _add_pull, _pull),)

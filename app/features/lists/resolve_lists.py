@@ -314,7 +314,8 @@ def _exit_status(recorder: RowRecorder) -> int:
 
 
 def _report_end(recorder: RowRecorder, choice: ResolveChoice, files: _Files) -> int:
-    _report(recorder)
+    if recorder.rows:
+        _report(recorder)
     remedy = "run the same command again to continue" if choice.state else "with --resume STATE, it could be continued"
     total = f"{files.names:,}" if files.is_complete else f"at least {files.names:,}"
     print(f"stopped by a signal after {recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)

@@ -631,7 +631,7 @@ async def test_one_signal_ends_a_run_whose_upstream_does_not_answer(tmp_path: Pa
         await upstream.arrived("10.1000/2")
         process.send_signal(signal.SIGTERM)
         # The upstream never answers.
-        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+        _, err = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert (process.returncode, b"Traceback" in err) == (130, False)
         assert b"stopped: by SIGTERM; run the same command again" in err
         assert "10.1000/1" in await asyncio.to_thread(held, store)
