@@ -110,12 +110,14 @@ class MemoryStore:
         """Drop an entry. Returns whether there was one."""
         return self._entries.pop(key, None) is not None
 
-    async def drop_scope(self, scope: str) -> set[str]:
-        """Drop the entries of a scope in turns of 3 ms; see purges.py. Returns their keys, if not all are dropped."""
-        if scope not in (EVERYTHING, UNKNOWN) and not scope.endswith("/"):
-            return {scope} if self.drop(scope) else set()
-        keys = self.walk(EVERYTHING if scope == UNKNOWN else scope)
-        return {key async for key in keys if self.drop(key) and scope.endswith("/")}
+    async def drop_scope(self, scope: str) -> AsyncIterator[str]:
+        """Drop the entries of a scope in turns of 3 ms, and yield the key of each; see purges.py."""
+        if scope in (EVERYTHING, UNKNOWN) or scope.endswith("/"):
+            async for key in self.walk(EVERYTHING if scope == UNKNOWN else scope):
+                if self.drop(key):
+                    yield key
+        elif self.drop(scope):
+            yield scope
 
     def drop_expired(self) -> int:
         """Drop expired negative entries and return their number. Stale records stay, as they may still be needed."""
@@ -172,23 +174,22 @@ class MemoryStore:
         known = self._find(entry.key)
         if unless_newer and known is not None and known.is_usable(now) and known.fetched_at > entry.fetched_at:
             return
-        if loses_proof(known, entry, now):
-            self._announce(entry.key)
-            return
-        self.keep(entry)
-        if announce:
-            self._announce(entry.key)
+        if not (is_refused := loses_proof(known, entry, now)):
+            self.keep(entry)
+        if announce or is_refused:
+            await self.announce(entry.key)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store."""
         if announce:
             self._purges.record(key, self._clock())
-            self._announce(key)
+            await self.announce(key)
         return self.drop(key)
 
     async def announce(self, scope: str) -> None:
         """See Store."""
-        self._announce(scope)
+        self._announced.append(scope)
+        self._announcements += 1
 
     async def read_note(self, name: str) -> builtins.bytes | None:
         """See Store."""
@@ -234,8 +235,7 @@ class MemoryStore:
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store."""
-        known = self._buckets.get(bucket)
-        self._buckets[bucket], wait = take_token(known, self._clock(), rate, burst, leaving, count)
+        self._buckets[bucket], wait = take_token(self._buckets.get(bucket), self._clock(), rate, burst, leaving, count)
         return wait
 
     async def back_off(self, bucket: str, seconds: float) -> None:
@@ -252,7 +252,3 @@ class MemoryStore:
     async def close(self) -> None:
         """Drop all entries."""
         self._entries.clear()
-
-    def _announce(self, key: str) -> None:
-        self._announced.append(key)
-        self._announcements += 1
