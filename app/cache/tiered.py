@@ -155,7 +155,7 @@ class TieredStore(FallbackStore):
         await self.put(entry, announce=newest is not None, unless_newer=True)
         return True
 
-    async def expire(self, entry: Entry) -> None:
+    async def expire(self, entry: Entry, *, announce: bool = True) -> None:
         """Make an entry stale: it is served only while the upstream cannot be queried. A "not found" is deleted.
 
         A registry record is never fresh, so it stays as it is.
@@ -163,7 +163,7 @@ class TieredStore(FallbackStore):
         if isinstance(entry, RegistryEntry):
             return
         if entry.answer.code is not ResponseCode.SUCCESS:
-            await self.delete(entry.key)
+            await self.delete(entry.key, announce=announce)
             return
         stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
         if self._store is None or self._late is not None:
@@ -171,7 +171,7 @@ class TieredStore(FallbackStore):
             return
         # The next request takes it from the store, if it is still needed.
         self._memory.drop(entry.key)
-        await self._try("put", self._store.put(stale, announce=True, unless_newer=True), None)
+        await self._try("put", self._store.put(stale, announce=announce, unless_newer=True), None)
 
     async def begin_purge(self, scope: str, dropped: list[str] | None = None) -> None:
         """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.

@@ -54,9 +54,20 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
         return PurgeResult(await cache.clear_prefix(selection.prefix.key))
     if selection.names:
         return await _expire_names(cache, selection.names)
-    for scope in selection.scopes():
+    scopes = selection.scopes()
+    for scope in scopes:
         await cache.begin_purge(scope)
-    result = await _change(cache, selection, cache.expire if soft else lambda entry: cache.delete(entry.key))
+
+    async def change(entry: Entry) -> None:
+        if soft:
+            # Announced one by one, more than 5,000 names would empty the memory of the other processes.
+            await cache.expire(entry, announce=not scopes)
+        else:
+            await cache.delete(entry.key)
+
+    result = await _change(cache, selection, change)
+    for scope in scopes:
+        await cache.end_purge(scope)
     if selection.everything and not soft:
         return PurgeResult(result.count + await cache.forget_registry())
     return result
@@ -73,7 +84,7 @@ async def _expire_names(cache: TieredStore, names: Sequence[HandleName]) -> Purg
         if entry is None:
             absent.append(name)
         else:
-            await cache.expire(entry)
+            await cache.expire(entry, announce=False)
     await cache.flush()
     return PurgeResult(len(names) - len(absent), tuple(absent))
 

@@ -13,10 +13,16 @@ from app.doi.name import HandleName
 from app.features.admin.purge import PurgeResult, Selection, count_selected, purge
 from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing
+from tests.cache.test_cache_tiered import open_two  # noqa: F401 - a fixture
 from tests.clock import Clock
 from tests.registry_records import write_registry
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(NOW)
 
 
 async def filled(*keys: str) -> TieredStore:
@@ -63,6 +69,50 @@ async def test_a_soft_purge_keeps_the_record_for_an_outage(selection: Selection)
     assert found is not None
     assert not found.is_fresh(NOW)
     assert found.is_usable(NOW)
+
+
+async def test_a_soft_purge_of_more_names_than_are_announced_leaves_other_prefixes_in_memory(
+    open_two: tuple[TieredStore, TieredStore],  # noqa: F811
+) -> None:
+    here, there = open_two
+    await here.put(entry("10.2000/hot"))
+    for number in range(6_000):
+        await here.put(missing(f"10.1000/{number}") if number % 100 == 0 else entry(f"10.1000/{number}"))
+        if number % 1_000 == 0:
+            await here.flush()
+    await here.flush()
+    purged = [f"10.1000/{number}" for number in (1, 100, 5_999)]
+    for key in ("10.2000/hot", *purged):
+        assert await there.get(key) is not None
+    assert await purge(here, Selection(prefix=HandleName("10.1000")), soft=True) == PurgeResult(6_000)
+    await there.forget_announced()
+    assert there.peek("10.2000/hot") is not None
+    assert [there.peek(key) for key in purged] == [None] * 3
+    found = [await there.get(key) for key in purged]
+    assert [one is not None and one.is_usable(NOW) and not one.is_fresh(NOW) for one in found] == [True, False, True]
+
+
+async def test_a_soft_purge_of_names_is_announced_once_for_each(tmp_path: Path) -> None:
+    clock = Clock(NOW)
+    stores = [SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000) for _ in range(2)]
+    here, there = (
+        TieredStore(MemoryStore(1_000_000, clock=clock), one, clock=clock, ceiling=86_400.0) for one in stores
+    )
+    await there.forget_announced()
+    names = [HandleName(f"10.1000/{number}") for number in range(3)]
+    for name in names:
+        await here.put(entry(name.key))
+        await here.flush()
+        assert await there.get(name.key) is not None
+    before = int((await stores[0].changes(None)).cursor)
+    assert await purge(here, Selection(names=names), soft=True) == PurgeResult(3)
+    assert int((await stores[0].changes(None)).cursor) == before + len(names)
+    await there.forget_announced()
+    for name in names:
+        found = await there.get(name.key)
+        assert found is not None and found.is_usable(NOW) and not found.is_fresh(NOW)
+    for cache in (here, there):
+        await cache.close()
 
 
 @pytest.mark.parametrize("soft", [False, True])
