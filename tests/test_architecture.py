@@ -72,7 +72,7 @@ PURE: Final = tuple(
         "doi", "handle", "token_bucket", "shares",
         *(f"resolver.{name}" for name in (
             "demand", "failure_memory", "location_choice", "metadata_format", "options", "proof",
-            "registration_agency", "resolution", "target", "target_url",
+            "resolution", "target", "target_url",
         )),
         *(f"features.{name}" for name in (
             "library.copy", "library.rules", "library.service_kinds",

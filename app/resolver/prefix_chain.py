@@ -21,8 +21,7 @@ from app.handle.record import Record, parse_record
 from app.resolver.demand import Demand
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.options import Action, Negotiation, ResolveOptions
-from app.resolver.registration_agency import agency_name
-from app.resolver.resolution import Resolution
+from app.resolver.resolution import Resolution, read_agency
 from app.resolver.resolver import Resolver
 from app.resolver.target import (
     MAX_NAME_XML_BYTES,
@@ -145,6 +144,10 @@ class PrefixChain:
                 break
         return found
 
+    async def find_agency(self, prefix: str, demand: Demand) -> str | None:
+        """The registration agency in the records of a prefix's services. Raises CouldNotVerify."""
+        return read_agency(await self.services(prefix, demand))
+
     async def _add_prefix(
         self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
     ) -> NameLocations:
@@ -232,7 +235,7 @@ class PrefixChain:
 
 
 def _choose_contact(services: Sequence[Resolution], contact: str | None) -> ReportContact:
-    agency = agency_name([(one.name, one.record) for one in services])
+    agency = read_agency(services)
     forms = [value.text for one in services for value in one.record.of_type(_REPORT_FORM) if value.text]
     return ReportContact(agency or "", forms[0] if forms else contact)
 

@@ -5,6 +5,7 @@ An alias is a name that stands for another one (RFC 3651, section 3.2: HS_ALIAS)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -20,6 +21,21 @@ from app.resolver.options import ResolveOptions
 
 #: Limit of aliases that are followed for one name.
 MAX_ALIASES: Final = 20
+#: Agencies of the service handles that have no 10320/ra_name value.
+KNOWN_SERVICES: Final = {
+    "10.SERV/CROSSREF": "Crossref",
+    "10.SERV/DEFAULT": "Crossref",
+    "10.SERV/DATACITE": "DataCite",
+    "10.SERV/ETH": "DataCite",
+    "10.SERV/MEDRA": "mEDRA",
+    "10.SERV/JALC": "JaLC",
+    "10.SERV/ISTIC": "ISTIC",
+    "10.SERV/KISTI": "KISTI",
+    "10.SERV/EIDR": "EIDR",
+    "10.SERV/AIRITI": "Airiti",
+    "10.SERV/CNKI": "CNKI",
+    "10.SERV/OP": "OP",
+}
 
 
 class Origin(Enum):
@@ -199,3 +215,12 @@ def next_alias_target(chain: Chain, record: Record, options: ResolveOptions) -> 
     if len(chain.aliases) >= MAX_ALIASES or any(name == alias.name for alias in chain.resolutions):
         raise AliasChainTooLong(reached=chain.last.name.text)
     return name
+
+
+def read_agency(services: Sequence[Resolution]) -> str | None:
+    """The agency's name in the service handles of a prefix: in 10320/ra_name, else by the known handles."""
+    for service in services:
+        for value in service.record.of_type("10320/ra_name"):
+            if value.text and value.text.strip():
+                return value.text.strip()
+    return next((KNOWN_SERVICES[one.name.key] for one in services if one.name.key in KNOWN_SERVICES), None)

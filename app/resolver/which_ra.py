@@ -10,13 +10,17 @@ from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify, UpstreamTimeout
 from app.resolver.demand import Demand
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN, agency_name
 from app.resolver.resolver import Resolver
 from app.resolver.single_flight import await_shielded
 from app.upstream.source import AgencySource
 
 #: Names of one request that are looked up at a time.
 CONCURRENCY: Final = 8
+#: The statuses of the Which RA service. The last one is an addition of this program.
+INVALID: Final = "Invalid DOI"
+DOES_NOT_EXIST: Final = "DOI does not exist"
+UNKNOWN: Final = "Unknown"
+COULD_NOT_VERIFY: Final = "Could not verify"
 
 
 class WhichRa:
@@ -53,8 +57,7 @@ class WhichRa:
         resolution = await self._resolver.resolve(name, request.demand)
         if not resolution.is_registered:
             return {"status": DOES_NOT_EXIST}
-        services = await self._prefixes.services(name.prefix, request.demand)
-        found = agency_name([(one.name, one.record) for one in services])
+        found = await self._prefixes.find_agency(name.prefix, request.demand)
         if found is None:
             found = await request.agency_of_prefix(name.prefix)
         return {"status": UNKNOWN} if found is None else {"RA": found}

@@ -13,7 +13,7 @@ from app.doi.uri import url_path
 from app.handle.location import Location
 from app.handle.value import HandleValue
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
-from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
+from app.resolver.which_ra import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile, our_branding
 from app.web.date import write_date, write_moment
 from app.web.languages import CORE, Catalogue, TextFolder

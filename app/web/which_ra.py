@@ -17,8 +17,7 @@ from app.doi.presentation import read, read_typed
 from app.errors import InvalidName
 from app.resolver.demand import Demand
 from app.resolver.options import NO_FACTS
-from app.resolver.registration_agency import INVALID
-from app.resolver.which_ra import WhichRa
+from app.resolver.which_ra import INVALID, WhichRa
 from app.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, vary
 from app.web.negotiation import wants_page
 from app.web.operations import Face

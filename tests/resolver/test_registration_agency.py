@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import InvalidName
-from app.handle.record import Record, read_values
+from app.handle.answer import Answer, ResponseCode
 from app.resolver.demand import ORDINARY
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.registration_agency import KNOWN_SERVICES, agency_name
+from app.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
 from app.resolver.resolver import Resolver
 from app.resolver.which_ra import WhichRa
 from tests.clock import Clock
@@ -24,12 +25,11 @@ from tests.table import table
 Service = tuple[str, list[tuple[str, object]]]
 
 
-def record(*values: tuple[str, object]) -> Record:
-    return read_values(
-        json.dumps(
-            [{"index": 1, "type": type_, "data": {"format": "string", "value": text}} for type_, text in values]
-        ).encode()
+def resolution(name: HandleName, *values: tuple[str, object]) -> Resolution:
+    found = json.dumps(
+        [{"index": 1, "type": type_, "data": {"format": "string", "value": text}} for type_, text in values]
     )
+    return Resolution(name, Entry(name.key, Answer(ResponseCode.SUCCESS, found.encode()), 0, 1, 1), Origin.HIT)
 
 
 @table(
@@ -52,7 +52,7 @@ def record(*values: tuple[str, object]) -> Record:
     ],
 )
 def test_the_agency_is_named_by_a_service_handle(services: list[Service], expected: str | None) -> None:
-    assert agency_name([(HandleName(name), record(*values)) for name, values in services]) == expected
+    assert read_agency([resolution(HandleName(name), *values) for name, values in services]) == expected
 
 
 def test_known_service_handles_are_keys() -> None:

@@ -25,7 +25,6 @@ from app.features.library.copy import (
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.registration_agency import agency_name
 from app.web.client_network import client_of, read_address
 from app.web.conditions import demand_for_others
 from app.web.header import Header
@@ -84,10 +83,9 @@ class Library(Stage):
         client = client_of(request.client_address)
         try:
             async with asyncio.timeout(_AGENCY_TIMEOUT):
-                services = await self._prefixes.services(name.prefix, demand_for_others(request, client))
+                return await self._prefixes.find_agency(name.prefix, demand_for_others(request, client))
         except (TimeoutError, CouldNotVerify):
             return None
-        return agency_name([(service.name, service.record) for service in services])
 
     def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: str | None) -> Detour:
         """The service that a redirect goes through, with a second link that leads past it."""

@@ -10,7 +10,6 @@ from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify, InvalidName, NotCached, NotInBundle, PrefixDenied
 from app.resolver.demand import Demand
 from app.resolver.destination import Destinations
-from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import UNCONFIRMED, Origin
 from app.upstream.source import ClientNetwork, Priority
 
@@ -119,10 +118,10 @@ class AgencyLookup:
         if self.is_known(name):
             return self.find_now(name)
         try:
-            services = await self._prefixes.services(name.prefix, self._demand)
+            agency = await self._prefixes.find_agency(name.prefix, self._demand)
         except (CouldNotVerify, InvalidName):
-            services = []
+            agency = None
         if len(self._agencies) >= MAX_PREFIXES:
             self._agencies.clear()
-        agency = self._agencies[fold(name.prefix)] = agency_name([(one.name, one.record) for one in services])
+        self._agencies[fold(name.prefix)] = agency
         return agency
