@@ -20,6 +20,8 @@ def open_regular(path: Path, most: int | None = None) -> BinaryIO:
     file = os.open(path, _FLAGS)
     try:
         _require_regular(path, os.fstat(file), most)
+        # /proc/kmsg says that it is a regular file, and has nothing to read at times, which readers do not expect.
+        os.pread(file, 1, 0)
         return os.fdopen(file, "rb")
     except BaseException:
         os.close(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -157,3 +158,17 @@ def test_a_command_refuses_it(
     monkeypatch.setenv("DOI_PROXY_STORE_URL", f"sqlite:///{tmp_path}/store.db")
     assert main([*command.split(), str(make(tmp_path))]) == 2
     assert NOT_REGULAR in capsys.readouterr().err
+
+
+def test_a_file_without_content_at_the_moment_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As /proc/kmsg: a regular file by its type, which blocks its reader.
+    def find_nothing(*_: object) -> bytes:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    (tmp_path / "file").write_bytes(b"content")
+    monkeypatch.setattr(os, "pread", find_nothing)
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    for read in (open_regular, lambda path: read_regular(path, 100)):
+        with pytest.raises(OSError, match="temporarily unavailable"):
+            read(tmp_path / "file")
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
