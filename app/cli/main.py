@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 WRONG_USE = 2
 #: The settings that `serve --help` lists.
 _SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", "upstream_contact")
-
-
+#: Errors of an output that takes no more: a full disk, a quota, a file of the largest size, a broken disk, a pipe.
+_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 #: The message of argparse about a command or a value that it does not know.
 _INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
@@ -68,24 +70,41 @@ def _suggest(word: str, known: Iterable[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit status: 0 success, 1 failure, 2 wrong arguments or settings."""
     try:
-        refuse_stripped_texts()
-        parser = create_parser()
-        namespace = parser.parse_args(arguments)
-        if not hasattr(namespace, "run"):
-            parser.print_help()
-            return WRONG_USE
-        from app.cli.imports import skip_httpx_command_line
-
-        skip_httpx_command_line()
-        return int(namespace.run(ParsedContext(namespace), namespace))
+        try:
+            return _run(arguments)
+        finally:
+            if sys.stdout:  # None if it was closed before the start
+                sys.stdout.flush()
     except ConfigurationError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return WRONG_USE
     except DoiProxyError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            raise
+        # The interpreter would write the rest at its end, and report the same error in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 130
+        print(f"doi-proxy: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    refuse_stripped_texts()
+    parser = create_parser()
+    namespace = parser.parse_args(arguments)
+    if not hasattr(namespace, "run"):
+        parser.print_help()
+        return WRONG_USE
+    from app.cli.imports import skip_httpx_command_line
+
+    skip_httpx_command_line()
+    return int(namespace.run(ParsedContext(namespace), namespace))
 
 
 def create_parser(*, is_complete: bool = False) -> argparse.ArgumentParser:

@@ -1,0 +1,62 @@
+"""An output that takes no more, as a full disk or a pipe whose reader has left: one line at most, no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.cli.test_cli import COMMAND, PATIENCE, ROOT, environment
+
+pytestmark = pytest.mark.process
+
+#: A short output is written when the command ends, a long one before, that of argparse beside the command, and each
+#: line at once with PYTHONUNBUFFERED, where argparse itself ignores the error.
+OUTPUTS: Final = pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [
+        ("parse 10.1000/182", ""),
+        ("parse 10.1000/182", "1"),
+        ("gen-config nginx", ""),
+        ("gen-config nginx", "1"),
+        ("--version", ""),
+        ("parse --help", ""),
+    ],
+)
+
+
+def run_into(output: int, arguments: str, unbuffered: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments.split()],
+        cwd=ROOT,
+        env=environment(PYTHONUNBUFFERED=unbuffered),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@OUTPUTS
+def test_a_full_disk_is_told_in_one_line(arguments: str, unbuffered: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = run_into(full.fileno(), arguments, unbuffered)
+    assert ended.returncode == 1
+    assert ended.stderr == "doi-proxy: the output cannot be written: No space left on device\n"
+
+
+@OUTPUTS
+def test_a_reader_that_leaves_ends_a_command_in_silence(arguments: str, unbuffered: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = run_into(writer, arguments, unbuffered)
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (130, "")
