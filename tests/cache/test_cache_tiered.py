@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
@@ -42,6 +43,9 @@ async def open_two(
     url = f"sqlite:///{tmp_path}/store.sqlite3"
     if request.param == "valkey":
         url = request.getfixturevalue("valkey_url")
+        # Other tests of the session leave names on its server.
+        with Redis.from_url(url.replace("valkey:", "redis:")) as client:
+            client.flushall()
     settings = Settings(store_url=url, store_timeout=5.0)
     caches = open_cache(settings, clock), open_cache(settings, clock)
     for cache in caches:

@@ -28,12 +28,15 @@ end
 """
 
 #: What reads and writes announcements. A stream of another program, or one without further ids, is deleted, and one
-#: announcement of everything takes its place.
+#: announcement of everything takes its place. Its id has the microsecond. With the millisecond alone, a stream that is
+#: deleted twice in one millisecond has the same ids again, and its readers miss the second deletion.
 _ANNOUNCE: Final = f"""
 local function begin_anew(stream, reason)
     redis.log(redis.LOG_WARNING, 'doi-proxy deletes ' .. stream .. ', which ' .. reason)
     redis.pcall('DEL', stream)
-    local id = redis.pcall('XADD', stream, '*', 'key', '{EVERYTHING}')
+    local time = redis.call('TIME')
+    local id = string.format('%.0f-%.0f', time[1] * 1000 + math.floor(time[2] / 1000), time[2] % 1000 * 1000000)
+    id = redis.pcall('XADD', stream, id, 'key', '{EVERYTHING}')
     return {{type(id) == 'string' and id or '0-0', reason, '0'}}
 end
 local function announce(stream, key)
