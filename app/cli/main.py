@@ -27,6 +27,8 @@ WRONG_USE = 2
 _SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", "upstream_contact")
 #: Errors of an output that takes no more: a full disk, a quota, a file of the largest size, a broken disk, a pipe.
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
+#: The characters of a path that a message shows.
+_MAX_PATH: Final = 200
 #: The message of argparse about a command or a value that it does not know.
 _INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
@@ -84,7 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        if error.errno not in _UNWRITABLE or error.filename is not None:
+        if error.filename is not None:
+            print(f"doi-proxy: {str(error.filename)[:_MAX_PATH]}: {error.strerror}", file=sys.stderr)
+            return 1
+        if error.errno not in _UNWRITABLE:
             raise
         # The interpreter would write the rest at its end, and report the same error in its own words.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,10 +35,14 @@ def read_state(path: Path, kind: type[State], label: str, remedy: str) -> State 
 
 
 def write_state(path: Path, state: msgspec.Struct, *, is_durable: bool) -> None:
-    """Replace the file. With `is_durable`, the state is on the disk afterwards. Raises OSError."""
+    """Replace the file. With `is_durable`, it is on the disk afterwards. Raises OSError and ConfigurationError."""
+    try:
+        content = msgspec.json.encode(state)
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{error.object[:200]!r}: the name of this file is not UTF-8; rename it") from error
     partial = path.with_name(path.name + ".partial")
     with os.fdopen(open_private(partial, _FLAGS), "wb") as file:
-        file.write(msgspec.json.encode(state))
+        file.write(content)
         if is_durable:
             file.flush()
             os.fsync(file.fileno())

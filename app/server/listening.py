@@ -49,6 +49,11 @@ def listen(host: str, port: int) -> socket.socket:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind((host, port))
         return listening
+    except (TypeError, ValueError) as error:  # no host name (RFC 1035, section 2.3.4; RFC 5891, section 4.2)
+        listening.close()
+        raise ConfigurationError(
+            f"cannot listen on {host[:80]!r}: {error}; choose another address with --host"
+        ) from error
     except OSError as error:
         listening.close()
         reason = {

@@ -1,4 +1,4 @@
-"""An output that takes no more, as a full disk or a pipe whose reader has left: one line at most, no traceback."""
+"""What a command cannot write or open (a full disk, a pipe without a reader, an odd name): one line, no traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.cli.test_cli import COMMAND, PATIENCE, ROOT, environment
+from tests.cli.test_cli import COMMAND, PATIENCE, ROOT, environment, run
 
 pytestmark = pytest.mark.process
 
@@ -60,3 +60,20 @@ def test_a_reader_that_leaves_ends_a_command_in_silence(arguments: str, unbuffer
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["resolve", "x" * 5_000], f"doi-proxy: {'x' * 200}: File name too long\n"),
+        (["cache", "import", "x" * 5_000], f"doi-proxy: {'x' * 200}: File name too long\n"),
+        (["serve", "--host", "\u202e"], "doi-proxy: cannot listen on "),
+        (["explain", "10.1000/182", "--store-url", "sqlite:///none", "--client", "\udcff"], "doi-proxy: "),
+    ],
+    ids=["list", "import", "host", "client"],
+)
+def test_an_odd_name_or_address_is_told_in_one_line(arguments: list[str], said: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode in (1, 2)
+    assert ended.stderr.startswith(said)
+    assert ended.stderr.count("\n") == 1

@@ -44,7 +44,8 @@ class AdminClient:
 
     def explain(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         """GET the decisions about a request."""
-        return self._send("GET", f"/admin/explain?{urlencode(parameters)}")
+        query = urlencode(parameters, errors="surrogateescape")
+        return self._send("GET", f"/admin/explain?{query}")
 
     def status(self) -> dict[str, Any]:
         """GET `/status`."""

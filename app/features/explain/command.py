@@ -82,7 +82,7 @@ async def _explain_alone(context: CommandContext, parameters: Mapping[str, str])
         "scheme": "http",
         "path": _PATH.decode(),
         "raw_path": _PATH,
-        "query_string": urlencode(parameters).encode(),
+        "query_string": urlencode(parameters, errors="surrogateescape").encode(),
         "root_path": "",
         "headers": [(b"authorization", b"Bearer " + token.encode())],
         "client": ("127.0.0.1", 0),

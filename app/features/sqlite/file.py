@@ -114,7 +114,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     create a log. `has_log` detects when a process has opened the file since.
     """
     mode = "ro" if has_log(path) else "ro&immutable=1"
-    uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=READ_TIMEOUT, isolation_level=None, check_same_thread=False)
     connection.text_factory = _decode
     return connection
