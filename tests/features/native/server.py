@@ -60,6 +60,8 @@ from tests.features.native.records import to_values
 EVERY_NAME: Final = ""
 TRANSPORTS: Final = frozenset({"udp", "tcp", "http"})
 _MAX_WAIT: Final = 10.0
+#: Ports that are tried until one is free for TCP and UDP.
+_PORTS: Final = 16
 _LIMIT: Final = 262_144
 _SHA256: Final = 3
 
@@ -116,15 +118,10 @@ class HandleServer:
         self.flags: list[int] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=_LIMIT, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self._listen()
         if self.tls is not None:
             self._tls_server = await asyncio.start_server(self._serve, self.host, 0, limit=_LIMIT, ssl=self.tls)
             self.tls_port = self._tls_server.sockets[0].getsockname()[1]
-        if "udp" in self.transports:
-            self._datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: _Datagrams(self), local_addr=(self.host, self.port)
-            )
         return self
 
     async def __aexit__(
@@ -139,6 +136,24 @@ class HandleServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
+
+    async def _listen(self) -> None:
+        """Listen by TCP and UDP. A free TCP port may be taken for UDP, so without a chosen port several are tried."""
+        for remaining in reversed(range(_PORTS if self.port == 0 else 1)):
+            server = await asyncio.start_server(self._serve, self.host, self.port, limit=_LIMIT, backlog=1024)
+            port = server.sockets[0].getsockname()[1]
+            try:
+                if "udp" in self.transports:
+                    self._datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                        lambda: _Datagrams(self), local_addr=(self.host, port)
+                    )
+            except OSError:
+                server.close()
+                if not remaining:
+                    raise
+            else:
+                self._server, self.port = server, port
+                return
 
     @property
     def url(self) -> str:
