@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from app.assembly.features import installed
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 KIT: Final = ROOT.parent / "shared" / "conformance"
@@ -175,8 +176,7 @@ def _proxy(place: Path, upstream: int) -> Iterator[int]:
 @contextmanager
 def _listening(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> Iterator[int]:
     """Run a process that listens on a free port, and end it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     command = [sys.executable, *arguments, "--port", str(port)]
     with (
         log.open("wb") as output,

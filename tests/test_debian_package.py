@@ -22,7 +22,7 @@ import pytest
 
 from app import __version__
 from tests import clean_root
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 from tests.test_tutorial import commands, outputs, script, search_path
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -23,7 +23,7 @@ from typing import Any, Final
 import pytest
 
 from app import __version__
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 from tests.test_packaging import ROOT
 
 pytestmark = [pytest.mark.repository, pytest.mark.slow, pytest.mark.process]

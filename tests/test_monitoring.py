@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
 

@@ -33,7 +33,7 @@ from app import __version__
 from app.assembly.settings import Settings, load
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX
 from app.features.setup.deployment import read_drain
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
 

@@ -17,7 +17,7 @@ import pytest
 
 from app import __version__
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
 

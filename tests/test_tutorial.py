@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from tests.ports import free_port
 from tests.test_documented import CONSOLE, ROOT, plain_environment
 
 pytestmark = pytest.mark.repository
@@ -26,8 +26,6 @@ MARK: Final = "=== command {} ==="
 #: The ports on the page. The test replaces each by a free one.
 PORTS: Final = ("8000", "8001", "8002", "8080")
 PORT: Final = re.compile(r"(:|--port )(8000|8001|8002|8080)\b")
-#: The last port stays unused for a minute, and the system assigns none below 32768 to other tests meanwhile.
-FIRST_PORT: Final = 23_100
 PROGRAMS: Final = ("bash", "curl", "nginx")
 #: What differs between two runs: remaining seconds, dates, and the sizes of stored entries.
 VARIABLE: Final = re.compile(r"(?<=ttl=)-?\d+|(?<=max-age=)\d+|(?<=expires: ).*|(?<=bytes:)\s+\d+")
@@ -94,15 +92,8 @@ def steady(text: str) -> str:
 
 
 def spare_ports() -> dict[str, str]:
-    """A free port for each port on the page, below the range that the system assigns to other tests."""
-    found: dict[str, str] = {}
-    for port in range(FIRST_PORT, FIRST_PORT + 1_000):
-        if len(found) == len(PORTS):
-            break
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found[PORTS[len(found)]] = str(port)
-    return found
+    """A free port for each port on the page."""
+    return {shown: str(free_port()) for shown in PORTS}
 
 
 def missing_program() -> str | None:
@@ -118,6 +109,6 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> Non
     text = PORT.sub(lambda match: match[1] + ports[match[2]], script(found))
     printed = run(text, tmp_path, {"DOI_PROXY_PORT": ports["8000"]})
     for shown, port in ports.items():
-        printed = printed.replace(port, shown)
+        printed = re.sub(rf"(?<=:){port}\b", shown, printed)
     pairs = zip(found, outputs(printed, len(found)), strict=True)
     assert [(one.text, output) for one, output in pairs if steady(output) != steady(one.output)] == []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Seconds until a started proxy answers, and until a stopped one has ended.
@@ -34,7 +35,7 @@ async def proxy_before(upstream_url: str, **more: str) -> AsyncIterator[str]:
 
     `more` are further settings, or `config` for a settings file.
     """
-    port = _free_port()
+    port = free_port()
     settings = {**_SETTINGS, "port": str(port), "upstream-url": upstream_url, **more}
     flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("DOI_PROXY_")}
@@ -54,11 +55,6 @@ async def proxy_before(upstream_url: str, **more: str) -> AsyncIterator[str]:
             log.seek(0)
             said = log.read().decode("utf-8", "replace")
             assert "Traceback" not in said, said
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 async def _answers(port: int, process: asyncio.subprocess.Process) -> None:

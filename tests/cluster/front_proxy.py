@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 from tests.cluster.raw_http import Answered, ask
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 CONFIG: Final = ROOT / "config"
 APACHE_MODULES: Final = Path("/usr/lib/apache2/modules")

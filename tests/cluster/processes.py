@@ -17,7 +17,7 @@ import psutil
 
 from app.doi.name import fold
 from tests.cluster.raw_http import Answered, ask
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Seconds until a process answers, on a busy machine.

@@ -16,7 +16,7 @@ from app.features.proxy_client.server import parse_server
 from app.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, record, until
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 

@@ -14,7 +14,7 @@ from app.features.native.wire.response import decode_response
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import until
 from tests.features.native_listener.listening import post
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.processes import Process, Proxy, until
 from tests.cluster.raw_http import ask
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.cluster.processes import Process, until
 from tests.cluster.raw_http import Answered, ask
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 #: The most processor time that one turn of the event loop may take, in milliseconds: all other requests wait for it.
 MAX_TURN_MS: Final = 20.0

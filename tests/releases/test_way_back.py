@@ -22,8 +22,8 @@ from app.handle.answer import Answer, ResponseCode
 from tests.cache.conftest import valkey_url
 from tests.cluster.processes import ROOT, Process, until
 from tests.cluster.raw_http import ask
-from tests.features.valkey.valkey_server import free_port
 from tests.parts import usual_cache
+from tests.ports import free_port
 from tests.releases.stores import ANSWERS, HERE
 
 __all__ = ["valkey_url"]

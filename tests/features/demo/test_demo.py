@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.process
 

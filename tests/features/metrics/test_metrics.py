@@ -40,6 +40,7 @@ from app.features.metrics.workers import Exposition
 from app.features.shared_folder import FOLDER_PREFIX, temporary_folder
 from app.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.features.restricted.world import write_file
+from tests.ports import free_port
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
@@ -715,9 +716,7 @@ def prometheus(folder: Path, scraped_port: int) -> Iterator[int]:
     settings = settings.replace("127.0.0.1:8000", f"127.0.0.1:{scraped_port}").replace("15s", "1s")
     (folder / "prometheus.yml").write_text(settings, "utf-8")
     shutil.copy(RULES, folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    port = free_port()
     flags = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     flags += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
     process = subprocess.Popen(

@@ -15,7 +15,7 @@ from app.features.setup.front import Front, read_front
 from app.features.setup.front_files import GENERATED, write_file, write_front
 from tests.cluster.front_proxy import CONFIG, program
 from tests.features.setup.generated_front import GeneratedFront
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 from tests.table import table
 
 ONE = Front("https://doi.example.org", ("127.0.0.1:8000",))

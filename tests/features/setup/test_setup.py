@@ -24,7 +24,7 @@ from app.features.setup.installation import add_networks, change_settings
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import ROOT
 from tests.features.setup.generated_front import GeneratedFront
-from tests.features.valkey.valkey_server import free_port
+from tests.ports import free_port
 
 FLAGS: Final = ("--branding-name=Example Library", "--upstream-contact=mailto:library@example.org")
 ADDRESS: Final = "--public-url=https://127.0.0.1"

@@ -17,7 +17,8 @@ from app.features.valkey.node import PAUSE
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
-from tests.features.valkey.valkey_server import free_port, start_valkey
+from tests.features.valkey.valkey_server import start_valkey
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 

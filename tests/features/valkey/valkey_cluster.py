@@ -16,8 +16,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tests.features.valkey.valkey_server import free_port
 from tests.features.valkey.valkey_tls import Tls, tls_program
+from tests.ports import free_port
 
 PRIMARIES: Final = 3
 #: Milliseconds after which the nodes of a cluster replace a primary that does not answer.
