@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from unittest.mock import patch
 
 import msgspec
 
 from app.cli.main import main as run_command
-from bench.in_process import in_process
+from bench.in_process import InProcess, in_process
 from bench.names import HOT, path_of
 from bench.wire import Connection
 from tests.fake_upstream import FakeUpstream
@@ -159,8 +160,12 @@ async def _trace_request(request: _Request, upstream: FakeUpstream) -> Trace:
     for number in range(WARM_UP + 1):
         upstream.put(request.name % number, url=f"https://example.org/{number}")
     now = time.time()
-    # The time stands still: in another second, the dates of headers would be written anew.
-    async with in_process(upstream_url=upstream.url, clock=lambda: now, **request.settings) as one:
+    # The time stands still: in another second, the dates of headers would be written anew, and a list that has used up
+    # its turn of the event loop, on a busy machine, would be called once more.
+    with patch.object(time, "monotonic", lambda: now):
+        one = InProcess(upstream_url=upstream.url, clock=lambda: now, **request.settings)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(one.close)
         if request.is_cached:
             one.keep([request.name % number for number in range(WARM_UP + 1)], now)
 
