@@ -31,4 +31,4 @@ def own_page(body: bytes, freshness: Header, status: int = 200) -> Response:
 def no_file(face: Face, request: Request) -> Response:
     """The page of a path at which there is nothing."""
     language = language_of(request, face.pages)
-    return own_page(face.pages.error(face.link, language, title_key="error_no_file", reason=""), NO_STORE, 404)
+    return own_page(face.pages.error(face.link, language, title_key="error_no_file"), NO_STORE, 404)

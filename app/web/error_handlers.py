@@ -109,21 +109,19 @@ class ErrorPages:
             return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
             found = self._read_sections("not_a_doi", error, name, typed)
-            reason = "" if isinstance(error, NotADOI) else error.message
+            reason = "" if isinstance(error, NotADOI) else self._pages.failure_reason(language, error.token)
             body = self._pages.not_a_doi(link, language, typed=typed, reason=reason, sections=found)
             return _page(error.status, body)
         if isinstance(error, TooManyRequests):
             return self._refuse(language, error)
         if isinstance(error, ClientDenied):
-            return _page(error.status, self._pages.error(self._link, language, title_key="error_denied", reason=""))
+            return _page(error.status, self._pages.error(self._link, language, title_key="error_denied"))
         return self._show_status(request, error.status, error.message, ())
 
     def _refuse(self, language: str, error: TooManyRequests) -> Reply:
         """A page that says when to try again."""
         again = max(1, ceil(error.retry_after))
-        body = self._pages.error(
-            self._link, language, title_key="error_too_many", reason=error.message, retry_after=again
-        )
+        body = self._pages.error(self._link, language, title_key="error_too_many", retry_after=again)
         return _page(error.status, body, quota_headers(error.quota, error.retry_after))
 
     def answer_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
@@ -133,10 +131,11 @@ class ErrorPages:
         return self._show_status(request, status, reason, headers)
 
     def _show_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...]) -> Reply:
-        """A page with a reason and the title for its status."""
+        """A page with the title and the text for its status. A request of the reader's own has details, in English."""
         language = request.language(self._pages.languages)
         title = _TITLES.get(status, "error_request" if status < 500 else "error_internal")
-        body = self._pages.error(self._link, language, title_key=title, reason=reason)
+        shown = reason if title == "error_request" else ""
+        body = self._pages.error(self._link, language, title_key=title, reason=shown)
         return _page(status, body, headers)
 
     def _read_sections(

@@ -30,19 +30,17 @@ from app.web.shown_values import (
 )
 from app.web.ways import Helpers, Trouble, Way, list_ways
 
-#: The values of `title_key` that `Pages.error` accepts.
-ERROR_TITLES: Final = (
-    "error_not_here", "error_no_file", "error_method", "error_too_large", "error_too_long", "error_too_many",
-    "error_denied", "error_request", "error_internal",
-)  # fmt: skip
-#: The texts of errors, in the reader's language, by their title. A reason, in English, has details.
-_ERROR_TEXTS: Final = {
+#: The values of `title_key` that `Pages.error` accepts, and the texts below these titles.
+ERROR_TEXTS: Final = {
+    "error_not_here": "error.no_file",
     "error_no_file": "error.no_file",
     "error_method": "error.method",
     "error_too_large": "error.too_large",
     "error_too_long": "error.too_long",
     "error_too_many": "error.too_many",
     "error_denied": "error.denied",
+    "error_request": "error.request",
+    "error_internal": "error.no_reason",
 }
 #: Why the values page was sent instead of a redirect.
 NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
@@ -160,7 +158,7 @@ class Pages:
         return self._look.files
 
     def failure_reason(self, language: str, token: str) -> str:
-        """The sentence for people about a failure. `token` is the one of its class in `app.errors`."""
+        """The sentence for people about a failure or a wrong name. `token` is the one of its class in `app.errors`."""
         texts = self._look.texts(language).texts
         return texts.get(f"failure.{token}") or texts["failure.not-asked"]
 
@@ -315,10 +313,11 @@ class Pages:
             "which_ra", link, language, "which_ra.title", rows=shown, typed=typed, count=count, given=given
         )
 
-    def error(self, link: Link, language: str, *, title_key: str, reason: str, retry_after: int | None = None) -> bytes:
-        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or "", times are in seconds."""
-        text = _ERROR_TEXTS.get(title_key, "" if reason else "error.no_reason")
-        wait = None if retry_after is None else choose_wait(retry_after)
+    def error(
+        self, link: Link, language: str, *, title_key: str, reason: str = "", retry_after: int | None = None
+    ) -> bytes:
+        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is what is wrong, in English, or ""."""
+        text, wait = ERROR_TEXTS[title_key], None if retry_after is None else choose_wait(retry_after)
         return self.render("error", link, language, f"title.{title_key}", reason=reason, text=text, wait=wait)
 
     def render(

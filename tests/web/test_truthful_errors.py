@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from app.assembly.features import text_folders
-from app.errors import CouldNotVerify, PrefixDenied
+from app.errors import CouldNotVerify, InvalidName, NotADOI, PrefixDenied, list_errors
 from app.web.languages import CORE, load_catalogues
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.table import table
@@ -571,6 +571,30 @@ async def test_every_failure_has_a_sentence_for_people_in_every_language(languag
     packages = (CORE, *(folder.package for folder in text_folders()))
     texts = load_catalogues((language,), packages=packages)[language].texts
     assert texts[f"failure.{token}"].endswith(".")
+
+
+@table("error", [error for error in list_errors(InvalidName) if error.status == 400])
+async def test_every_wrong_name_has_a_sentence_for_people(error: type[InvalidName]) -> None:
+    texts = load_catalogues(("en",), packages=(CORE,))["en"].texts
+    if not issubclass(error, NotADOI):
+        assert texts[f"failure.{error.token}"].endswith(".")
+
+
+@table(
+    ("path", "status", "words"),
+    [
+        ("/10.5555/a%ff", 400, "Copiez le DOI de nouveau"),
+        ("/10.5555/a%zz", 400, "deux chiffres hexadécimaux"),
+        ("/10.5555/a%00", 400, "un caractère qu’un DOI ne doit pas contenir"),
+        ("/10.5555/" + "a" * 9_000, 414, "Saisissez seulement le DOI."),
+        ("/10.5555/" + "a" * 33_000, 414, "Saisissez seulement le DOI."),
+    ],
+)
+async def test_a_wrong_name_is_explained_in_the_language_of_the_page(path: str, status: int, words: str) -> None:
+    async with running() as proxy:
+        page = await proxy.get(path, accept_language="fr")
+        assert page.status == status and words in page.text
+        assert 'lang="en"' not in page.text
 
 
 async def test_the_reason_on_a_page_is_in_its_language_and_names_no_internals() -> None:

@@ -53,7 +53,8 @@ class _Round:
     def add(self, row: ListRow) -> None:
         """Count a row."""
         self.verdicts[row.verdict] += 1
-        self.next_at = max(self.next_at, time.monotonic() + (row.retry_after or 0.0))
+        wait = 0.0 if row.judgement is None else row.judgement.retry_after or 0.0
+        self.next_at = max(self.next_at, time.monotonic() + wait)
 
 
 async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:

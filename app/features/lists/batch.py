@@ -302,7 +302,7 @@ class _Batch:
         row = ListRow(
             item.text, name.text, judgement.verdict, judgement.url, answer.agency,
             judgement.age(self._parts.clock()), judgement.is_stale, judgement.message,
-            line=item.line or None, key=item.key, echo=item.echo, retry_after=judgement.retry_after,
+            line=item.line or None, key=item.key, echo=item.echo, judgement=judgement,
         )  # fmt: skip
         if judgement.verdict is Verdict.NOT_FOUND and self._options.suggests:
             return _suggest(row, *self._parts.suggested_names.read_name(name))

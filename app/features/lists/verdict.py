@@ -24,7 +24,7 @@ from app.features.lists.extraction import POSITION_FIELDS
 from app.features.lists.lines import NO_DOI, Item, ListItem, Scalar
 from app.features.suggestions.suggestion import Reading, Suggestion, write_reading
 from app.resolver.destination import Destination, Kind
-from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from app.resolver.resolution import UNCONFIRMED, Origin, Resolution, Tombstone
 from app.resolver.target import Target
 
 #: The message of a registered name without a redirect.
@@ -88,6 +88,9 @@ class Judgement:
     fresh_until: float = 0.0
     #: Seconds after which the upstream may be queried again, if that is known.
     retry_after: float | None = None
+    #: Why the name could not be verified, as a token of app/errors.py.
+    failure: str | None = None
+    tombstone: Tombstone | None = None
 
     def age(self, now: float) -> int | None:
         """Whole seconds since the record was fetched."""
@@ -167,8 +170,8 @@ class ListRow:
     match: Match | None = None
     #: The title of that work, None if it is not known.
     title: str | None = None
-    #: Seconds after which its name can be looked up again, if that is known. Not a member of the interface.
-    retry_after: float | None = None
+    #: What the row was made of, None without a look-up. Not a member of the interface.
+    judgement: Judgement | None = None
 
     def place(self, item: Item) -> ListRow:
         """The row with the place of its item."""
@@ -253,6 +256,7 @@ def judge(destination: Destination) -> Judgement:
         stale is not None,
         _message(destination, stale),
         min(one.entry.fresh_until for one in resolutions),
+        tombstone=last.tombstone,
     )
 
 
@@ -261,7 +265,7 @@ def judge_failure(error: DoiProxyError) -> Judgement:
     if not isinstance(error, CouldNotVerify):
         return Judgement(Verdict.NO_TARGET, message=error.message)
     verdict = Verdict.RATE_LIMITED if is_rate_limit(error) else Verdict.UNVERIFIED
-    return Judgement(verdict, message=error.message, retry_after=error.retry_after)
+    return Judgement(verdict, message=error.message, retry_after=error.retry_after, failure=error.token)
 
 
 def is_rate_limit(error: CouldNotVerify) -> bool:

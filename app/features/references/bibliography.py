@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.errors import RequestTooLarge
 from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyFormat, ListLimits, read_list_body
-from app.features.lists.errors import UnreadableList
 from app.features.lists.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
 from app.features.lists.references import MAX_ENTRY_CHARACTERS
 from app.features.lists.verdict import read_input
 from app.features.references.docx import read_docx
+from app.features.references.errors import TooManyReferences, UnreadableReferences
 from app.features.references.form import SentBibliography
 from app.features.suggestions.find_names import FoundName, find_names_of
 from app.web.media_types import BIBTEX, RIS
@@ -54,7 +53,7 @@ class Bibliography:
 
 
 async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock, *, keeps_entries: bool = False) -> Bibliography:
-    """The references of what was sent. Raises UnreadableList and RequestTooLarge.
+    """The references of what was sent. Raises UnreadableList and RequestTooLarge, mostly those of this feature.
 
     `turn` is that of all texts: see find_names_of. With `keeps_entries`, inputs have the text of their reference.
     """
@@ -67,7 +66,7 @@ async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock, *, keeps
         try:
             text = sent.data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError as error:
-            raise UnreadableList("The file is not UTF-8 text; save it as UTF-8.") from error
+            raise UnreadableReferences("encoding") from error
     if len(text) > MAX_CHARACTERS or text.count("\n") > MAX_LINES:
         raise _too_long()
     stem = re.sub(r"[^\w -]", "", stem)[:60] or "references"
@@ -79,10 +78,8 @@ async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock, *, keeps
     return Bibliography(text, inputs, places, f"{stem}-corrected.txt")
 
 
-def _too_long() -> RequestTooLarge:
-    return RequestTooLarge(
-        f"The text has more than {MAX_CHARACTERS} characters or {MAX_LINES} lines; send it in parts."
-    )
+def _too_long() -> TooManyReferences:
+    return TooManyReferences("long", characters=MAX_CHARACTERS, lines=MAX_LINES)
 
 
 async def _read_entries(text: str, form: BodyFormat) -> tuple[BatchInput, ...]:
@@ -147,6 +144,4 @@ def _find_blocks(text: str) -> Iterator[tuple[int, int]]:
 
 def _require_few(count: int) -> None:
     if count > MAX_REFERENCES:
-        raise RequestTooLarge(
-            f"The list has more than {MAX_REFERENCES} references; send it in parts, or use POST /api/resolve."
-        )
+        raise TooManyReferences("many", count=MAX_REFERENCES)

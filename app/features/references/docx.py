@@ -14,7 +14,7 @@ import zlib
 from typing import Final
 from xml.parsers import expat
 
-from app.features.lists.errors import UnreadableList
+from app.features.references.errors import UnreadableReferences
 
 #: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
 MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
@@ -41,7 +41,7 @@ _END64_BYTES: Final = 20
 
 
 async def read_docx(data: bytes, max_characters: int) -> str:
-    """The text, with a line for each paragraph. Raises UnreadableList."""
+    """The text, with a line for each paragraph. Raises UnreadableReferences."""
     _require_small_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -56,7 +56,7 @@ async def read_docx(data: bytes, max_characters: int) -> str:
 
 
 def _require_small_directory(data: bytes) -> None:
-    """Raise UnreadableList unless the directory that `zipfile` will read is small."""
+    """Raise UnreadableReferences unless the directory that `zipfile` will read is small."""
     end = data[-_END.size :]
     if len(end) < _END.size or not end.startswith(b"PK\x05\x06") or end[-2:] != b"\0\0":
         raise _unreadable("it is not a ZIP archive, or not a whole one")
@@ -140,5 +140,5 @@ def _local(name: str) -> str:
     return local if namespace in (_WORD, _STRICT) else ""
 
 
-def _unreadable(reason: str) -> UnreadableList:
-    return UnreadableList(f"This .docx file cannot be read: {reason}; save it again, or paste its text.")
+def _unreadable(reason: str) -> UnreadableReferences:
+    return UnreadableReferences("document", reason)

@@ -11,6 +11,7 @@ from app.features.lists.answer import BatchService
 from app.features.references.page import PATH, ReferencesPage
 from app.features.references.result import CheckedReference, Result
 from app.web.client_network import client_of
+from app.web.date import write_date
 from app.web.operations import Face
 from app.web.pages import PageLink
 
@@ -29,7 +30,8 @@ def open_references(context: Context) -> Opened:
 def sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
-    return {"references": {"result": Result(rows, "10.1000/182", "references.txt"), "problem": "", "wait": None}}
+    result = Result(rows, "10.1000/182", "references.txt")
+    return {"references": {"result": result, "problem": None, "wait": None, "write_date": write_date}}
 
 
 FEATURE: Final = Feature(

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from app.features.lists.errors import UnreadableList
+from app.features.references.errors import UnreadableReferences
 
 _BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)
 _NAME: Final = re.compile(r';\s*name="([^"]{0,100})"', re.IGNORECASE)
@@ -25,7 +25,7 @@ class SentBibliography:
 
 
 def read_form(content_type: str, body: bytearray) -> SentBibliography:
-    """The file of a form, else its text. Raises UnreadableList for another media type.
+    """The file of a form, else its text. Raises UnreadableReferences for another media type.
 
     A form in percent-encoding is refused: 4 MB of it take 700 ms.
     """
@@ -40,7 +40,7 @@ def read_typed(content_type: str, body: bytearray) -> str:
     """The text of a form that was refused, also of its beginning. "" if there is none, or if it is cut off."""
     try:
         typed = _read_fields(content_type, body).get("text")
-    except UnreadableList:
+    except UnreadableReferences:
         return ""
     return "" if typed is None else typed.data.decode("utf-8", "replace")
 
@@ -49,7 +49,7 @@ def _read_fields(content_type: str, body: bytearray) -> dict[str, SentBibliograp
     """The fields before the last delimiter."""
     found = _BOUNDARY.match(content_type.strip())
     if found is None:
-        raise UnreadableList("Send the form of this page, as multipart/form-data.")
+        raise UnreadableReferences("form")
     fields: dict[str, SentBibliography] = {}
     delimiter = b"\r\n--" + found[1].encode("utf-8", "replace")
     first, *parts = body.split(delimiter, _MAX_FIELDS)

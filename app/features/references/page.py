@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
-from app.errors import DoiProxyError, RequestTooLarge, TooManyRequests
+from app.errors import DoiProxyError, TooManyRequests, UpstreamTimeout
 from app.features.lists.answer import BatchService, OpenBatches, OpenList, Output, StreamedAnswer
 from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyBuffer
@@ -20,8 +20,10 @@ from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, Verdict
 from app.features.own_pages import language_of, text_headers
 from app.features.references.bibliography import Bibliography, read_bibliography
+from app.features.references.errors import TooManyReferences, explain
 from app.features.references.form import read_form, read_typed
 from app.features.references.result import Result, correct, describe
+from app.web.date import write_date
 from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE, VARY_LANGUAGE
 from app.web.header import Header
@@ -39,7 +41,6 @@ _MAX_RETURNED: Final = 16
 _RETURN_SECONDS: Final = 5.0
 #: Characters that are escaped in one turn of the event loop.
 _PIECE: Final = 65_536
-_TOO_LATE: Final = "No answer arrived in time; check again."
 #: References that are described in one turn of the event loop.
 _GROUP: Final = 50
 
@@ -81,7 +82,7 @@ class ReferencesPage:
     def render(self, language: str, result: Result | None = None, error: DoiProxyError | None = None) -> bytes:
         """The page without the text of its form."""
         wait = choose_wait(max(1, ceil(error.retry_after))) if isinstance(error, TooManyRequests) else None
-        facts: dict[str, Any] = {"result": result, "problem": "" if error is None else error.message, "wait": wait}
+        facts: dict[str, Any] = {"result": result, "problem": explain(error), "wait": wait, "write_date": write_date}
         return self._face.pages.render("references", self._face.link, language, "references.title", **facts)
 
     async def read_back(self, request: Request, body: BodyBuffer, received: bytearray, error: DoiProxyError) -> str:
@@ -182,11 +183,11 @@ async def _fill(page: bytes, text: str) -> list[bytes]:
 
 
 async def _collect(body: BodyBuffer, received: bytearray) -> None:
-    """Add a body to what was received. Raises RequestTooLarge."""
+    """Add a body to what was received. Raises TooManyReferences."""
     async for piece in body.pieces():
         received += piece
         if len(received) > MAX_BODY_BYTES:
-            raise RequestTooLarge(f"The form has more than {MAX_BODY_BYTES} bytes; paste the text of the references.")
+            raise TooManyReferences("bytes", count=MAX_BODY_BYTES)
 
 
 async def _stream(found: Bibliography) -> AsyncGenerator[BatchInput]:
@@ -198,4 +199,4 @@ def _too_late(item: BatchInput) -> ListRow:
     if isinstance(item, ListRow):
         return item
     place = item if isinstance(item, ListItem) else ListItem(item)
-    return ListRow(place.text, None, Verdict.UNVERIFIED, message=_TOO_LATE).place(place)
+    return ListRow(place.text, None, Verdict.UNVERIFIED, message=UpstreamTimeout().message).place(place)

@@ -13,6 +13,7 @@ from app.doi.uri import to_url
 from app.features.lists.lines import NO_DOI
 from app.features.lists.verdict import GOOD, ListRow
 from app.features.suggestions.find_names import FoundName
+from app.resolver.resolution import Tombstone
 
 #: What is said about a reference: a verdict, or that it was corrected, or has no DOI.
 State = Literal[
@@ -28,8 +29,8 @@ _MAX_DISTANCE: Final = 4_096
 class CheckedReference:
     """One reference: its key or "", its line, its text, its name or "", and what is said about it.
 
-    `text` is what stands for the name. `suggestion` is the name that exists in place of this one, "" without one.
-    `around` is the reference in running text.
+    `text` is what stands for the name. `cause` is the key of the sentence that says why, "" without one. `suggestion`
+    is the name that exists in place of this one, "" without one. `around` is the reference in running text.
     """
 
     key: str
@@ -37,11 +38,13 @@ class CheckedReference:
     text: str
     doi: str
     state: State
-    message: str = ""
+    cause: str = ""
     suggestion: str = ""
     around: str = ""
     #: The title of the work that the name leads to, if it is not that of the reference.
     other_work: str = ""
+    #: What the operators say about a work that was withdrawn.
+    tombstone: Tombstone | None = None
 
     @property
     def shown(self) -> str:
@@ -93,9 +96,20 @@ def describe(row: ListRow, found: FoundName | None) -> CheckedReference:
             state, suggestion = "corrected", known[0].doi.text
     place = row.key or "", row.line or 0
     other = row.title or "" if row.match == "different" else ""
+    stone = row.judgement.tombstone if row.judgement is not None and state == "not_found" else None
     return CheckedReference(
-        *place, text, row.doi or "", state, row.message or "", suggestion, str(row.echo or ""), other
+        *place, text, row.doi or "", state, _find_cause(state, row), suggestion, str(row.echo or ""), other, stone
     )
+
+
+def _find_cause(state: State, row: ListRow) -> str:
+    """The key of the sentence that says why a name was not found to exist."""
+    if state == "not_a_doi":
+        return "not_a_doi.shape"
+    if state not in ("unverified", "rate_limited"):
+        return ""
+    failure = None if row.judgement is None else row.judgement.failure
+    return "references.too_late" if failure is None else f"failure.{failure}"
 
 
 def correct(text: str, rows: Sequence[CheckedReference], places: Sequence[FoundName | None]) -> str:

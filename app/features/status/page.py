@@ -130,7 +130,7 @@ def with_sentence(status: Status) -> Status:
 
 
 def _refuse(pages: Pages, link: Link, language: str) -> Response:
-    body = pages.error(link, language, title_key="error_request", reason=_REASON)
+    body = pages.render("error", link, language, "title.error_denied", text="status.refused", reason="", wait=None)
     return _respond(body, HTML, *PAGE_POLICY, status=403)
 
 

@@ -191,7 +191,9 @@ QUOTA: Final = Quota("share", 1, 1)
     ],
 )
 def test_each_failure_has_its_verdict(error: CouldNotVerify, verdict: Verdict, worth_waiting: bool) -> None:
-    assert judge_failure(error) == Judgement(verdict, message=error.message, retry_after=error.retry_after)
+    assert judge_failure(error) == Judgement(
+        verdict, message=error.message, retry_after=error.retry_after, failure=error.token
+    )
     assert is_worth_waiting(error) is worth_waiting
 
 

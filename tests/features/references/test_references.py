@@ -8,6 +8,7 @@ import io
 import re
 import zipfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,10 +203,55 @@ async def test_the_page_speaks_the_language_of_the_reader(proxy: Proxy, language
     assert results(await send(proxy, "Smith", accept_language=language)) == [("Smith", "1", word)]
 
 
-async def test_what_could_not_be_verified_is_not_missing(proxy: Proxy) -> None:
+@table(
+    ("language", "words"),
+    [
+        ("en", "It could not be verified now 10.1000/none The registry refused to answer."),
+        ("de", "Konnte gerade nicht geprüft werden 10.1000/none Das Register hat die Antwort verweigert."),
+        ("fr", "Vérification impossible pour l’instant 10.1000/none Le registre a refusé de répondre."),
+        ("es", "No se ha podido comprobar en este momento 10.1000/none El sistema de registro se negó a responder."),
+    ],
+)
+async def test_what_could_not_be_verified_is_not_missing(proxy: Proxy, language: str, words: str) -> None:
     proxy.upstream.fault("10.1000/none", "status", status=503)
-    [row] = results(await send(proxy, "10.1000/none"))
-    assert row[2].startswith("It could not be verified now")
+    [row] = results(await send(proxy, "10.1000/none", accept_language=language))
+    assert row[2] == words
+
+
+async def test_the_reasons_of_a_page_are_in_its_language(tmp_path: Path) -> None:
+    file = tmp_path / "records.toml"
+    file.write_text(
+        '[[record]]\ndoi = "10.1000/gone"\ntombstone = { reason = "At her request.", date = 2026-03-01 }\n',
+        encoding="utf-8",
+    )
+    bibliography = "@misc{a, doi={10.1000/gone}}\n@misc{b, doi={10.1000}}\n@misc{c, url={urn:isbn:1}, doi={10.1000/}}"
+    async with running(local_records=str(file)) as proxy:
+        rows = results(await send(proxy, bibliography, "a.bib", accept_language="fr"))
+    assert [words for _, _, words in rows] == [
+        "Ce DOI n’existe pas 10.1000/gone Cette œuvre a été retirée le 1er mars 2026. At her request.",
+        "Ce n’est pas un DOI Un DOI commence par 10., un nombre et une barre oblique, comme dans 10.1000/182.",
+        "Ce n’est pas un DOI Un DOI commence par 10., un nombre et une barre oblique, comme dans 10.1000/182.",
+    ]
+
+
+@table(
+    ("data", "words"),
+    [
+        (b"\xff\xfe10", "Le fichier n’est pas du texte en UTF-8."),
+        ("10.1000/182\n" * 301, "La liste a plus de 300 références."),
+        ("x" * 600_000, "Le texte a plus de 524288 caractères ou de 20000 lignes."),
+        (b"x" * (4 * 1024 * 1024 + 1), "Le formulaire dépasse 4194304 octets."),
+    ],
+)
+async def test_a_refusal_is_in_the_language_of_the_reader(proxy: Proxy, data: bytes | str, words: str) -> None:
+    got = await send(proxy, data, accept_language="fr")
+    assert words in html.unescape(got.text) and 'lang="en"' not in got.text
+
+
+async def test_details_of_a_file_are_marked_as_english(proxy: Proxy) -> None:
+    got = await send(proxy, document("<w:p>"), "a.docx", accept_language="fr")
+    assert "Ce fichier .docx est illisible." in got.text
+    assert '<bdi lang="en">its XML is not well-formed</bdi>' in got.text
 
 
 async def test_markup_is_text(proxy: Proxy) -> None:
