@@ -44,13 +44,13 @@ _MAX_VALUES: Final = 10
 
 
 def read_namespace(record: Record) -> Namespace:
-    """Read the namespace of a prefix record, once per record. Malformed HS_NAMESPACE values are ignored."""
+    """The namespace of a prefix record, read once: of its HS_NAMESPACE values, the well-formed one of lowest index."""
     return record.derive(_parse_record)
 
 
 def _parse_record(record: Record) -> Namespace:
     namespace, room = Namespace(), MAX_XML_BYTES
-    for value in record.of_type("HS_NAMESPACE")[:_MAX_VALUES]:
+    for value in sorted(record.of_type("HS_NAMESPACE")[:_MAX_VALUES], key=lambda value: value.index):
         room -= len(value.text or "")
         if room < 0:
             break

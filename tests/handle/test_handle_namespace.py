@@ -83,9 +83,14 @@ def test_the_contact_is_the_namespace_s_or_an_e_mail_value(values: list[tuple[st
     assert read_namespace(record(*values)).contact == expected
 
 
-def test_the_first_value_that_is_well_formed_counts() -> None:
-    found = read("garbage", "<n>", "<n><locs>10.SERV/A</locs></n>", "<n><locs>10.SERV/B</locs></n>")
-    assert found.locs == ("10.SERV/A",)
+def test_the_well_formed_value_of_the_lowest_index_counts() -> None:
+    texts = "garbage", "<n>", "<n><locs>10.SERV/A</locs></n>", "<n><locs>10.SERV/B</locs></n>"
+    assert read(*texts).locs == ("10.SERV/A",)
+    values = [
+        {"index": 9 - index, "type": "HS_NAMESPACE", "data": {"format": "string", "value": text}}
+        for index, text in enumerate(texts)
+    ]
+    assert read_namespace(read_values(json.dumps(values).encode())).locs == ("10.SERV/B",)
 
 
 @pytest.mark.parametrize(

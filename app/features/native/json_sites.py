@@ -15,7 +15,7 @@ import msgspec
 
 from app.errors import ConfigurationError, CouldNotVerify, InvalidAnswer
 from app.features.native.referral import ROOT_HANDLE, HandleService
-from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, encode_public_key
+from app.features.native.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
 from app.features.native.wire.site_value import (
     HashOption,
     Interface,
@@ -46,7 +46,8 @@ _SERVICES: Final = frozenset(("HS_SERV",))
 class _JsonInterface(msgspec.Struct):
     query: bool
     admin: bool
-    protocol: Literal["UDP", "TCP", "HTTP", "HTTPS"]
+    #: A name, or the number of a protocol that has none here.
+    protocol: Literal["UDP", "TCP", "HTTP", "HTTPS"] | int
     port: int
 
 
@@ -188,12 +189,12 @@ def _to_site(site: _JsonSite) -> ServiceSite:
         serial=_to_unsigned(site.serial_number, 16),
         servers=tuple(map(_to_server, site.servers)),
         kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
-        hash_option=site.hash_option,
+        hash_option=_to_unsigned(site.hash_option, 8),
         attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
         hash_filter=site.hash_filter.encode(),
         format_version=_to_unsigned(site.version, 16),
-        major=int(major),
-        minor=int(minor),
+        major=_to_unsigned(int(major), 8),
+        minor=_to_unsigned(int(minor), 8),
     )
 
 
@@ -201,7 +202,7 @@ def _to_server(server: _JsonServer) -> Server:
     interfaces = tuple(
         Interface(
             Purpose.QUERY * one.query | Purpose.ADMIN * one.admin,
-            TransportProtocol[one.protocol],
+            TransportProtocol[one.protocol] if isinstance(one.protocol, str) else _to_unsigned(one.protocol, 8),
             _to_unsigned(one.port, 32),
         )
         for one in server.interfaces
@@ -231,7 +232,8 @@ def _to_key(key: _JsonKey | None) -> bytes:
 def read_key(members: dict[str, str]) -> bytes:
     """The data of an HS_PUBKEY value, given the members of a JSON Web Key. Raises KeyError for another type of key."""
     key_type, names = {"RSA": (RSA, ("e", "n")), "DSA": (DSA, ("q", "p", "g", "y"))}[members["kty"]]
-    return encode_public_key(KeyNumbers(key_type, _read_numbers(members, *names), is_padded=key_type == RSA))
+    rest = RSA_PADDING if key_type == RSA else b""
+    return encode_public_key(KeyNumbers(key_type, _read_numbers(members, *names), rest=rest))
 
 
 def _read_numbers(members: dict[str, str], *names: str) -> tuple[bytes, ...]:

@@ -1,7 +1,7 @@
 """Handle values of the native protocol in the JSON of the handle API, as the reference server writes them.
 
 Records from handle servers and from an HTTP API are then the same bytes, in the cache and for clients. The reference
-server is a Java program, so numbers of 16 and 32 bits are signed in its JSON, although RFC 3651 has some unsigned.
+server is a Java program, so numbers of 8, 16 and 32 bits are signed in its JSON, although RFC 3651 has some unsigned.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _PROTOCOLS: Final = {protocol.value: protocol.name for protocol in TransportProt
 #: and 1 MiB of them would take a second. A site value of three servers has 2 kB.
 _MAX_EXPLAINED_BYTES: Final = 64 * 1024
 _ADMIN_PERMISSIONS: Final = Struct(">H")
+#: Old servers wrote two bytes too many after an administrator. Many records still have them.
+LEGACY_ADMIN_BYTES: Final = 2
 #: The permissions of an administrator that have a name. The JSON has a digit for each.
 _ADMIN_MASK: Final = 0xFFF
 #: Data with one of these bytes is base64 (Util.looksLikeBinary of the reference server). Line ends and tabs are text.
@@ -109,9 +111,13 @@ def _to_data(data: bytes, explain: Callable[[bytes], dict[str, Any]] | None) -> 
 def _to_admin(data: bytes) -> dict[str, Any]:
     reader = FieldReader(data, "HS_ADMIN")
     permissions, handle, index = reader.number(_ADMIN_PERMISSIONS), reader.string(), reader.number(I32)
+    is_legacy = reader.remaining == LEGACY_ADMIN_BYTES
+    reader.take(LEGACY_ADMIN_BYTES * is_legacy)
     reader.finish()
     digits = f"{permissions & _ADMIN_MASK:012b}"
     members = {"handle": handle.decode("utf-8", "replace"), "index": index, "permissions": digits}
+    if is_legacy:
+        members["legacyByteLength"] = True
     return {"format": "admin", "value": members}
 
 
@@ -128,20 +134,20 @@ def _to_key(data: bytes) -> dict[str, Any]:
 
 def _to_base64url(number: bytes) -> str:
     # RFC 7518, section 2: without leading zero bytes, and without padding.
-    return urlsafe_b64encode(number.lstrip(b"\0")).decode().rstrip("=")
+    return urlsafe_b64encode(number.lstrip(b"\0") or b"\0").decode().rstrip("=")
 
 
 def _to_site(data: bytes) -> dict[str, Any]:
     site = decode_site(data)
     members: dict[str, Any] = {
         "version": _to_signed(site.format_version, 16),
-        "protocolVersion": f"{site.major}.{site.minor}",
+        "protocolVersion": f"{_to_signed(site.major, 8)}.{_to_signed(site.minor, 8)}",
         "serialNumber": _to_signed(site.serial, 16),
         "primarySite": site.is_primary,
         "multiPrimary": bool(site.kind & SiteKind.SEVERAL_PRIMARIES),
     }
     if site.hash_option != HashOption.HANDLE:
-        members["hashOption"] = site.hash_option
+        members["hashOption"] = _to_signed(site.hash_option, 8)
     if site.hash_filter:
         members["hashFilter"] = site.hash_filter.decode("utf-8", "replace")
     members["attributes"] = [
@@ -161,7 +167,7 @@ def _to_server(server: Server) -> dict[str, Any]:
         {
             "query": bool(interface.purpose & _QUERY),
             "admin": bool(interface.purpose & _ADMIN),
-            "protocol": _PROTOCOLS.get(interface.protocol, str(interface.protocol)),
+            "protocol": _PROTOCOLS.get(interface.protocol, _to_signed(interface.protocol, 8)),
             "port": _to_signed(interface.port),
         }
         for interface in server.interfaces

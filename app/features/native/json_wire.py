@@ -12,6 +12,7 @@ import msgspec
 
 from app.errors import InvalidAnswer
 from app.features.native.json_sites import read_key, read_site
+from app.features.native.json_values import LEGACY_ADMIN_BYTES
 from app.features.native.wire.encoding import encode_references
 from app.features.native.wire.fields import I32, U16, encode_string
 from app.features.native.wire.site_value import encode_site
@@ -37,8 +38,9 @@ class _Reference(msgspec.Struct):
     index: int
 
 
-class _Admin(_Reference):
+class _Admin(_Reference, rename="camel"):
     permissions: str
+    legacy_byte_length: bool = False
 
 
 _content: Final = msgspec.json.Decoder(_Content)
@@ -92,7 +94,8 @@ def _to_data(value: HandleValue) -> bytes:
 
 def _to_admin(data: bytes) -> bytes:
     admin = _admin.decode(data)
-    return U16.pack(int(admin.permissions, 2)) + encode_string(admin.handle.encode()) + I32.pack(admin.index)
+    rest = bytes(LEGACY_ADMIN_BYTES * admin.legacy_byte_length)
+    return U16.pack(int(admin.permissions, 2)) + encode_string(admin.handle.encode()) + I32.pack(admin.index) + rest
 
 
 def _to_list(data: bytes) -> bytes:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from app.features.native.wire.fields import U32
 from app.features.native.wire.message import Credential, Envelope, Signature
-from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, encode_public_key
+from app.features.native.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
 from app.features.native.wire.response import Response
 from tests.features.native.encoder import as_received, encode_content, encode_signature
 
@@ -74,7 +74,7 @@ def public_bytes(key: RSAPrivateKey | DSAPrivateKey) -> bytes:
     """The public key as it stands in a site value."""
     if isinstance(key, RSAPrivateKey):
         rsa = key.public_key().public_numbers()
-        return encode_public_key(KeyNumbers(RSA, (_signed(rsa.e), _signed(rsa.n)), is_padded=True))
+        return encode_public_key(KeyNumbers(RSA, (_signed(rsa.e), _signed(rsa.n)), rest=RSA_PADDING))
     dsa = key.public_key().public_numbers()
     group = dsa.parameter_numbers
     return encode_public_key(KeyNumbers(DSA, tuple(map(_signed, (group.q, group.p, group.g, dsa.y)))))

@@ -15,7 +15,7 @@ import pytest
 
 from app.features.native.json_sites import read_service_values
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
+from app.features.native.wire.public_key import RSA, RSA_PADDING, KeyNumbers, encode_public_key
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Permission, TtlType, Value, ValueReference
 from app.handle.record import read_values
@@ -27,9 +27,18 @@ pytestmark = pytest.mark.anyio
 
 _ADMIN: Final = bytes.fromhex("0ff2 0000000c") + b"0.NA/10.5555" + bytes.fromhex("000000c8")
 _LARGE_ADMIN: Final = bytes.fromhex("ffff 00000001") + b"a" + bytes.fromhex("80000000")
+#: Old servers wrote two bytes too many. Many records in use still have them.
+_LEGACY_ADMIN: Final = bytes.fromhex("0470 0000000a") + b"0.NA/11858" + bytes.fromhex("000000c8 0000")
 _LIST: Final = bytes.fromhex("00000001 00000001") + b"a" + bytes.fromhex("ffffffff")
-_KEY: Final = encode_public_key(KeyNumbers(RSA, (b"\1\0\1", b"\0\xff"), is_padded=True))
+_KEY: Final = encode_public_key(KeyNumbers(RSA, (b"\1\0\1", b"\0\xff"), rest=RSA_PADDING))
 _SITE: Final = ServiceSite(1, (Server(1, bytes(12) + bytes((192, 0, 2, 1)), _KEY, (Interface(3, 1, 2641),)),))
+_ODD_SITE: Final = replace(
+    _SITE,
+    servers=(Server(1, bytes(12) + bytes((192, 0, 2, 1)), _KEY, (Interface(2, 9, 1), Interface(0, 255, 2))),),
+    hash_option=200,
+    major=200,
+    minor=255,
+)
 _LARGE_SITE: Final = ServiceSite(0xFFFF, (Server(2**32 - 1, bytes(16), b"", (Interface(2, 0, 2**31),)),))
 
 
@@ -48,9 +57,9 @@ def _admin(handle: str, index: int, permissions: str) -> dict[str, Any]:
 _JSON_KEY: Final = {"format": "key", "value": {"kty": "RSA", "n": "_w", "e": "AQAB"}}
 
 
-def _site(serial: int, server: dict[str, Any]) -> dict[str, Any]:
-    head = {"version": 1, "protocolVersion": "2.11", "serialNumber": serial, "primarySite": True, "multiPrimary": False}
-    return {"format": "site", "value": head | {"attributes": [], "servers": [server]}}
+def _site(serial: int, server: dict[str, Any], version: str = "2.11", **more: Any) -> dict[str, Any]:
+    head = {"version": 1, "protocolVersion": version, "serialNumber": serial, "primarySite": True}
+    return {"format": "site", "value": head | {"multiPrimary": False, **more, "attributes": [], "servers": [server]}}
 
 
 _JSON_SITE: Final = _site(
@@ -61,6 +70,20 @@ _JSON_SITE: Final = _site(
         "publicKey": _JSON_KEY,
         "interfaces": [{"query": True, "admin": True, "protocol": "TCP", "port": 2641}],
     },
+)
+_ODD_JSON_SITE: Final = _site(
+    1,
+    {
+        "serverId": 1,
+        "address": "192.0.2.1",
+        "publicKey": _JSON_KEY,
+        "interfaces": [
+            {"query": True, "admin": False, "protocol": 9, "port": 1},
+            {"query": False, "admin": False, "protocol": -1, "port": 2},
+        ],
+    },
+    "-56.-1",
+    hashOption=-56,
 )
 _LARGE_JSON_SITE: Final = _site(
     -1,
@@ -91,6 +114,15 @@ _DATA: Final[list[tuple[str, bytes, dict[str, Any]]]] = [
     ("hs_admin", _ADMIN, _admin("0.NA/10.5555", 200, "111111110010")),
     ("HS_ADMIN.sub", _ADMIN, _admin("0.NA/10.5555", 200, "111111110010")),
     ("HS_ADMINISTRATOR", _ADMIN, _base64("D/IAAAAMMC5OQS8xMC41NTU1AAAAyA==")),
+    (
+        "HS_ADMIN",
+        _LEGACY_ADMIN,
+        {
+            "format": "admin",
+            "value": {"handle": "0.NA/11858", "index": 200, "permissions": "010001110000", "legacyByteLength": True},
+        },
+    ),
+    ("HS_ADMIN", _LEGACY_ADMIN + b"\0", _base64("BHAAAAAKMC5OQS8xMTg1OAAAAMgAAAA=")),
     ("HS_ADMIN", _ADMIN[:-1], _base64("D/IAAAAMMC5OQS8xMC41NTU1AAAA")),
     ("HS_ADMIN", b"not an administrator", _text("not an administrator")),
     ("HS_ADMIN", _LARGE_ADMIN, _admin("a", -(2**31), "111111111111")),
@@ -98,6 +130,7 @@ _DATA: Final[list[tuple[str, bytes, dict[str, Any]]]] = [
     ("HS_VLIST", _LIST[:-1], _base64("AAAAAQAAAAFh////")),
     ("HS_PUBKEY", _KEY, _JSON_KEY),
     ("HS_PUBKEY.x", _KEY, _JSON_KEY),
+    ("HS_PUBKEY", _KEY + b"what follows a key is ignored", _JSON_KEY),
     ("HS_PUBKEY", b"\0\0\0\3XYZ\0\0", _base64("AAAAA1hZWgAA")),
     ("HS_SITE", encode_site(_SITE), _JSON_SITE),
     ("HS_SITE.6", encode_site(_SITE), _JSON_SITE),
@@ -105,6 +138,7 @@ _DATA: Final[list[tuple[str, bytes, dict[str, Any]]]] = [
     ("HS_SITE.X", encode_site(_SITE), _JSON_SITE),
     ("HS_NA_DELEGATE", encode_site(_SITE), _JSON_SITE),
     ("HS_SITE", encode_site(_LARGE_SITE), _LARGE_JSON_SITE),
+    ("HS_SITE", encode_site(_ODD_SITE), _ODD_JSON_SITE),
     ("HS_SITE", b"\0\1\2", _base64("AAEC")),
 ]
 _USUAL: Final = Value(1, b"URL", b"https://example.org/")
@@ -152,7 +186,7 @@ def test_bytes_that_are_not_utf_8_are_base64_although_the_reference_server_write
     assert b'"format":"base64"' in write_json_values([replace(_USUAL, data=data)])
 
 
-@table("site", [_SITE, _LARGE_SITE])
+@table("site", [_SITE, _LARGE_SITE, _ODD_SITE])
 def test_the_numbers_of_a_site_are_read_back(site: ServiceSite) -> None:
     written = write_json_values([Value(1, b"HS_SITE", encode_site(site))])
     assert [value.data for value in read_service_values(read_values(written))] == [encode_site(site)]

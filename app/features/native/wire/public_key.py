@@ -11,8 +11,8 @@ RSA: Final = b"RSA_PUB_KEY"
 DSA: Final = b"DSA_PUB_KEY"
 #: RSA: exponent and modulus. DSA: q, p, g and y.
 _NUMBERS: Final = {RSA: 2, DSA: 4}
-#: The reference software writes four zero bytes after an RSA key.
-_PADDING: Final = bytes(4)
+#: The reference software writes four zero bytes after an RSA key. It ignores what follows a key when it reads one.
+RSA_PADDING: Final = bytes(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class KeyNumbers:
     type: bytes
     numbers: tuple[bytes, ...]
     flags: int = 0
-    is_padded: bool = False
+    #: What follows the numbers. It has no meaning.
+    rest: bytes = b""
 
 
 def decode_public_key(data: bytes) -> KeyNumbers:
@@ -32,13 +33,10 @@ def decode_public_key(data: bytes) -> KeyNumbers:
     if key_type not in _NUMBERS:
         raise reader.malformed(f"the type {key_type[:40]!r} is not known")
     numbers = tuple(reader.string() for _ in range(_NUMBERS[key_type]))
-    rest = reader.rest()
-    if rest and rest != _PADDING:
-        raise reader.malformed(f"{len(rest)} bytes follow the last number")
-    return KeyNumbers(key_type, numbers, flags, bool(rest))
+    return KeyNumbers(key_type, numbers, flags, reader.rest())
 
 
 def encode_public_key(key: KeyNumbers) -> bytes:
     """The data of an HS_PUBKEY value."""
     numbers = b"".join(map(encode_string, key.numbers))
-    return encode_string(key.type) + U16.pack(key.flags) + numbers + (_PADDING if key.is_padded else b"")
+    return encode_string(key.type) + U16.pack(key.flags) + numbers + key.rest
