@@ -10,7 +10,6 @@ known prefixes do not need the root.
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -150,16 +149,17 @@ class Directory:
         if service is None:
             return None
         response = await self._query(service, question, trail)
-        if response.code == ResponseStatus.NOT_RESPONSIBLE:
-            # The record that led here is old. It is looked up once more.
-            self._services.make_due(record, self._clock(), older_than=math.inf)
-            service = await self._find_shared(record, question.certified, trail)
-            return None if service is None else await self._query(service, question, trail)
-        if response.header.site_serial not in {site.serial for site in service.sites}:
-            # The service changed. The pause bounds the lookups if its record is never corrected.
-            now = self._clock()
-            self._services.make_due(record, now, older_than=now - self._limits.shortest_lifetime)
-        return response
+        is_refusal = response.code == ResponseStatus.NOT_RESPONSIBLE
+        if not is_refusal and response.header.site_serial in {site.serial for site in service.sites}:
+            return response
+        # The service changed, and the record that led here is old. The pause bounds the lookups if it is never
+        # corrected: any registrant can name a server that is not responsible.
+        now = self._clock()
+        is_due = self._services.make_due(record, now, older_than=now - self._limits.shortest_lifetime)
+        if not is_refusal or not is_due:
+            return response
+        service = await self._find_shared(record, question.certified, trail)
+        return None if service is None else await self._query(service, question, trail)
 
     async def _query(self, service: HandleService | None, question: Question, trail: Trail) -> Response:
         """Ask a service, or the root if it is None, and follow the referrals."""

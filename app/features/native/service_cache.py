@@ -79,18 +79,22 @@ class ServiceCache:
         while self._weight > self._most:
             self._drop(next(iter(self._entries)))
 
-    def make_due(self, record: bytes, now: float, *, older_than: float) -> None:
-        """Let a record be looked up again at its next use, if its lookup is old enough; also its service handles."""
-        handles, seen = [record.upper()], set[bytes]()
+    def make_due(self, record: bytes, now: float, *, older_than: float) -> bool:
+        """Let a record be looked up again at its next use, if its lookup is old enough; also its service handles.
+
+        Returns whether one will be.
+        """
+        handles, seen, is_due = [record.upper()], set[bytes](), False
         while handles:
             handle = handles.pop()
             seen.add(handle)
             for key in ((handle, True), (handle, False)):
                 entry = self._entries.get(key)
                 if entry is not None and entry.fetched_at <= older_than:
-                    self._entries[key] = replace(entry, due_at=min(entry.due_at, now))
+                    self._entries[key], is_due = replace(entry, due_at=min(entry.due_at, now)), True
                     names = entry.lead.service_handles if entry.lead else ()
                     handles += [name.upper() for name in names if name.upper() not in seen]
+        return is_due
 
     def _drop(self, key: tuple[bytes, bool]) -> None:
         entry = self._entries.pop(key, None)

@@ -66,8 +66,18 @@ def rsa_key() -> RSAPrivateKey:
 @cache
 def dsa_key() -> DSAPrivateKey:
     """A DSA key of 1,024 bits."""
-    public = DSAPublicNumbers(pow(_DSA_G, _DSA_X, _DSA_P), DSAParameterNumbers(_DSA_P, _DSA_Q, _DSA_G))
-    return DSAPrivateNumbers(_DSA_X, public).private_key()
+    return _make_dsa_key(_DSA_X)
+
+
+@cache
+def other_dsa_key() -> DSAPrivateKey:
+    """Another DSA key."""
+    return _make_dsa_key(_DSA_X // 3)
+
+
+def _make_dsa_key(number: int) -> DSAPrivateKey:
+    public = DSAPublicNumbers(pow(_DSA_G, number, _DSA_P), DSAParameterNumbers(_DSA_P, _DSA_Q, _DSA_G))
+    return DSAPrivateNumbers(number, public).private_key()
 
 
 def public_bytes(key: RSAPrivateKey | DSAPrivateKey) -> bytes:

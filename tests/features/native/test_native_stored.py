@@ -135,6 +135,7 @@ async def test_a_server_that_is_not_responsible_makes_the_root_queried_in_place_
     await bench.codes(_NAME)
     await hosts.flush()
     bench.world.services[3][_NAME] = 301
+    bench.clock.advance(60.0)
     assert await bench.codes(_NAME) == [301]
     assert bench.asked.count(_LOOKUP) == 2
 
