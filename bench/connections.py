@@ -132,9 +132,9 @@ def _section(
         title="Connections",
         method=(
             f"wrk with `Connection: close`, {plan.seconds:g} s for each of {plan.rounds} rounds in turn. nginx has the "
-            "same certificate (P-256), and the same client chooses the cipher. A goal is the processor time of nginx "
-            "divided by ours. Idle connections have had one answer each. Beside them, h2load sends "
-            f"{_BESIDE:,} requests a second."
+            "same certificate (P-256) and the same versions of TLS. The same client chooses the cipher and resumes its "
+            "sessions with both. A goal is the processor time of nginx divided by ours. Idle connections have had one "
+            f"answer each. Beside them, h2load sends {_BESIDE:,} requests a second."
         ),
         tables=(
             Table(("A second", "doi-proxy", "nginx", "ratio", "CPU each", "CPU each, nginx"), new),

@@ -65,5 +65,9 @@ CONSTANT: Final = (_HEAD + _CONSTANT) % {
 }
 CACHING: Final = (_HEAD + _CACHING) % {"tls": ""}
 CACHING_TLS: Final = (_HEAD + _CACHING) % {
-    "tls": " ssl; ssl_certificate %(folder)s/cert.pem; ssl_certificate_key %(folder)s/key.pem"
+    # Before 1.23.4, nginx has no TLS 1.3 by default. Resuming with TLS 1.2 needs no key exchange: half of the time.
+    "tls": (
+        " ssl; ssl_protocols TLSv1.2 TLSv1.3;"
+        " ssl_certificate %(folder)s/cert.pem; ssl_certificate_key %(folder)s/key.pem"
+    )
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -22,7 +22,7 @@ from app.server.plain_head import ORIGIN_FORM
 from app.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
-from app.web.application import MARKS, Lane
+from app.web.application import MARKS
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
@@ -68,15 +68,18 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
-        self._use(transport)
+        self.connections.add(self)
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        # uvicorn takes the addresses from new objects of sockets. A TCP peer that has reset its connection has no
+        # address, and must not pass as a local one.
+        self.server = (own, None) if isinstance(own, str) else own[:2] if own else None
+        self.client = (UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
+        self._use(transport, "http")
         if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
             self._refuse(503, _NO_ROOM, Reason.REFUSED)
 
-    def _use(self, transport: Any) -> None:
-        super().connection_made(transport)
-        # A TCP peer that has reset its connection has no address either, and must not pass as a local one.
-        if self.server is not None and self.server[1] is None:
-            self.client = (UNIX_PEER, 0)
+    def _use(self, transport: Any, scheme: Literal["http", "https"]) -> None:
+        self.transport, self.scheme = transport, scheme
         self.flow = self._flow = ReadingFlow(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -158,26 +161,19 @@ class ExpressProtocol(HttpToolsProtocol):
         """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
         is_head = not (self._stream.head_bytes or self._stream.body_left) and part.endswith(END)
         if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
-            answer = self._lane.answer(part, self._default_headers(), self._client_of)
-            if answer is None and CLOSE_LINE in part:
-                answer = self._answer_last(self._lane, part)
+            # A last request that is not the first one too is rare, and takes the full path.
+            is_only = self._is_new and CLOSE_LINE in part
+            head = part.replace(CLOSE_LINE, b"\r\n", 1) if is_only else part
+            answer = self._lane.answer(head, self._default_headers(), self._client_of)
             if answer is not None:
-                self.transport.write(answer)
+                self.transport.write(add_close(answer) if is_only else answer)
                 self.server_state.total_requests += 1
                 self._is_new = False
-                if self._is_last:
+                if is_only:
                     self._end(Reason.FINISHED)
                 return
         self._stream.count(part)
         self._feed(part)
-
-    def _answer_last(self, lane: Lane, head: bytes) -> bytes | None:
-        """The prepared answer to the last request of a connection. None if there is none."""
-        answer = lane.answer(head.replace(CLOSE_LINE, b"\r\n", 1), self._default_headers(), self._client_of)
-        if answer is None:
-            return None
-        self._is_last = True
-        return add_close(answer)
 
     def _feed(self, part: bytes) -> None:
         try:

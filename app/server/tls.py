@@ -29,7 +29,7 @@ class TlsProtocol(ExpressProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """The handshake is complete."""
-        self._use(transport)
+        self._use(transport, "https")
 
     def lose_handshake(self, exc: Exception | None) -> None:
         """The connection is closed before the end of its handshake."""
@@ -68,5 +68,8 @@ class TlsLayer(SSLProtocol):  # type: ignore[misc]
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed. uvloop calls this only after a complete handshake."""
         super().connection_lost(exc)
-        if self._connection.scheme != "https":
-            self._connection.lose_handshake(exc)
+        connection = self._connection
+        # It refers to this object. Both, with 256 KiB of buffer, would stay until the next garbage collection.
+        del self._connection
+        if connection.scheme != "https":
+            connection.lose_handshake(exc)
