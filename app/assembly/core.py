@@ -28,7 +28,6 @@ from app.server.proxies import trusted_addresses
 from app.upstream.source import Source
 from app.web.api import RestApi
 from app.web.client_network import client_of
-from app.web.conditions import Conditions
 from app.web.error_handlers import ErrorPages
 from app.web.name_pages import NamePages
 from app.web.operations import Face
@@ -144,18 +143,15 @@ def build_face(
     settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
 ) -> Face:
     """The answers to names."""
-    conditions = Conditions(stages)
     sections = opened.sections
     api = RestApi(
         resolver=core.resolver,
-        conditions=conditions,
         clock=facts.clock,
         max_age=facts.max_age,
         resolves=settings.resolve,
         stages=stages,
     )
     redirects = Redirects(
-        conditions=conditions,
         destinations=core.destinations,
         api=api,
         name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock, max_age=facts.max_age),
@@ -164,7 +160,7 @@ def build_face(
     )
     which_ra = WhichRa(core.resolver, core.prefixes, core.upstream.agencies)
     errors = ErrorPages(pages=pages, link=core.link, sections=sections)
-    return Face(redirects, which_ra, api, errors, pages, core.link, conditions)
+    return Face(redirects, which_ra, api, errors, pages, core.link, stages)
 
 
 def build_prepared_answers(

@@ -8,13 +8,16 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from app.errors import ConfigurationError
 from app.features import NAMES
 from app.features.feature import Context, Feature, Observers, Opened, UpstreamKind, require_libraries
 from app.features.options import Settings
 from app.web.languages import TextFolder
+
+if TYPE_CHECKING:
+    from app.upstream.guard import RecordQuery
 
 
 @cache
@@ -108,22 +111,17 @@ def join_observers(found: Iterable[Observers]) -> Observers:
     )
 
 
-class _Several:
-    """Passes a query on to several observers."""
+def _join_upstreams(openers: Sequence[Callable[[int], RecordQuery]]) -> Callable[[int], RecordQuery]:
+    def join(number: int) -> RecordQuery:
+        records = [opener(number) for opener in openers]
 
-    def __init__(self, observers: Sequence[Any]) -> None:
-        self._observers = observers
+        def record_query(outcome: str, seconds: float) -> None:
+            for record in records:
+                record(outcome, seconds)
 
-    def record_query(self, outcome: str, seconds: float) -> None:
-        """Record the end of a query."""
-        for observer in self._observers:
-            observer.record_query(outcome, seconds)
+        return record_query
 
-
-def _join_upstreams(openers: Sequence[Callable[[int], Any]]) -> Callable[[int], Any]:
-    if len(openers) == 1:
-        return openers[0]
-    return lambda number: _Several([opener(number) for opener in openers])
+    return openers[0] if len(openers) == 1 else join
 
 
 def open_features(features: Sequence[Feature], context: Context) -> Opened:

@@ -73,11 +73,11 @@ class _Upstreams:
             Pause(FIRST_PAUSE, _LONGEST_PAUSE, StorePause(context.cache, url) if self._is_shared else None),
             _upstream_log(settings, number, url),
         )
-        observer = observers.upstream(number) if observers.upstream else None
+        record = observers.upstream(number) if observers.upstream else None
         # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
         server = url if urlsplit(url).hostname and url not in settings.upstream_urls else ""
         guard = Guard(
-            api, health, context.budget, time.monotonic, timeouts=self._timeouts, observer=observer, server=server
+            api, health, context.budget, time.monotonic, timeouts=self._timeouts, record_query=record, server=server
         )
         # Handle servers have no Which RA service.
         if isinstance(api, HandleClient):

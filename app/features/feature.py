@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.resolver.observer import ResolutionObserver
     from app.resolver.prefix_chain import PrefixChain
     from app.resolver.resolver import Resolver
-    from app.upstream.guard import UpstreamObserver
+    from app.upstream.guard import RecordQuery
     from app.upstream.routed import Upstream
     from app.web.header import Header
     from app.web.operations import Face, Gate
@@ -161,7 +161,7 @@ class Observers:
     """The observers of the core's answers, queries and failures. `upstream` returns that of an upstream, by number."""
 
     resolver: ResolutionObserver | None = None
-    upstream: Callable[[int], UpstreamObserver] | None = None
+    upstream: Callable[[int], RecordQuery] | None = None
     store: TierObserver | None = None
     #: The observer of the messages to the handle servers of an upstream, by its number.
     exchanges: Callable[[int], Any] | None = None

@@ -177,8 +177,7 @@ class Budget:
         finally:
             if self._is_slow(place):
                 self._remember_slow(prefix)
-            owner.remove(place)
-            self._wake()
+            self._leave(owner, place)
 
     async def _enter_in_turn(self, queue: Queue, seconds: float, waiters: WaitingClients, prefix: str) -> Place:
         now, loop = self._clock(), asyncio.get_running_loop()
@@ -187,7 +186,7 @@ class Budget:
             place = await self._wait(queue, query, waiters)
         except BaseException:
             if query.place is not None:
-                queue.owner.remove(query.place)
+                self._leave(queue.owner, query.place)
             raise
         finally:
             queue.lines.leave(query)
@@ -226,8 +225,7 @@ class Budget:
             admitted = not await self._bucket.take(queue.owner.leaving)
         finally:
             if not admitted:
-                queue.owner.remove(place)
-                self._wake()
+                self._leave(queue.owner, place)
         return place if admitted else None
 
     def _take_place(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place:
@@ -235,8 +233,14 @@ class Budget:
         # The prefix may have become known as slow while the query waited.
         is_slow = queue.is_slow or hash(prefix) in self._slow_prefixes
         place = Place(client, prefix, now, is_slow=is_slow, began_slow=is_slow)
-        queue.owner.add(place)
+        queue.owner.in_flight += 1
+        queue.owner.places[place] = None
         return place
+
+    def _leave(self, owner: QueryClass, place: Place) -> None:
+        owner.in_flight -= 1
+        del owner.places[place]
+        self._wake()
 
     async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> Place:
         try:

@@ -52,6 +52,10 @@ _CANCELLED: Final = "cancelled"
 #: The state of an upstream as one word, for readiness. "unknown" before the first query.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: The outcomes of queries that were not sent.
+#: Records the end of a query: its outcome, one of `list_outcomes`, and the seconds that the upstream took, or the wait
+#: for the budget. Must be quick and must not raise.
+RecordQuery = Callable[[str, float], None]
+#: The outcomes of queries that were not sent.
 UNSENT_OUTCOMES: Final = frozenset(
     error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
 )
@@ -61,13 +65,6 @@ def list_outcomes() -> frozenset[str]:
     """Every outcome that an observer can get, once the features with their errors are loaded."""
     answered = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED})
     return answered | failure_tokens() - {PrefixDenied.token, NotCached.token}
-
-
-class UpstreamObserver(Protocol):
-    """Records the end of each query. Must be quick and must not raise."""
-
-    def record_query(self, outcome: str, seconds: float) -> None:
-        """Record one of `list_outcomes`. `seconds` is the time that the upstream took, or the wait for the budget."""
 
 
 class UpstreamApi(Source, Protocol):
@@ -101,7 +98,7 @@ class Guard:
         clock: Callable[[], float],
         *,
         timeouts: Mapping[Priority, float],
-        observer: UpstreamObserver | None = None,
+        record_query: RecordQuery | None = None,
         server: str = "",
     ) -> None:
         """`server` is set if one server has all names of the source: if one query is slow, the next ones are."""
@@ -110,7 +107,7 @@ class Guard:
         self.breaker, self.pause, self.log = health.breaker, health.pause, health.log
         self._source = source
         self._clock = clock
-        self._observer = observer
+        self._record_query = record_query
         self._timeouts = timeouts
         self._has_answered = False
         self._is_controlling = False
@@ -223,8 +220,8 @@ class Guard:
             self._count(outcome, began)
 
     def _count(self, outcome: str, began: float) -> None:
-        if self._observer is not None:
-            self._observer.record_query(outcome, self._clock() - began)
+        if self._record_query is not None:
+            self._record_query(outcome, self._clock() - began)
 
     def _record_answer(self) -> None:
         self._has_answered = True

@@ -99,16 +99,6 @@ class QueryClass:
         """Clients with a query that waits. One with both kinds of query counts twice."""
         return self.quick.lines.clients + self.slow.lines.clients
 
-    def add(self, place: Place) -> None:
-        """A query was sent."""
-        self.in_flight += 1
-        self.places[place] = None
-
-    def remove(self, place: Place) -> None:
-        """A query in flight has ended."""
-        self.in_flight -= 1
-        del self.places[place]
-
 
 def choose_slow(
     places: Iterable[Place], newcomers: Iterable[ClientNetwork], *, most: int = 0, least_lead: int = 0

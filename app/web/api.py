@@ -19,14 +19,14 @@ from app.handle.value import JSON_STRING
 from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Chain, Origin, Resolution
 from app.resolver.resolver import MAX_BYTES_NOW, Resolver
-from app.web.conditions import Conditions
+from app.web.conditions import read_demand
 from app.web.countdown import JsonCountdown
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
 from app.web.request import Request
 from app.web.request_path import Parameters, is_true, read_api_options
-from app.web.responses import JAVASCRIPT, JSON, Hit, Reply
+from app.web.responses import JAVASCRIPT, JSON, NOT_MODIFIED, Hit, Reply
 from app.web.stage import Stages
 
 HANDLES: Final = b"handles/"
@@ -57,7 +57,6 @@ class RestApi:
         self,
         *,
         resolver: Resolver,
-        conditions: Conditions,
         clock: Callable[[], float],
         max_age: float,
         resolves: Literal["doi", "any"],
@@ -67,7 +66,6 @@ class RestApi:
         self._resolver = resolver
         self._refuses = resolves == "doi"
         self._stages = stages
-        self._conditions = conditions
         self._clock = clock
         self._freshness = Freshness(max_age)
         self._countdown = JsonCountdown(int(max_age))
@@ -108,7 +106,7 @@ class RestApi:
             if self._refuses and not name.can_be_handle:
                 raise NotADOI(_NOT_A_HANDLE.format(name.text[:100]))
             options = read_api_options(parameters)
-            resolution = await self._resolver.resolve(name, self._conditions.demand(request, options))
+            resolution = await self._resolver.resolve(name, read_demand(request, options, self._stages))
         except CouldNotVerify as failure:
             return self.answer_failure(failure, name, parameters)
         except TooManyRequests as error:
@@ -133,7 +131,7 @@ class RestApi:
             return Reply(404, (kind, tag), body, freshness, hit)
         if _has(request, tag):
             # Without the headers of a body (RFC 9110, section 15.4.5).
-            return Reply(304, (tag,), b"", freshness)
+            return Reply(NOT_MODIFIED, (tag,), b"", freshness)
         return Reply(200, (kind, tag), body, freshness, hit)
 
     def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:

@@ -22,6 +22,7 @@ from app.errors import (
 )
 from app.web import which_ra
 from app.web.api import PROTOCOL_ERROR
+from app.web.client_network import client_of
 from app.web.freshness import CACHE_CONTROL, OWN_PAGE
 from app.web.header import header_lines
 from app.web.operations import Face, Operations
@@ -31,6 +32,7 @@ from app.web.request import Request
 from app.web.request_id import REQUEST_ID, answer_identifier, echo_identifier, id_headers, sent_identifier
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
 from app.web.responses import (
+    NOT_MODIFIED,
     Hit,
     Message,
     Receive,
@@ -125,7 +127,7 @@ class Application:
         self._count(request, route, reply.status, seconds)
         stages, last = self._stages, b""
         # Most answers are too small.
-        if stages.concerns is not None and stages.concerns(reply):
+        if len(reply.body) >= stages.encodes_from or reply.status == NOT_MODIFIED:
             for encoder in stages.encoders:
                 reply = encoder.encode_now(request, encoder.prepare(reply))
         self._offer(request, reply)
@@ -201,14 +203,14 @@ class Application:
         await self._wrapped(request, route, receive, send)
 
     async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
-        began, concerns = self._timer(), self._stages.concerns
+        began = self._timer()
         if route == "operation":
             status = await self._operations.answer(request, receive, send, self._stages.wrap_send)
         elif route in self._own_routes and request.method != "OPTIONS":
             status = await self._answer_own_api(request, route, receive, send)
         else:
             reply = await self._answer(request, route)
-            if concerns is not None and concerns(reply):
+            if len(reply.body) >= self._stages.encodes_from or reply.status == NOT_MODIFIED:
                 for encoder in self._stages.encoders:
                     reply = await encoder.encode(request, encoder.prepare(reply))
             self._offer(request, reply)
@@ -285,7 +287,7 @@ class Application:
         if route == "api":
             return await self._face.api.answer(request, api_part(path), parameters)
         if route == "which_ra":
-            client = self._face.conditions.client_of(request)
+            client = client_of(request.client_address)
             return await which_ra.answer(request, names_part(path), client, self._face)
         if route == "home":
             return self._home(request)
@@ -301,7 +303,7 @@ class Application:
         except DoiProxyError as error:
             reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
         if typed is not None and request.method == "POST" and reply.status in (400, 404):
-            client = self._face.conditions.client_of(request)
+            client = client_of(request.client_address)
             return await self._face.errors.find_in_text(request, typed, client) or reply
         return reply
 

@@ -22,55 +22,43 @@ RELOAD_AGE: Final = 10.0
 REQUEST_SECONDS: Final = 8.0
 
 
-class Conditions:
-    """Reads the conditions of requests. A client is the network of an address."""
-
-    def __init__(self, stages: Stages) -> None:
-        self.stages = stages
-
-    def client_of(self, request: Request) -> str:
-        """The client that sent a request."""
-        return client_of(request.client_address)
-
-    def demand(self, request: Request, options: ResolveOptions) -> Demand:
-        """The demand of a request: its options, and the client that is charged."""
-        client = self.client_of(request)
-        directives = directives_of(request)
-        if directives is NO_DIRECTIVES and not options.bypasses_cache:
-            return Demand(client=client, due=self.due(request))
-        address, youngest = request.client_address, directives.max_age
-        return Demand(
-            options.authoritative,
-            options.certified,
-            client=client,
-            admit_bypass=self._charge_once(address),
-            only_cached=directives.only_if_cached,
-            max_age=None if youngest is None else max(youngest, RELOAD_AGE),
-            may_renew=lambda: self.stages.may_renew is None or self.stages.may_renew(address),
-            max_stale=directives.max_stale,
-            stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
-            due=self.due(request),
-        )
-
-    def due(self, request: Request) -> float:
-        """When the answer to a request is due. The same for all queries that the request causes."""
-        request.due = request.due or time.monotonic() + REQUEST_SECONDS
-        return request.due
-
-    def for_others(self, request: Request) -> Demand:
-        """The demand for further names that the answer to a request needs."""
-        self.due(request)
-        return demand_for_others(request, self.client_of(request))
-
-    def _charge_once(self, address: str) -> Callable[[], object]:
-        """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
-        charge = self.stages.charge_bypass
-        return (lambda: None) if charge is None else cache(partial(charge, address))
+def read_demand(request: Request, options: ResolveOptions, stages: Stages) -> Demand:
+    """The demand of a request: its options, and the client that is charged."""
+    client = client_of(request.client_address)
+    directives = directives_of(request)
+    if directives is NO_DIRECTIVES and not options.bypasses_cache:
+        return Demand(client=client, due=due_of(request))
+    address, youngest = request.client_address, directives.max_age
+    return Demand(
+        options.authoritative,
+        options.certified,
+        client=client,
+        admit_bypass=_charge_once(address, stages),
+        only_cached=directives.only_if_cached,
+        max_age=None if youngest is None else max(youngest, RELOAD_AGE),
+        may_renew=lambda: stages.may_renew is None or stages.may_renew(address),
+        max_stale=directives.max_stale,
+        stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
+        due=due_of(request),
+    )
 
 
-def demand_for_others(request: Request, client: str) -> Demand:
-    """The demand for further names that the answer to a request needs, at the cost of a client."""
-    return Demand(client=client, only_cached=directives_of(request).only_if_cached, due=request.due)
+def _charge_once(address: str, stages: Stages) -> Callable[[], object]:
+    """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
+    charge = stages.charge_bypass
+    return (lambda: None) if charge is None else cache(partial(charge, address))
+
+
+def demand_for_others(request: Request) -> Demand:
+    """The demand for further names that the answer to a request needs, at the cost of its client."""
+    only_cached = directives_of(request).only_if_cached
+    return Demand(client=client_of(request.client_address), only_cached=only_cached, due=due_of(request))
+
+
+def due_of(request: Request) -> float:
+    """When the answer to a request is due. The same for all queries that the request causes."""
+    request.due = request.due or time.monotonic() + REQUEST_SECONDS
+    return request.due
 
 
 def directives_of(request: Request) -> CacheDirectives:

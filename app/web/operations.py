@@ -8,13 +8,13 @@ from typing import Protocol
 
 from app.resolver.which_ra import WhichRa
 from app.web.api import RestApi
-from app.web.conditions import Conditions
 from app.web.error_handlers import ErrorPages
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.responses import COMMON_HEADERS, NO_CORS_HEADERS, Message, Receive, Scope, Send
 from app.web.route import Paths
+from app.web.stage import Stages
 
 
 class Gate(Protocol):
@@ -45,7 +45,7 @@ class Face:
     errors: ErrorPages
     pages: Pages
     link: Link
-    conditions: Conditions
+    stages: Stages
 
 
 @dataclass(frozen=True, slots=True)

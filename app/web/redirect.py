@@ -18,7 +18,8 @@ from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.resolution import Chain, Resolution
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
-from app.web.conditions import Conditions, directives_of
+from app.web.client_network import client_of
+from app.web.conditions import demand_for_others, directives_of, read_demand
 from app.web.countdown import RedirectCountdown
 from app.web.freshness import VARY_ACCEPT, Freshness, vary
 from app.web.header import Header
@@ -58,18 +59,17 @@ class Redirects:
     def __init__(
         self,
         *,
-        conditions: Conditions,
         destinations: Destinations,
         api: RestApi,
         name_pages: NamePages,
         facts: RedirectFacts,
         stages: Stages,
     ) -> None:
-        self._conditions = conditions
         self._destinations = destinations
         self._api = api
         self._name_pages = name_pages
         self._facts = facts
+        self._stages = stages
         self._detours = stages.detours
         self._freshness = Freshness(facts.max_age)
         self._countdown = RedirectCountdown(int(facts.max_age))
@@ -104,11 +104,11 @@ class Redirects:
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
         query = self.read_query(request, name, parameters)
-        demand = self._conditions.demand(request, query.options)
+        demand = read_demand(request, query.options, self._stages)
         found = await self._destinations.find(query, demand)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         if found.kind is Kind.VALUES:
-            name, for_others = found.chain.last.name, self._conditions.for_others(request)
+            name, for_others = found.chain.last.name, demand_for_others(request)
             await asyncio.gather(*(each.prepare_record(name, for_others) for each in self._name_pages.sections))
         detour = await self._await_detour(request, query.options, parameters, found)
         return self.reply(request, query.options, parameters, found, contact, detour)
@@ -237,7 +237,7 @@ class Redirects:
 
     async def _find_help(self, request: Request, found: Destination) -> ReportContact:
         """The contact for the not-found page, and meanwhile what its sections need, for people only."""
-        last, client = found.chain.last, self._conditions.client_of(request)
+        last, client = found.chain.last, client_of(request.client_address)
         only_cached = directives_of(request).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
@@ -251,7 +251,7 @@ class Redirects:
         last = found.chain.last
         if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
             return NO_REPORT_CONTACT
-        demand = self._conditions.for_others(request)
+        demand = demand_for_others(request)
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
                 return await self._destinations.prefixes.report_contact(last.name, demand)

@@ -46,8 +46,10 @@ PAGE_POLICY: Final[tuple[Header, ...]] = (
     ),
     (b"referrer-policy", b"same-origin"),
 )
+#: The status of an answer to a client that has it already (RFC 9110, section 15.4.5).
+NOT_MODIFIED: Final = 304
 #: Answers with these statuses have neither a body nor its length (RFC 9110, sections 15.3.5 and 15.4.5).
-_BODILESS: Final = (204, 304)
+_BODILESS: Final = (204, NOT_MODIFIED)
 
 
 def _watch_nothing() -> Sequence[HandleName]:

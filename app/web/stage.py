@@ -6,6 +6,7 @@ at the start, in the order of the list of features. A method that no feature ove
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,8 @@ class Stage:
     makes_detours: bool = False
     #: Whether `prepare_detour` has to be awaited, for a redirect that can have a detour.
     awaits_detours: bool = False
+    #: The smallest body that `prepare` and `encode` may change, in bytes. They may change every 304.
+    encodes_from: int = sys.maxsize
     #: Whether `log_prepared` needs the address of the client.
     shows_clients: bool = False
 
@@ -110,10 +113,6 @@ class Stage:
 
     def needs_thread(self, request: Request, size: int) -> bool:
         """Whether an answer with a body of `size` bytes takes too long to encode in the event loop."""
-        return False
-
-    def concerns(self, reply: Reply) -> bool:
-        """Whether `prepare` or `encode` may change an answer."""
         return False
 
     def prepare(self, reply: Reply) -> Reply:
@@ -162,12 +161,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages of all features. A field is named after a method of Stage, and None if no feature has that."""
+    """The stages of all features. A field is named after a member of Stage. A method that no feature has is None."""
 
     charge_bypass: Callable[[str], object] | None = None
     may_renew: Callable[[str], bool] | None = None
     needs_thread: Callable[[Request, int], bool] | None = None
-    concerns: Callable[[Reply], bool] | None = None
+    encodes_from: int = sys.maxsize
     log_now: Callable[[Request, str, Reply, float], bytes] | None = None
     log_prepared: Callable[[PreparedRequest, float], bytes] | None = None
     count: Callable[[str, str, int, float], object] | None = None
@@ -209,7 +208,7 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         charge_bypass=fold("charge_bypass"),
         may_renew=fold("may_renew", all),
         needs_thread=fold("needs_thread", any),
-        concerns=fold("concerns", any),
+        encodes_from=min((stage.encodes_from for stage in stages), default=sys.maxsize),
         log_now=fold("log_now", b"".join),
         log_prepared=fold("log_prepared", b"".join),
         count=fold("count"),

@@ -18,6 +18,7 @@ from app.errors import InvalidName
 from app.resolver.demand import Demand
 from app.resolver.options import NO_FACTS
 from app.resolver.which_ra import INVALID, WhichRa
+from app.web.conditions import due_of
 from app.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, vary
 from app.web.negotiation import wants_page
 from app.web.operations import Face
@@ -34,7 +35,7 @@ _SEPARATORS: Final = re.compile(r"[\s,]+")
 
 async def answer(request: Request, raw: bytes, client: str, face: Face) -> Reply:
     """The answer about the names in `raw`: a page, or JSON. Upstream queries are charged to `client`."""
-    demand = Demand(client=client, due=face.conditions.due(request))
+    demand = Demand(client=client, due=due_of(request))
     if wants_page(request.header(b"accept")):
         return await _answer_page(raw, demand, request, face)
     return await _answer_json(face.which_ra, raw, demand, request.query)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
-from app.upstream.guard import Guard, UpstreamHealth, UpstreamObserver
+from app.upstream.guard import Guard, RecordQuery, UpstreamHealth
 from app.upstream.pause import Pause
 from app.upstream.source import Priority
 from app.upstream.upstream_log import UpstreamLog
@@ -20,7 +20,7 @@ def open_guard(
     clock: Callable[[], float],
     *,
     breaker: Breaker | None = None,
-    observer: UpstreamObserver | None = None,
+    record_query: RecordQuery | None = None,
     timeouts: Mapping[Priority, float] = QUEUE_PATIENCE,
 ) -> Guard:
     """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""
@@ -34,5 +34,5 @@ def open_guard(
         budget,
         clock,
         timeouts=timeouts,
-        observer=observer,
+        record_query=record_query,
     )

@@ -64,7 +64,12 @@ class Parts:
         )
         self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.admit_retry)
         self.guard = open_guard(
-            self.api, self.budget, self.clock, breaker=self.breaker, observer=self.heard, timeouts=PATIENCE
+            self.api,
+            self.budget,
+            self.clock,
+            breaker=self.breaker,
+            record_query=self.heard.record_query,
+            timeouts=PATIENCE,
         )
         self.source = self.guard
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from app.web.freshness import find_tag, vary_by_encoding, weaken_tag
 from app.web.negotiation import Coding, choose_coding
 from app.web.request import Request
-from app.web.responses import Message, Reply, Send
+from app.web.responses import NOT_MODIFIED, Message, Reply, Send
 from app.web.stage import Stage
 from app.web.variants import Varies
 
@@ -37,7 +37,6 @@ _CONTENT_ENCODING: Final = b"content-encoding"
 _TYPES: Final = (b"text/", b"application/json", b"application/problem+json", b"application/javascript", b"image/svg")
 _LENGTH: Final = b"content-length"
 _NO_CONTENT: Final = 204
-_NOT_MODIFIED: Final = 304
 #: RFC 9110, section 15.4.
 _REDIRECTION: Final = range(300, 400)
 
@@ -47,32 +46,28 @@ class Compression(Stage):
 
     def __init__(self, *, min_bytes: int = MIN_BYTES, memory_bytes: int = MEMORY_BYTES) -> None:
         """Bodies from `min_bytes` on are compressed. `memory_bytes` limits the cache of compressed bodies."""
-        self._min_bytes = min_bytes
+        self.encodes_from = min_bytes
         self._memory_bytes = memory_bytes
         self._known: OrderedDict[tuple[Coding, bytes], bytes] = OrderedDict()
         self._size = 0
         #: Whether a thread is at work. One body at a time: others are sent as they are.
         self._is_busy = False
 
-    def concerns(self, reply: Reply) -> bool:
-        """Whether `prepare` or `encode` may change an answer. Most answers are too small."""
-        return len(reply.body) >= self._min_bytes or reply.status == _NOT_MODIFIED
-
     def is_large(self, reply: Reply) -> bool:
         """Whether an answer has a compressed form."""
         # The body of a redirect repeats its Location. Few clients read it.
-        if len(reply.body) < self._min_bytes or reply.status == _NO_CONTENT or reply.status in _REDIRECTION:
+        if len(reply.body) < self.encodes_from or reply.status == _NO_CONTENT or reply.status in _REDIRECTION:
             return False
         fields = dict(reply.headers)
         return fields.get(b"content-type", b"").startswith(_TYPES) and _CONTENT_ENCODING not in fields
 
     def needs_thread(self, request: Request, size: int) -> bool:
         """Whether the client gets a body of `size` bytes in a compressed form that takes too long to make now."""
-        return size > _MAX_NOW and size >= self._min_bytes and _choose(request) is not None
+        return size > _MAX_NOW and size >= self.encodes_from and _choose(request) is not None
 
     def encode_now(self, request: Request, reply: Reply) -> Reply:
         """The answer, compressed if that is quick or done already. See `prepare`."""
-        if reply.status == _NOT_MODIFIED:
+        if reply.status == NOT_MODIFIED:
             return _weaken(request, reply)
         coding = _choose(request) if self.is_large(reply) else None
         if coding is None:

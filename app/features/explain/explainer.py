@@ -76,7 +76,7 @@ class Explainer:
         self._context = context
         self._core = context.core
         self._face = face
-        self._stages = face.conditions.stages
+        self._stages = face.stages
 
     async def explain(self, explained: ExplainedRequest, *, fetch: bool = False) -> ExplainReport:
         """Every decision about a request. With `fetch`, a query is sent if one is needed, at the service's own cost."""

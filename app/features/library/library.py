@@ -25,7 +25,7 @@ from app.features.library.copy import (
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS
 from app.resolver.prefix_chain import PrefixChain
-from app.web.client_network import client_of, read_address
+from app.web.client_network import read_address
 from app.web.conditions import demand_for_others
 from app.web.header import Header
 from app.web.negotiation import preferred_languages, wants_page
@@ -80,10 +80,9 @@ class Library(Stage):
         name = found.chain.last.name
         if found.target is None or not name.is_doi or not self.is_for_readers(request):
             return None
-        client = client_of(request.client_address)
         try:
             async with asyncio.timeout(_AGENCY_TIMEOUT):
-                return await self._prefixes.find_agency(name.prefix, demand_for_others(request, client))
+                return await self._prefixes.find_agency(name.prefix, demand_for_others(request))
         except (TimeoutError, CouldNotVerify):
             return None
 

@@ -84,7 +84,7 @@ class Progress:
         self._queries = 0
 
     def record_query(self, outcome: str, seconds: float) -> None:
-        """See UpstreamObserver. Only queries that were sent count."""
+        """See RecordQuery. Only queries that were sent count."""
         if outcome not in UNSENT_OUTCOMES:
             self._queries += 1
 

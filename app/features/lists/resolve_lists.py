@@ -200,7 +200,7 @@ async def open_rows(
         checks=choice.checks,
         agency=agency_source(fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
     )
-    observers = Observers() if progress is None else Observers(upstream=lambda _: progress)
+    observers = Observers() if progress is None else Observers(upstream=lambda _: progress.record_query)
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(context.stores.open_for_lists(observers))
         names, compare = build_suggested_names(settings, core.resolver, settings.public_url), None

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import ShareSpent, failure_tokens
 from app.features.feature import CounterData, GaugeData, Meter
 from app.resolver.resolution import Origin, Resolution
+from app.upstream.guard import RecordQuery
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
 UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
@@ -210,29 +211,18 @@ class UpstreamMetrics:
             self._record_difference,
         )
 
-    def observer(self, number: int) -> QueryObserver:
-        """The observer of one upstream."""
+    def query_recorder(self, number: int) -> RecordQuery:
+        """Counts the queries to one upstream."""
         label = str(number)
-        return QueryObserver(
-            counters={outcome: self._queries.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
-            observe_seconds=self._seconds.labels(label).observe,
-            unsent=self._unsent,
-        )
+        counters = {outcome: self._queries.labels(label, outcome).inc for outcome in sorted(self._outcomes)}
+        observe_seconds = self._seconds.labels(label).observe
 
+        def record_query(outcome: str, seconds: float) -> None:
+            counters[outcome]()
+            if outcome not in self._unsent:
+                observe_seconds(seconds)
 
-@dataclass(frozen=True, slots=True)
-class QueryObserver:
-    """Counts the queries to one upstream."""
-
-    counters: dict[str, Callable[[], None]]
-    observe_seconds: Callable[[float], None]
-    unsent: frozenset[str]
-
-    def record_query(self, outcome: str, seconds: float) -> None:
-        """Count a query that ended. `seconds` is the time the upstream took, or the wait for the budget."""
-        self.counters[outcome]()
-        if outcome not in self.unsent:
-            self.observe_seconds(seconds)
+        return record_query
 
 
 @dataclass(frozen=True, slots=True)

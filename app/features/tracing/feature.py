@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from app.features.feature import Context, Extra, Feature, Observers, Opened, Service, required
-from app.features.tracing.opening import Export, TracedQueries, Traces, open_traces
+from app.features.tracing.opening import Export, Traces, open_traces
 from app.features.tracing.settings import TracingSettings
 from app.features.tracing.stage import TracedRequests
 from app.server.proxies import trusted_addresses
@@ -30,8 +31,7 @@ def trace_upstream(context: Context) -> Observers:
     export = Export(required(settings.otel_endpoint), settings.otel_share)
     traces = open_traces(export, context.facts.version, trusted_addresses(context.facts.trusted_proxies), time.time_ns)
     context.provide(OpenTraces(traces))
-    observer: Callable[[int], TracedQueries] = lambda number: TracedQueries(traces, number)  # noqa: E731
-    return Observers(upstream=observer)
+    return Observers(upstream=lambda number: partial(traces.trace_query, number))
 
 
 def open_tracing(context: Context) -> Opened:

@@ -48,18 +48,6 @@ class Traces(Protocol):
         """Export the spans that are left, for as long as the timeout of the export allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class TracedQueries:
-    """An observer of one upstream that records a span for each query. See app.upstream.guard.UpstreamObserver."""
-
-    traces: Traces
-    upstream: int
-
-    def record_query(self, outcome: str, seconds: float) -> None:
-        """Record the end of a query."""
-        self.traces.trace_query(self.upstream, outcome, seconds)
-
-
 def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]) -> Traces:
     """The traces of this process. `clock` returns nanoseconds since the epoch."""
     from app.features.tracing.spans import OpenTelemetryTraces

@@ -11,8 +11,9 @@ from app.errors import ClientDenied, ConfigurationError, RateExceeded
 from app.features.client_buckets import MAX_CLIENTS, Rate
 from app.features.limits.errors import TooManyBypasses
 from app.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
+from app.resolver.demand import Demand
 from app.resolver.options import ResolveOptions
-from app.web.conditions import Conditions
+from app.web.conditions import read_demand
 from app.web.request import Request
 from app.web.responses import Message, Scope
 from app.web.stage import fold_stages
@@ -52,7 +53,10 @@ class Bench:
             "refused": self.refusals.append,
         }
         self.limits = ClientLimits(**(defaults | options))
-        self.conditions = Conditions(fold_stages([self.limits]))
+        self.stages = fold_stages([self.limits])
+
+    def demand_of(self, sent: Request, options: ResolveOptions) -> Demand:
+        return read_demand(sent, options, self.stages)
 
 
 def write_list(folder: Path, text: str) -> Path:
@@ -77,17 +81,17 @@ def test_past_its_burst_a_network_waits_and_another_does_not() -> None:
 
 def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
     bench = Bench()
-    assert bench.conditions.demand(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
-    demand = bench.conditions.demand(request(CLIENT), AUTH)
+    assert bench.demand_of(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
+    demand = bench.demand_of(request(CLIENT), AUTH)
     assert (demand.authoritative, demand.certified, demand.client) == (True, False, "192.0.2.0/24")
     # Once a request, before its first query: an alias leads to further ones.
     demand.admit_bypass()
     demand.admit_bypass()
-    certified = bench.conditions.demand(request(NEIGHBOUR), ResolveOptions(certified=True))
+    certified = bench.demand_of(request(NEIGHBOUR), ResolveOptions(certified=True))
     with pytest.raises(TooManyBypasses) as error:
         certified.admit_bypass()
     assert (error.value.quota.name, error.value.retry_after) == (BYPASS, 10.0)
-    assert not bench.conditions.demand(request(CLIENT), ResolveOptions()).authoritative
+    assert not bench.demand_of(request(CLIENT), ResolveOptions()).authoritative
     bench.limits.admit(CLIENT)
 
 
@@ -95,7 +99,7 @@ def test_a_network_on_the_allow_list_has_no_limit_and_one_on_the_deny_list_is_re
     allowed = Bench(requests=Rate(1, 1), allow_file=write_list(tmp_path, "192.0.2.7"))
     for _ in range(3):
         allowed.limits.admit(CLIENT)
-        allowed.conditions.demand(request(CLIENT), AUTH).admit_bypass()
+        allowed.demand_of(request(CLIENT), AUTH).admit_bypass()
     allowed.limits.admit(NEIGHBOUR)
     with pytest.raises(RateExceeded):
         allowed.limits.admit(NEIGHBOUR)

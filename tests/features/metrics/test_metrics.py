@@ -375,9 +375,10 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> No
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
     exposition = Exposition()
-    observer = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES, lambda servers: None).observer(2)
+    metrics = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES, lambda servers: None)
+    record_query = metrics.query_recorder(2)
     for outcome in list_outcomes():
-        observer.record_query(outcome, 0.5)
+        record_query(outcome, 0.5)
     found = samples(exposition.write(None).body.decode())
     series = {dict(labels)["outcome"] for (name, labels) in found if name == "doi_proxy_upstream_questions_total"}
     assert series == list_outcomes()
