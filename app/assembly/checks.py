@@ -21,7 +21,8 @@ from app.features.check import Check, Finding, Inspection
 from app.features.feature import require_libraries
 from app.features.redaction import redact
 from app.features.store_format import STORE_FORMAT, Survey, Surveyable
-from app.upstream.remedies import find_remedy
+from app.upstream import upstream_log
+from app.upstream.remedies import CORRECT_ADDRESS, find_remedy
 from app.upstream.source import CONTROL_NAME, UpstreamQuery
 from app.web.pages import Pages
 
@@ -32,7 +33,6 @@ _DEADLINE: Final = 15.0
 _MAX_SURVEY: Final = 200_000
 #: Memory tier of a check, in bytes.
 _MEMORY_BYTES: Final = 1024 * 1024
-_CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
     for url in _urls(settings):
         if urlsplit(url).scheme not in upstream_kinds() and (failure := _find_failure(_try_upstream(settings, url))):
             name = "upstream_url" if url in settings.upstream_urls else "upstream_routes"
-            remedy = find_remedy(failure) or _CORRECT
+            remedy = find_remedy(failure) or CORRECT_ADDRESS
             yield Finding("error", inspection.source(name), f"{redact(url)}: {failure}", remedy)
 
 
@@ -174,7 +174,7 @@ def examine_upstreams(settings: Settings) -> list[Finding]:
             continue
         began = time.monotonic()
         if failure := _find_failure(_try_upstream(settings, url)):
-            findings.append(Finding("error", redact(url), failure, find_remedy(failure) or _CORRECT))
+            findings.append(Finding("error", redact(url), failure, find_remedy(failure) or CORRECT_ADDRESS))
         else:
             findings.append(Finding("note", redact(url), f"answers, {(time.monotonic() - began) * 1000:.0f} ms"))
     return findings
@@ -197,6 +197,8 @@ async def _try_upstream(settings: Settings, url: str) -> None:
 
 def _find_failure(work: Coroutine[Any, Any, None]) -> str | None:
     """The reason of a failure, None without one."""
+    # The finding has the words that a service would log.
+    was_disabled, upstream_log.log.disabled = upstream_log.log.disabled, True
     try:
         asyncio.run(asyncio.wait_for(work, _DEADLINE))
     except CouldNotVerify as error:
@@ -205,4 +207,6 @@ def _find_failure(work: Coroutine[Any, Any, None]) -> str | None:
         return error.message
     except TimeoutError:
         return f"no answer within {_DEADLINE:g} s"
+    finally:
+        upstream_log.log.disabled = was_disabled
     return None

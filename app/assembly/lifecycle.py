@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from app.assembly.settings import Settings, mask_settings
 from app.assembly.settings.sources import names_from_files
 from app.errors import ConfigurationError
-from app.features.shared_memory import SharedMemory
+from app.features.shared_memory import SharedMemory, Use
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ class Lifecycle:
         self.draining = False
         #: Reloads the whole service, all workers included. None where nothing follows a reload.
         self.request_reload: Callable[[], None] | None = None
-        #: What the workers share besides files. None for a process alone.
-        self.memory: SharedMemory | None = None
+        #: What the workers share besides files. Empty for a process alone.
+        self.memories: Mapping[Use, SharedMemory] = {}
         #: Makes the other workers follow a change. None for a process alone.
         self.send_change: Callable[[], None] | None = None
         self._followers: list[Callable[[], None]] = []

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from app.assembly.settings import Settings
+from app.features.shared_states import SharedStates
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: In a worker: each of them writes the line about a state that it sees.
@@ -40,9 +41,14 @@ class JSONFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def begin_logging(settings: Settings) -> None:
-    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash."""
+def begin_logging(settings: Settings, states: SharedStates | None = None) -> None:
+    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash.
+
+    With the `states` that workers share, the first worker that finds out about one writes its line.
+    """
     handler = logging.StreamHandler()
+    if states is not None:
+        handler.addFilter(lambda record: _is_news(record, states))
     handler.setFormatter(
         JSONFormatter() if settings.log_format == "json" else logging.Formatter(_WORKER_TEXT if is_worker() else _TEXT)
     )
@@ -51,6 +57,11 @@ def begin_logging(settings: Settings) -> None:
     sys.excepthook = _log_crash
     for library in _LIBRARIES_THAT_LOG_NAMES:
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def _is_news(record: logging.LogRecord, states: SharedStates) -> bool:
+    part, state = getattr(record, "part", None), getattr(record, "state", "")
+    return part is None or states.begin(part, state)
 
 
 def is_worker() -> bool:

@@ -23,7 +23,8 @@ from app.cli.systemd import SOCKET_VARIABLE, Notifier
 from app.cli.worker import WorkerServer
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
-from app.features.shared_memory import SharedMemory
+from app.features.shared_memory import SharedMemory, Use, create_memories
+from app.features.shared_states import SharedStates
 from app.main import check, create
 from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
@@ -134,10 +135,10 @@ def _supervise(
     with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
         check(settings)
-        memory = SharedMemory(folder / "memory.lock")
+        memories = create_memories(folder)
         status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
         return Supervisor(
-            lambda pipe: work(in_force, sockets, pipe, certificate, memory),
+            lambda pipe: work(in_force, sockets, pipe, certificate, memories),
             settings.workers,
             [*sockets.values()],
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
@@ -147,13 +148,17 @@ def _supervise(
 
 
 def work(
-    settings: Settings, sockets: Sockets, pipe: Connection, certificate: Certificate, memory: SharedMemory
+    settings: Settings,
+    sockets: Sockets,
+    pipe: Connection,
+    certificate: Certificate,
+    memories: Mapping[Use, SharedMemory],
 ) -> None:
     """Serve as one of several workers, until the supervisor sends END through the pipe."""
     ignore_hangup()
-    begin_logging(settings)
+    begin_logging(settings, SharedStates(memories["log"]))
     lifecycle = Lifecycle(settings)
-    lifecycle.request_reload, lifecycle.memory = _hang_up_supervisor, memory
+    lifecycle.request_reload, lifecycle.memories = _hang_up_supervisor, memories
     try:
         with collect_nothing():
             application = create(settings, lifecycle=lifecycle)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.features.check import Check, Finding
     from app.features.operators import OperatorGate
     from app.features.options import Settings
-    from app.features.shared_memory import SharedMemory
+    from app.features.shared_memory import SharedMemory, Use
     from app.features.source_context import SourceContext
     from app.handle.record import Record
     from app.resolver.destination import Destinations
@@ -172,8 +172,8 @@ class Reloads(Protocol):
 
     draining: bool
     request_reload: Callable[[], None] | None
-    #: What the workers of this machine share besides files. None for a process alone.
-    memory: SharedMemory | None
+    #: What the workers of this machine share besides files. Empty for a process alone.
+    memories: Mapping[Use, SharedMemory]
 
     def announce_change(self) -> None:
         """Let the other workers read the files that all share, which they otherwise do within a second."""

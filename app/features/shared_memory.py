@@ -1,17 +1,22 @@
-"""A little memory that the workers of a service share. It is in no file, and it ends with the service."""
+"""A little memory for each of some uses, which the workers of a service share. It is in no file, and it ends with the
+service.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, Literal
 from zlib import crc32
 
 from app.features.shared_folder import lock_file
 
+#: What is shared: counts of prefixes and of clients, the states of upstreams, and the states that are in the log.
+Use = Literal["prefixes", "clients", "upstreams", "log"]
+_USES: Final[tuple[Use, ...]] = ("prefixes", "clients", "upstreams", "log")
 #: Bytes of the memory. Pages of it that are never written take no memory.
 SIZE: Final = 512 * 1024
 #: The length of the content and its checksum, which are before it.
@@ -43,3 +48,8 @@ class SharedMemory:
         finally:
             os.close(lock)
         return True
+
+
+def create_memories(folder: Path) -> Mapping[Use, SharedMemory]:
+    """A memory for each use, with its lock in a folder of the service."""
+    return {use: SharedMemory(folder / f"{use}.memory.lock") for use in _USES}

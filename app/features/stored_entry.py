@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from app.cache.entry import FOREVER, Entry
 from app.errors import DamagedEntry
+from app.features.proven_answer import ProvenAnswer
 from app.features.store_compression import compress, decompress
 from app.handle.answer import Answer, ResponseCode
-from app.handle.proven_answer import ProvenAnswer
 
 #: The newest layout of an entry in a store. Every layout that was released is read for ever, so processes of two
 #: releases can share a store. An entry of a later layout is a miss. A change of a layout needs a new number here, a

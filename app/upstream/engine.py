@@ -180,7 +180,8 @@ def _to_httpx(error: Exception) -> httpx.TransportError:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return httpx.ProxyError(text)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return httpx.ConnectError(text)
+        # The text repeats the address, and the words of OpenSSL would be cut.
+        return httpx.ConnectError(getattr(error.os_error, "verify_message", "") or error.strerror or text)
     if isinstance(error, aiohttp.ClientResponseError):
         return httpx.RemoteProtocolError(text)
     return httpx.ReadError(text)

@@ -110,6 +110,8 @@ class Guard:
         self._record_query = record_query
         self._timeouts = timeouts
         self._has_answered = False
+        #: When the upstream answered last, or failed last.
+        self.result_at = 0.0
         self._is_controlling = False
 
     @property
@@ -224,7 +226,7 @@ class Guard:
             self._record_query(outcome, self._clock() - began)
 
     def _record_answer(self) -> None:
-        self._has_answered = True
+        self._has_answered, self.result_at = True, self._clock()
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
@@ -270,6 +272,7 @@ class Guard:
             self._is_controlling = False
 
     def _log_failure(self, error: CouldNotVerify) -> None:
+        self.result_at = self._clock()
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
 
 

@@ -1,6 +1,7 @@
 """The log lines about an upstream and the budget: one when a state begins, one when it ends.
 
 A single query writes no line. The log is for operators: it may name the upstream's host and a library's error.
+A record has its `part` and the `state` that begins, so that only one of several workers writes the line.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, UpstreamUnreachable
 from app.upstream.remedies import find_remedy
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class UpstreamLog:
         self.awaits_answer = True
         #: Whether it has answered, or its first failure is logged.
         self._is_known = False
+        #: The failures in a row without a connection.
+        self._unreachable = 0
         #: When a pause began that is logged, and whose end is not.
         self.pause_since: float | None = None
         self._unreadable = 0
@@ -62,34 +65,40 @@ class UpstreamLog:
         if self.first_failure is None:
             self.first_failure = now
         seconds = now - self.first_failure
-        if not self._is_down and (is_open or seconds >= OUTAGE_SECONDS):
+        self._unreachable = self._unreachable + 1 if isinstance(error, UpstreamUnreachable) else 0
+        # Two connections that failed are an outage before the breaker opens. Before the first answer, one is enough.
+        is_outage = is_open or self._unreachable > self._is_known or seconds >= OUTAGE_SECONDS
+        if is_outage and not self._is_down:
             self._is_down = self._is_known = True
             since = f"no answer for {seconds:.0f} s, last " if seconds >= 1.0 else ""
-            log.warning("%s is down: %s%s%s", self.label, since, _describe(error), _advise(error))
+            self._write("down", "is down: %s%s", since, _describe(error))
         elif not self._is_known:
-            # Waiting for the breaker would leave a wrong address or certificate without a line.
             self._is_known = True
-            log.warning("%s has not answered yet: %s%s", self.label, _describe(error), _advise(error))
+            self._write("silent", "has not answered yet: %s", _describe(error))
         elif is_open:
             log.debug("%s is still down after %.0f s: %s", self.label, seconds, _describe(error))
 
     def answer(self) -> None:
         """The upstream answered."""
         if self._is_down:
-            log.warning("%s is up again after %.0f s", self.label, self.down_seconds)
-        self.first_failure, self._is_down, self._is_known, self.awaits_answer = None, False, True, False
+            self._write("up", "is up again after %.0f s", self.down_seconds)
+        self.first_failure, self._unreachable = None, 0
+        self._is_down, self._is_known, self.awaits_answer = False, True, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""
         if self.pause_since is None:
             self.pause_since = self._clock()
-            log.warning("%s gets no queries for %.0f s: %s", self.label, seconds, _describe(error))
+            self._write("paused", "gets no queries for %.0f s: %s", seconds, _describe(error))
 
     def pause_end(self) -> None:
         """The pause is over."""
         if self.pause_since is not None:
-            log.warning("%s gets queries again after %.0f s", self.label, self._clock() - self.pause_since)
+            self._write("resumed", "gets queries again after %.0f s", self._clock() - self.pause_since)
             self.pause_since = None
+
+    def _write(self, state: str, text: str, *values: object) -> None:
+        log.warning(f"%s {text}", self.label, *values, extra={"part": self.label, "state": state})
 
     def unreadable(self, name: str, error: CouldNotVerify) -> None:
         """The upstream refused one name, or its answer about that name could not be read."""
@@ -116,20 +125,19 @@ class BudgetLog:
         self._last_refusal = self._clock()
         if self.since is None:
             self.since = self._last_refusal
-            log.warning("the budget of upstream queries is spent: queries for people are answered 503")
+            self._write("spent", "is spent: queries for people are answered 503")
 
     def admission(self) -> None:
         """A person's query was admitted."""
         if self.since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
-            log.warning("the budget of upstream queries suffices again after %.0f s", self._clock() - self.since)
+            self._write("enough", "suffices again after %.0f s", self._clock() - self.since)
             self.since = None
 
-
-def _advise(error: CouldNotVerify) -> str:
-    remedy = find_remedy(error.detail)
-    return f"; {remedy}" if remedy else ""
+    def _write(self, state: str, text: str, *values: object) -> None:
+        log.warning(f"the budget of upstream queries {text}", *values, extra={"part": "budget", "state": state})
 
 
 def _describe(error: CouldNotVerify) -> str:
     # The text of a library or an upstream may have line breaks. repr() shows them as escapes.
-    return f"{error.token}: {error.message}" + (f" {error.detail!r}" if error.detail else "")
+    detail, remedy = f" {error.detail!r}" if error.detail else "", find_remedy(error.detail)
+    return f"{error.token}: {error.message}{detail}" + (f"; {remedy}" if remedy else "")

@@ -7,8 +7,8 @@ import json
 from msgspec.structs import replace
 
 from app.cache.entry import Entry
+from app.features.proven_answer import ProvenAnswer
 from app.handle.answer import Answer, ResponseCode
-from app.handle.proven_answer import ProvenAnswer
 
 NOW = 1_700_000_000.0
 

@@ -6,10 +6,11 @@ import logging
 
 import pytest
 
-from app.errors import InvalidAnswer, UpstreamPaused, UpstreamUnreachable
+from app.errors import InvalidAnswer, UpstreamPaused, UpstreamTimeout, UpstreamUnreachable
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.clock import Clock
 
+LATE = UpstreamTimeout()
 DOWN = UpstreamUnreachable(detail="ConnectError: All connection attempts failed")
 UNREADABLE = InvalidAnswer("It is HTML.", detail="a\nforged line")
 
@@ -64,7 +65,10 @@ def test_a_single_failure_writes_nothing(written: Written) -> None:
             "check the clock",
         ),
         ("certificate verify failed: unable to get local issuer certificate (_ssl.c:1006)", "set upstream_ca_bundle"),
-        ("certificate verify failed: Hostname mismatch, certificate is not valid for 'x'", "correct the address"),
+        ("Hostname mismatch, certificate is not valid for 'x'", "correct the address"),
+        ("IP address mismatch, certificate is not valid for '127.0.0.1'", "correct the address"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "correct the address"),
+        ("Connect call failed ('127.0.0.1', 9)", "correct the address"),
         ("[Errno -3] Temporary failure in name resolution", "check the DNS of this machine"),
         ("[Errno -2] Name or service not known", "correct the address"),
     ],
@@ -75,18 +79,35 @@ def test_the_first_failure_of_an_upstream_that_never_answered_is_a_line_with_a_r
     for _ in range(3):
         written.log.failure(UpstreamUnreachable(detail=detail), is_open=False)
     (line,) = written.lines
-    assert line.startswith("upstream 1 (up.example) has not answered yet: upstream-unreachable: ")
+    assert line.startswith("upstream 1 (up.example) is down: upstream-unreachable: ")
     assert f"; {remedy}" in line
+
+
+def test_a_first_answer_that_is_late_is_not_an_outage(written: Written) -> None:
+    for _ in range(3):
+        written.log.failure(LATE, is_open=False)
+    (line,) = written.lines
+    assert line.startswith("upstream 1 (up.example) has not answered yet: upstream-timeout: ")
+    assert not written.log.is_down
+
+
+def test_two_connections_that_fail_in_a_row_are_an_outage(written: Written) -> None:
+    written.log.answer()
+    for error in (DOWN, LATE, DOWN):
+        written.log.failure(error, is_open=False)
+    assert (written.lines, written.log.is_down) == ([], False)
+    written.log.failure(DOWN, is_open=False)
+    assert (len(written.lines), written.log.is_down) == (1, True)
 
 
 def test_few_failures_over_a_minute_are_an_outage_too(written: Written) -> None:
     written.log.answer()
-    written.log.failure(DOWN, is_open=False)
+    written.log.failure(LATE, is_open=False)
     written.clock.advance(59)
-    written.log.failure(DOWN, is_open=False)
+    written.log.failure(LATE, is_open=False)
     assert (written.lines, written.log.is_down, written.log.down_seconds) == ([], False, 0)
     written.clock.advance(1)
-    written.log.failure(DOWN, is_open=False)
+    written.log.failure(LATE, is_open=False)
     assert (len(written.lines), written.log.is_down) == (1, True)
     assert written.log.down_seconds == 60
 

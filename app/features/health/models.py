@@ -14,7 +14,7 @@ class Health(BaseModel):
 
 
 class UpstreamReadiness(BaseModel):
-    """One upstream, as this process sees it. Details are in the log and in `/metrics`."""
+    """One upstream. `state` is that of the service, the rest is of this process. Details: the log and `/metrics`."""
 
     number: int = Field(description="The upstream's number, from 1 in the order of the settings.", examples=[1])
     state: Literal["unknown", "ok", "failing", "backing-off"] = Field(

@@ -1,4 +1,4 @@
-"""The state of the parts of one process, in a fixed vocabulary without paths, hosts or messages of libraries."""
+"""The state of the parts of a service, in a fixed vocabulary without paths, hosts or messages of libraries."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final, Literal
 
-from app.features.feature import Context
+from app.features.feature import Context, required
 from app.features.health.models import Readiness, UpstreamReadiness
+from app.features.health.upstream_states import UpstreamStates
 from app.upstream.breaker import BreakerState
-from app.upstream.guard import Guard
+from app.upstream.guard import Guard, UpstreamState
 
 #: The breaker's state as a word for readiness.
 _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
@@ -23,7 +24,9 @@ async def describe_readiness(context: Context) -> Readiness:
     """The body of `/readyz`. It queries the store, and never an upstream."""
     core, draining = context.core, context.reloads.draining
     stats = await core.cache.stats()
-    upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
+    states = required(context.find(UpstreamStates)).read()
+    guards = enumerate(core.upstream.guards.items(), 1)
+    upstreams = [_upstream_readiness(number, guard, states[url][0]) for number, (url, guard) in guards]
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
     detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": stats.state}
     shown = {name: value for service in context.services for name, value in service.ready().items()}
@@ -34,10 +37,10 @@ async def describe_readiness(context: Context) -> Readiness:
     return Readiness(ready=not draining, detail=detail, upstreams=upstreams, local_records=local)
 
 
-def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
+def _upstream_readiness(number: int, guard: Guard, state: UpstreamState) -> UpstreamReadiness:
     return UpstreamReadiness(
         number=number,
-        state=guard.state,
+        state=state,
         breaker=_BREAKER_WORDS[guard.breaker.state],
         retry_after=ceil(guard.pause_seconds) or None,
     )

@@ -151,10 +151,18 @@ class SharedHistory:
         self._history.restore(earlier, now)
 
     def points(self) -> list[Point]:
-        """The points, oldest first."""
-        if self._file is not None and self._lock is None:
-            return _read(self._file).points
-        return self._history.points
+        """The points at the last record, oldest first."""
+        return self._read().points
+
+    def points_now(self, now: float, totals: Mapping[str, float]) -> list[Point]:
+        """The points, oldest first, with what was counted since the last record."""
+        history = self._read()
+        points = [*history.points[:-1], *(Point(last.start, dict(last.sums)) for last in history.points[-1:])]
+        History(points, history.totals).record(now, totals)
+        return points
+
+    def _read(self) -> History:
+        return _read(self._file) if self._file is not None and self._lock is None else self._history
 
     def _take_lock(self, file: Path) -> bool:
         if self._lock is not None:

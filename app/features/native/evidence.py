@@ -21,8 +21,8 @@ from app.features.native.wire.fields import FieldReader, encode_count, encode_st
 from app.features.native.wire.message import Message, OpCode, ResponseStatus, decode_message, signed_part
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import DIGEST_NAMES, Response, SignedAnswer, Values, decode_response
+from app.features.proven_answer import ProvenAnswer
 from app.handle.answer import Answer
-from app.handle.proven_answer import ProvenAnswer
 
 #: Bytes of a proof that is kept. One answer about a record with a key of 4,096 bits and a site has about 2 kB.
 MAX_PROOF_BYTES: Final = 64 * 1024

@@ -14,8 +14,8 @@ from app.features.native.referral import Authenticate, Question
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 from app.features.native.wire.value import Permission
+from app.features.proven_answer import ProvenAnswer
 from app.handle.answer import Answer, ResponseCode
-from app.handle.proven_answer import ProvenAnswer
 from app.handle.record import parse_record, read_values
 from app.resolver.proof import needs_proof
 from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification

@@ -15,7 +15,7 @@ from app.features.lists.body import problem_responses
 from app.features.own_pages import text_headers
 from app.features.proof.errors import NotVerified
 from app.features.proof.models import ProofModel
-from app.handle.proven_answer import ProvenAnswer
+from app.features.proven_answer import ProvenAnswer
 from app.web.freshness import NO_STORE
 from app.web.media_types import JSON
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.doi.name import HandleName
-from app.handle.proven_answer import ProvenAnswer
+from app.features.proven_answer import ProvenAnswer
 from app.resolver.demand import Demand
 from app.web.section import PageKind
 

@@ -62,7 +62,7 @@ def open_status(context: Context) -> Opened:
     context.reloads.on_reload(lambda _: reader.record_event("reload"))
 
     # The highest privacy level counts clients and names together nowhere.
-    prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), context.reloads.memory)
+    prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), context.reloads.memories.get("prefixes"))
     service = HistoryService(reader, keeper, prefixes)
     shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
     stages = () if shown is None else (shown,)

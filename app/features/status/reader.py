@@ -13,6 +13,7 @@ from app import __version__
 from app.errors import PrefixDenied
 from app.features.feature import Context, required
 from app.features.health.readiness import describe_readiness
+from app.features.health.upstream_states import UpstreamStates
 from app.features.metrics.gauges import set_process_state
 from app.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
 from app.features.metrics.instruments import FeatureMetrics
@@ -52,6 +53,7 @@ class StatusReader:
         self._history = history
         self._exposition = required(context.find(Exposition))
         self._features = required(context.find(FeatureMetrics))
+        self._upstreams = required(context.find(UpstreamStates))
         self._state = required(context.find(StateMetrics))
         now = context.clock()
         self._started, is_first = _note_start(context.shared_file("started"), now)
@@ -109,7 +111,8 @@ class StatusReader:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
         readiness = await describe_readiness(self._context)
         set_process_state(self._core, self._state, self._features)
-        totals, points = self._collect(), self._history.points()
+        totals = self._collect()
+        points = self._history.points_now(self._context.clock(), totals.series())
         await asyncio.sleep(0)
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
@@ -145,26 +148,20 @@ class StatusReader:
             history=[_describe(point) for point in points],
         )
         now = self._context.clock()
-        return status.model_copy(update={"summary": summarize(status, list(self._name_upstreams(now)), now)})
+        return status.model_copy(update={"summary": summarize(status, list(self._name_upstreams()), now)})
 
     def read_state(self) -> ReaderState:
         """What readers see."""
         guards = self._core.upstream.guards
-        states = {guard.state for guard in guards.values()}
+        states = {state for state, _ in self._upstreams.read().values()}
         state = find_state(self._context.facts.mode, states, is_draining=self._context.reloads.draining)
         return ReaderState(
             state, find_interruptions(self._events.read(), [_host(url) for url in guards]), int(self._started)
         )
 
-    def _name_upstreams(self, now: float) -> Iterator[UpstreamName]:
-        for url, guard in self._core.upstream.guards.items():
-            # Before its first answer, an upstream fails for a while until that is an outage.
-            began = now - guard.log.down_seconds if guard.log.is_down else self._started
-            yield UpstreamName(
-                name=_host(url),
-                state=guard.state,
-                down_since=int(began) if guard.state == "failing" else None,
-            )
+    def _name_upstreams(self) -> Iterator[UpstreamName]:
+        for url, (state, since) in self._upstreams.read().items():
+            yield UpstreamName(name=_host(url), state=state, down_since=None if since is None else int(since))
 
     def _collect(self) -> Totals:
         self._exposition.flush()

@@ -39,6 +39,17 @@ def test_a_clock_that_was_set_back_adds_to_the_newest_point() -> None:
     assert [point.sums["requests"] for point in history.points] == [2]
 
 
+def test_counts_since_the_last_record_are_read_and_recorded_once(tmp_path: Path) -> None:
+    recorder, reader = SharedHistory(tmp_path / "history.json"), SharedHistory(tmp_path / "history.json")
+    assert recorder.is_due(START)
+    recorder.record(START, {"requests": 3})
+    for _ in range(2):
+        for history in (recorder, reader):
+            assert [point.sums for point in history.points_now(START + 9, {"requests": 5})] == [{"requests": 5}]
+    recorder.record(START + 30, {"requests": 6})
+    assert [point.sums for point in reader.points()] == [{"requests": 6}]
+
+
 def test_one_worker_records_and_the_others_read(tmp_path: Path) -> None:
     recorder, reader = SharedHistory(tmp_path / "history.json"), SharedHistory(tmp_path / "history.json")
     assert recorder.is_due(START)

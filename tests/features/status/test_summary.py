@@ -55,9 +55,8 @@ async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
     assert "In Betrieb. 127.0.0.1 wurde noch nicht gefragt." in await page(proxy, language="de")
 
 
-@pytest.mark.parametrize(("failures", "seconds"), [(1, 60), (9, 0)])
-async def test_an_upstream_that_never_answered_has_a_time_too(failures: int, seconds: int) -> None:
-    """With an outage that of its first failure, before that the start of the service."""
+@pytest.mark.parametrize("failures", [1, 9])
+async def test_an_upstream_that_never_answered_has_the_time_of_its_first_failure(failures: int) -> None:
     async with running(status_access="public", upstream_breaker_failures=failures) as proxy:
         start = int(proxy.clock())
         proxy.clock.advance(60)
@@ -65,7 +64,7 @@ async def test_an_upstream_that_never_answered_has_a_time_too(failures: int, sec
         await proxy.get(f"/{NAME}")
         found = await summary(proxy)
     assert found["state"] == "down"
-    assert found["down_since"] - start in (seconds - 1, seconds)
+    assert found["down_since"] - start in (59, 60)
     assert "since –" not in found["sentence"]
 
 
