@@ -35,15 +35,20 @@ _NOT_QUERIED: Final = (
     "upstream_private_servers and upstream_refused_networks"
 )
 _COPY: Final = "copy siteinfo.json from the folder of the server, or save the record of its prefix; see docs/native.md"
+_ALLOW: Final = (
+    "correct the file that names its servers, or allow their addresses; see upstream_private_servers and "
+    "upstream_refused_networks"
+)
 _CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 
 
 def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
     """A bootstrap file that cannot be used, and handle servers that do not answer."""
     settings = inspection.settings
-    yield from inspection.find_refusal("upstream_bootstrap", lambda: read_root(settings))
     urls = dict.fromkeys(filter(is_native, (*settings.upstream_urls, *settings.upstream_route_urls.values())))
-    unusable = set[str]()
+    refused = list(inspection.find_refusal("upstream_bootstrap", lambda: read_root(settings)))
+    yield from refused
+    unusable = set(filter(is_from_root, urls)) if refused else set[str]()
     for url in urls:
         if url.startswith(f"{FROM_ROOT}/") and not url.startswith(f"{FROM_ROOT}//"):
             found = list(_find_site_problems(inspection, url))
@@ -56,7 +61,8 @@ def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
             failure, text = asyncio.run(_time(_probe(settings, url), _PROBE_DEADLINE))
             if failure is not None:
                 name = _name_setting(settings, url)
-                yield Finding("error", inspection.source(name), f"{redact(url)}: {text}", _CORRECT)
+                remedy = _ALLOW if isinstance(failure, ServiceNotFound) else _CORRECT
+                yield Finding("error", inspection.source(name), f"{redact(url)}: {text}", remedy)
 
 
 def _find_site_problems(inspection: Inspection, url: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import zipfile
@@ -22,7 +23,7 @@ from app.features.native.json_values import write_json_values
 from app.features.native.wire.site_value import ServiceSite, encode_site, pack_address
 from app.features.native.wire.value import Value
 from app.main import create
-from tests.features.native.server import HandleServer
+from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -203,3 +204,18 @@ async def test_the_check_says_without_a_network_what_is_wrong_with_the_file(tmp_
     assert "has no key" in found[0].problem and "no primary site" in found[1].problem
     file.write_bytes(encode_site(server.site()))
     assert not list(find_native_problems(inspection))
+
+
+async def test_the_check_does_not_query_the_root_without_its_file_and_says_which_addresses_are_refused(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "root.json"
+    settings = Settings(upstream_url="hdl:", upstream_bootstrap=file, store_url="memory:")
+    inspection = Inspection(settings, offline=False)
+    (missing,) = await asyncio.to_thread(lambda: list(find_native_problems(inspection)))
+    assert missing.source == "upstream_bootstrap"
+    async with HandleServer() as server:
+        file.write_bytes(write_bootstrap(server))
+        (refused,) = await asyncio.to_thread(lambda: list(find_native_problems(inspection)))
+        assert server.queries() == 0
+    assert refused.source == "upstream_url" and "upstream_private_servers" in refused.remedy
