@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from app.features.native.json_sites import read_site_file
 from app.features.native.wire.encoding import encode_message
 from app.features.native.wire.message import Envelope, Header, Message, OpCode, OpFlag
 from app.features.native.wire.query import Filters, Query, encode_digested, encode_query
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.1000/182"
 URL: Final = "http://www.doi.org/hb.html"
+_MANUAL: Final = Path(__file__).parents[3] / "docs/native.md"
 _OTHERS: Final = [0, *range(3, 12), 100, 101, 102, 103, 104, 105, 106, 200, 400, 999]
 
 
@@ -163,6 +167,20 @@ async def test_an_answer_has_the_suggested_version_and_the_digest_of_it(
         response = decode_response(answer, digest_requested=True)
         assert response.envelope.version == answered and response.digest is not None
         assert response.digest.digest == hashlib.new(algorithm, encode_digested(query)).digest()
+
+
+async def test_the_file_of_the_manual_is_the_site_of_a_listener_without_udp() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", _MANUAL.read_text("utf-8"), re.DOTALL)
+    (written,) = read_site_file(block.encode()).sites
+    async with listening(address="0.0.0.0") as proxy:
+        query = Query(Filters(b""), 7, 1_900_000_000, op_code=OpCode.SITE_INFORMATION)
+        site = (await proxy.query(query)).body
+    assert isinstance(site, ServiceSite)
+    (server,) = site.servers
+    server = replace(
+        server, address=written.servers[0].address, interfaces=tuple(replace(i, port=2641) for i in server.interfaces)
+    )
+    assert written == replace(site, servers=(server,))
 
 
 @pytest.mark.parametrize("by", TRANSPORTS)
