@@ -12,7 +12,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from app.doi.name import HandleName, fold
-from app.features.suggestions.repair.surroundings import without_blanks
+from app.features.suggestions.repair.characters import OTHER_DIGITS
+from app.features.suggestions.repair.surroundings import within_cell, without_blanks
 from app.features.suggestions.suggestion import Confidence, read_best
 
 #: Characters of a text that belong to one name at most. A longer word is cut.
@@ -27,6 +28,7 @@ _PLAIN: Final = (
     {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
     | dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
     | dict.fromkeys((0x2024, 0x3002, 0xFF61), ".")
+    | OTHER_DIGITS
 )
 #: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
 #: in a URL or after a label.
@@ -45,8 +47,10 @@ _LOOK_BEHIND: Final = 8
 _LOOK_AHEAD: Final = 8
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
 _WORD: Final = re.compile(r"\S+")
-#: What separates the words of a broken name: blanks with at most one line end.
-_BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*|[^\S\n]+")
+#: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
+_BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
+#: A word after the first; a slash between blanks belongs to the word after it.
+_NEXT_WORD: Final = re.compile(r"(?:/[^\S\n]{1,4})?\S+")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
 _WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|\\{1,4}/|.", re.DOTALL)
 _CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
@@ -188,14 +192,14 @@ def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
     end = first.end() if first else limit
     emphasis = text.rfind("_", suffix, end) if text[begin - 1 : begin] == "_" else -1
     if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
-        return emphasis
+        return suffix + len(text[suffix:emphasis].rstrip("_"))
     for _ in range(_MAX_PIECES):
         blank = _BREAK.match(text, end, limit)
-        word = _WORD.match(text, blank.end(), limit) if blank else None
+        word = _NEXT_WORD.match(text, blank.end(), limit) if blank else None
         if word is None or not _is_broken(text[begin:end], word[0]):
             break
         end = word.end()
-    return end
+    return begin + len(within_cell(text[begin - 1 : begin], text[begin:end]))
 
 
 def _is_broken(before: str, word: str) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read, read_typed
 from app.errors import InvalidName
+from app.features.suggestions.repair.characters import with_plain_blanks
 from app.features.suggestions.repair.endings import without_query_or_fragment
 from app.features.suggestions.repair.surroundings import without_own_url
 from app.features.suggestions.repair.table import REPAIRS, Certainty, Repair
@@ -187,7 +188,7 @@ def _rank(outcomes: list[_Outcome], own_name: HandleName | None) -> tuple[Sugges
 
 def _part_around_name(text: str) -> str:
     """The text, or of a long text the words around its first name. Every run of white space becomes one blank."""
-    text = " ".join(text.split())
+    text = with_plain_blanks(text)
     if len(text) <= _MAX_REPAIRED_CHARACTERS:
         return text
     found = _PREFIX.search(text)

@@ -104,12 +104,32 @@ TEXTS: Final = [
     ("https://doi.org/10.1000/a%26b", "10.1000/a&b"),
     ("https://doi.org/10.1000/182#section", "10.1000/182"),
     ("https://doi.org/10.1000/182?utm_source=x", "10.1000/182"),
+    # other scripts, quoted mail, cells, and what stands after a name without a blank
+    ("\u0661\u0660.\u0661\u0660\u0660\u0660/\u0661\u0668\u0662", "10.1000/182"),
+    ("see \u096a\u0967 and \u0967\u0966.\u0967\u0966\u0966\u0966/\u0967\u096e\u0968", "10.1000/182"),
+    ("\u300c10.1000/182\u300d\u3092\u53c2\u7167", "10.1000/182"),
+    ("10.1000/182\ub97c \ucc38\uc870", "10.1000/182"),
+    ("> doi:10.1371/journal.\n> pone.0123456", "10.1371/journal.pone.0123456"),
+    ("doi:10.1016/j.chb.2021.\r\n106707", "10.1016/j.chb.2021.106707"),
+    ("doi 10. 1000 / 1 / 82", "10.1000/1/82"),
+    ("Smith;2019;10.1000/182;Oxford", "10.1000/182"),
+    ("10.1000/182,2009,Green", "10.1000/182"),
+    ("doi:10.1000/182Received 2 March 2019", "10.1000/182"),
+    ("https://doi.org/10.1000/182[3]", "10.1000/182"),
+    ("10.1000/182\u00b9\u00b2", "10.1000/182"),
+    ("[[https://doi.org/10.1000/182][link]]", "10.1000/182"),
+    ("__10.1000/182__", "10.1000/182"),
+    ("`doi <https://doi.org/10.1000/182>`_", "10.1000/182"),
+    ("10.1000/1-<wbr>82", "10.1000/1-82"),
+    (r"(https://doi.org/10.1000/S1\(05\)82)/S/URI", "10.1000/S1(05)82"),
+    ("10.1000/182--", "10.1000/182"),
+    ("10.1000/a&b", "10.1000/a&b"),
     ("https://share.example/?u=https%3A%2F%2Fdoi.org%2F10.1000%2F182%3Fid%3D1", "10.1000/182"),
 ]
 
 
-def test_there_are_80_kinds() -> None:
-    assert len({text for text, _ in TEXTS}) == 80
+def test_there_are_99_kinds() -> None:
+    assert len({text for text, _ in TEXTS}) == 99
 
 
 @pytest.fixture

@@ -231,9 +231,10 @@ def test_a_name_with_an_error_that_some_names_have_comes_after_the_one_without()
         ("https://doi.org/10.1000/a%23b#section", "10.1000/a#b", "literal"),
         ("https://doi.org/10.1000%2Fa%3fb", "10.1000/a?b", "literal"),
         ("doi:10.1000/a%26b", "10.1000/a&b", "literal"),
-        ("10.1000/a%23b?utm_source=x", "10.1000/a", "likely"),
-        ("10.1000/a#b", "10.1000/a", "likely"),
-        ("https%3A//doi.org/10.1000/a%23b", "10.1000/a", "likely"),
+        ("10.1000/a%23bc?utm_source=x", "10.1000/a", "likely"),
+        ("10.1000/a#bc", "10.1000/a", "likely"),
+        ("10.1000/a#b", "10.1000/a#b", "literal"),
+        ("https%3A//doi.org/10.1000/a%23bc", "10.1000/a", "likely"),
     ],
 )
 def test_a_delimiter_that_was_encoded_is_a_part_of_the_name(typed: str, name: str, confidence: str) -> None:

@@ -8,17 +8,21 @@ from typing import Final
 from urllib.parse import unquote
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[>])10\.[0-9]{4,9}/", _CASELESS)
+_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
 _NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
 #: The next name begins at least this many characters after the first: a prefix and a slash.
 _MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
-_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})")
+_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})|(?<=\.CO;)\s(?=2)", _CASELESS)
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
-_BLANK_BEFORE_ZERO: Final = re.compile(r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3}))")
+_BLANK_BEFORE_ZERO: Final = re.compile(
+    r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
+)
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
+#: What ends the cells of a table, outside a SICI.
+_CELL_ENDS: Final = {",": re.compile(","), ";": re.compile(r"(?<!\.CO);", _CASELESS)}
 _EMPHASIS: Final = "*_~`"
 #: Inside a text, only the underscore can be part of a name.
 _UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
@@ -88,7 +92,15 @@ def parameter_value(text: str) -> str:
 def name_inside(text: str) -> str:
     """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
     found = _NAME.search(text, 1)
-    return found[0] if found else text
+    return within_cell(text[found.start() - 1], found[0]) if found else text
+
+
+def within_cell(before: str, name: str) -> str:
+    """The part of a name that is in the cell of a table, if the character before it ends a cell."""
+    if before not in _CELL_ENDS:
+        return name
+    end = _CELL_ENDS[before].search(name)
+    return name[: end.start()] if end else name
 
 
 def next_name(text: str) -> str:
