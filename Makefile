@@ -122,6 +122,7 @@ QUICK = $(BIN)/python -m pytest -q -rs -m 'not process and not repository and no
 SHARES = 'tests/features/[a-l]*' 'tests/features/[m-z]* tests/cache tests/doi'
 REST = --ignore=tests/features --ignore=tests/cache --ignore=tests/doi
 
+quick: export HYPOTHESIS_PROFILE = quick
 quick: setup
 	@$(if $(ARGS),exec $(QUICK) $(ARGS),logs=$$(mktemp -d); status=0; ids=; \
 	for share in $(SHARES); do $(QUICK) $$share > "$$logs/$${#ids}" 2>&1 & ids="$$ids $$!"; done; \

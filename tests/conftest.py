@@ -19,9 +19,10 @@ from hypothesis import settings
 
 from tests.zygote import Zygote, can_fork
 
-# Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make fuzz`
-# sets the variable to "random".
+# Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make quick`
+# sets the variable to "quick", and `make fuzz` to "random".
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, max_examples=50)
+settings.register_profile("quick", settings.get_profile("fixed"), max_examples=10)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

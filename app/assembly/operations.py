@@ -9,6 +9,7 @@ from typing import Final
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from app.features.deferred_route import DeferredRoute
 from app.features.fastapi_errors import add_errors
 from app.features.own_pages import no_file, text_headers
 from app.web.freshness import STATIC_FILE
@@ -40,6 +41,7 @@ def create_operations(
         openapi_url=None,
         lifespan=lifespan,
     )
+    app.router.route_class = DeferredRoute
     add_errors(app, face.link.base)
     _add_files(app, face)
     for add in routes:

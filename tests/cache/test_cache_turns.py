@@ -18,6 +18,8 @@ from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.hostile.turns import MAX_TURN_MS, REPEATS
 
+pytestmark = pytest.mark.slow
+
 #: More of the smallest entries than the default of cache_memory_bytes has room for.
 _ENTRIES: Final = 400_000
 _FOUND: Final = Answer(ResponseCode.SUCCESS, b'[{"index":1,"type":"URL","data":"http://example.org/"}]')
@@ -51,7 +53,7 @@ async def find_nothing(memory: MemoryStore) -> None:
 
 
 def test_a_scan_that_finds_nothing_has_short_turns(large: MemoryStore) -> None:
-    assert min(longest_turn(find_nothing(large)) for _ in range(REPEATS)) <= MAX_TURN_MS
+    assert any(longest_turn(find_nothing(large)) <= MAX_TURN_MS for _ in range(REPEATS))
 
 
 async def drop(memory: MemoryStore, scope: str) -> None:
@@ -62,15 +64,17 @@ async def drop(memory: MemoryStore, scope: str) -> None:
 def test_a_purge_of_a_prefix_in_front_of_a_store_has_short_turns(clock: Clock) -> None:
     memory = MemoryStore(1_000_000_000, clock=clock)
     cache = TieredStore(memory, MemoryStore(1_000_000, clock=clock), clock=clock, ceiling=86_400.0)
-    turns = []
-    gc.disable()
-    for _ in range(REPEATS):
+
+    def purge() -> float:
         for number in range(_ENTRIES):
             memory.keep(Entry(f"10.1000/{number}", _FOUND, NOW, NOW + 60, NOW + 120))
-        turns.append(longest_turn(cache.clear_prefix("10.1000")))
+        turn = longest_turn(cache.clear_prefix("10.1000"))
+        assert memory.entries == 0
+        return turn
+
+    gc.disable()
+    assert any(purge() <= MAX_TURN_MS for _ in range(REPEATS))
     gc.enable()
-    assert memory.entries == 0
-    assert min(turns) <= MAX_TURN_MS
 
 
 def test_a_clock_that_was_set_back_and_purges_of_a_prefix_and_of_everything_have_short_turns(

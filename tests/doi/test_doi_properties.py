@@ -12,9 +12,10 @@ from app.doi.presentation import BLANKS, read, read_path, read_typed
 from app.doi.uri import component, equivalent, from_uri, template_path, to_uri, to_url, url_path
 from app.errors import InvalidName
 from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from tests.examples import examples
 
 #: Without a deadline: no test here depends on the speed of the machine.
-quick = settings(deadline=None, max_examples=150)
+quick = settings(deadline=None, max_examples=examples(3))
 
 GRAPHIC = st.characters(categories=("L", "M", "N", "P", "S", "Zs"))
 #: Letters, digits, and characters with a meaning in a URL or a label. With few of them, examples collide and nest.

@@ -29,6 +29,7 @@ from app.server.prepared_answers import MAX_HEADS, ExpressLane
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
+from tests.examples import examples
 from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways
 from tests.table import table
 
@@ -99,13 +100,13 @@ def compare(request: pytest.FixtureRequest) -> Iterator[Callable[[Sequence[tuple
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked=st.lists(st.tuples(requests, steps), min_size=1, max_size=12))
 def test_every_way_gives_the_same_bytes_and_lines(compare: Any, asked: Sequence[tuple[bytes, float]]) -> None:
     compare([([request], step) for request, step in asked])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(2), deadline=None)
 @given(asked=st.lists(requests, min_size=1, max_size=6), cuts=st.lists(st.integers(0, 400), max_size=4))
 def test_pipelined_and_split_requests_are_answered_alike(
     compare: Any, asked: Sequence[bytes], cuts: Sequence[int]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.server.connections import Reason
+from tests.examples import examples
 from tests.server.served import TARGET, Served, finish, served
 from tests.table import table
 
@@ -186,7 +187,7 @@ def test_the_same_bytes_get_the_same_answers_however_they_are_cut() -> None:
         for server in servers:
             server.put("10.1000/NONE")
 
-        @settings(max_examples=100, deadline=None)
+        @settings(max_examples=examples(2), deadline=None)
         @given(stream=st.lists(pieces, min_size=1, max_size=6), cuts=st.lists(st.integers(1, 500), max_size=6))
         def compare(stream: list[bytes], cuts: list[int]) -> None:
             whole = b"".join(stream) + LAST

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.handle.location import MAX_LOCATIONS
+from tests.examples import examples
 from tests.table import table
 from tests.upstream.faults import FAULTS, Asked, Peer, send
 from tests.web.proxy import Got, Proxy, running
@@ -339,7 +340,7 @@ types = st.one_of(
 
 
 @given(st.lists(st.tuples(types, hostile), max_size=4), st.sampled_from([face for face in FACES if face != "missing"]))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_record_is_answered(proxy: Proxy, values: list[tuple[str, str]], face: str) -> None:
     proxy.upstream.put(NAME, [value(n, *one) for n, one in enumerate(values, 1)])
     proxy.upstream.put("10.5555", [value(n, *one) for n, one in enumerate(values, 1)])

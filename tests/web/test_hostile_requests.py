@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
@@ -312,7 +313,7 @@ QUERIES: Final = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(6))
 @given(method=st.sampled_from(["GET", "HEAD", "POST"]), path=PATHS, query=QUERIES)
 @example(method="GET", path=b"/10.5555/..", query=b"")
 @example(method="GET", path=b"/10.5555/%2E%2E/%2e", query=b"")
@@ -326,7 +327,7 @@ async def test_any_path_and_query_get_an_answer(proxy: Proxy, method: str, path:
     assert reply.status in STATUSES
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(kind=st.sampled_from(["application/x-www-form-urlencoded", "application/json", ""]), body=st.binary(max_size=80))
 async def test_any_body_gets_an_answer(proxy: Proxy, kind: str, body: bytes) -> None:
     replies: list[Got] = [

@@ -25,6 +25,7 @@ from app.features.admin.models import (
     ReloadReport,
 )
 from app.features.admin.refresh import require_name
+from app.features.deferred_route import DeferredRoute
 from app.features.fastapi_errors import add_errors
 from app.features.operators import audit
 from app.web.media_types import PROBLEM
@@ -60,6 +61,7 @@ def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
         openapi_url="/admin/openapi.json",
         redirect_slashes=False,
     )
+    app.router.route_class = DeferredRoute
     add_errors(app, base, _audit_error)
     _add_cache(app, actions)
     _add_service(app, actions)

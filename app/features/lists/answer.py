@@ -163,7 +163,7 @@ class StreamedAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         body = BodyBuffer(self._read_ahead_bytes, self._mark)
-        output = Output(send, scope.get(IS_GONE, lambda: False), scope.get(ABORT, lambda: None))
+        output = Output(send, scope.get(IS_GONE, lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
         filling = asyncio.create_task(body.fill(receive))
         answering = asyncio.create_task(self._answer_error(body, output))
         try:
@@ -246,8 +246,8 @@ class Output:
 
     send: Send
     is_gone: Callable[[], bool]
+    head_after: float
     abort: Callable[[], None] = lambda: None
-    head_after: float = HEAD_AFTER
 
     async def write_rows(
         self,

@@ -23,6 +23,7 @@ from app.features.registry.wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to
 from app.features.sqlite.file import connect_to_read
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
+from tests.examples import examples
 from tests.features.sqlite.sqlite_stores import opened
 
 
@@ -163,7 +164,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(1))
 @given(changes)
 def test_blocks_have_the_records_that_a_dictionary_has(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, set[int], int]]

@@ -1,0 +1,10 @@
+"""How many examples a property test tries."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+
+def examples(times: int) -> int:
+    """So many times the examples of the profile that tests/conftest.py has loaded: fewer for `make quick`."""
+    return times * settings().max_examples
