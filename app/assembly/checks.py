@@ -53,6 +53,8 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
     error that an earlier one has found: a file that is missing has no content either.
     """
     settings, problems = validate(values)
+    # A value that cannot be used keeps its source: what the default in its place meets is not reported.
+    sources = {name: one.source for name, one in values.items()}
     findings = [Finding("error", one.source, one.message) for one in problems]
     if settings is None:
         wrong = {one.name for one in problems}
@@ -64,7 +66,7 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
     for one in find_outdated(values):
         problem, _, remedy = one.message.rpartition("; ")
         findings.append(Finding("warning", one.source, problem, remedy))
-    inspection = CoreInspection(settings, {name: one.source for name, one in values.items()}, offline)
+    inspection = CoreInspection(settings, sources, offline)
     for check in (*checks, find_feature_problems, *(() if offline else _NETWORK_CHECKS)):
         known = {one.source for one in findings if one.severity == "error"}
         findings += [one for one in check(inspection) if one.severity != "error" or one.source not in known]

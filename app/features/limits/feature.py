@@ -43,7 +43,7 @@ def open_limits(context: Context) -> Opened:
         clock=context.clock,
         refused=context.meter.counter(REFUSED),
     )
-    counts = ClientCounts(client_of, context.clock)
+    counts = ClientCounts(client_of, context.clock, context.reloads.memories.get("clients"))
     denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
 
     def deny(network: str, seconds: float) -> float:

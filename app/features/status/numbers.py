@@ -9,8 +9,8 @@ from app.web.languages import Catalogue
 #: The decimal mark and the mark between groups of three digits (Unicode CLDR, `numbers`).
 _MARKS: Final = {"de": (",", "."), "es": (",", "."), "fr": (",", "\N{NARROW NO-BREAK SPACE}")}
 _ENGLISH_MARKS: Final = (".", ",")
-#: Languages in which zero takes the singular, as in "0 entrée" (Unicode CLDR, plural rules).
-_ZERO_IS_SINGULAR: Final = frozenset({"fr"})
+#: Languages in which every number below two takes the singular, as in "0 entrée" (Unicode CLDR, plural rules).
+_SINGULAR_BELOW_TWO: Final = frozenset({"fr"})
 #: A number with more digits is written without a fraction.
 _WHOLE_FROM: Final = 100
 
@@ -32,7 +32,7 @@ def write_share(language: str, share: float) -> str:
 
 def write_count(texts: Catalogue, key: str, count: float) -> str:
     """A count with its noun. The noun is the text `key` with `_one` or `_many` at its end."""
-    is_singular = count == 1 or (count == 0 and _main_tag(texts.language) in _ZERO_IS_SINGULAR)
+    is_singular = count == 1 or (count < 2 and _main_tag(texts.language) in _SINGULAR_BELOW_TWO)
     return str(texts(key + ("_one" if is_singular else "_many"), count=write_number(texts.language, count)))
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.features.status.events import LASTING
 from app.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
-from app.features.status.numbers import write_count, write_number, write_share
+from app.features.status.numbers import write_count, write_share
 from app.web.date import write_moment
 from app.web.languages import Catalogue
 
@@ -87,11 +87,18 @@ def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
             key if deciding is None else f"{key}_{'one' if len(names) == 1 else 'many'}",
             upstream=", ".join(names),
             time="–" if summary.down_since is None else write_moment(texts, summary.down_since),
-            rate=write_number(language, summary.requests_per_second),
-            hits="–" if summary.hit_share is None else write_share(language, summary.hit_share),
+            traffic=_write_traffic(texts, summary),
             failed=write_share(language, summary.failed_share),
         )
     )
+
+
+def _write_traffic(texts: Catalogue, summary: StatusSummary) -> str:
+    """How many requests there are, and which share the cache answers, if there was a request."""
+    rate = write_count(texts, "status.rate", round(summary.requests_per_second, 1))
+    if summary.hit_share is None:
+        return str(texts("status.traffic_unknown", rate=rate))
+    return str(texts("status.traffic", rate=rate, hits=write_share(texts.language, summary.hit_share)))
 
 
 def write_event(texts: Catalogue, event: EventStatus) -> str:

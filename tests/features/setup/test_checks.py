@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,12 @@ def test_more_workers_than_processors_and_more_cache_than_memory_are_warnings() 
 
 
 def test_every_value_that_cannot_be_used_is_named_and_the_rest_is_still_checked() -> None:
-    found = findings_of(port="x", upstream_rat="1", client_burst="7")
+    # The default in place of a wrong port is not checked, whoever has that port.
+    with socket.socket() as other:
+        with suppress(OSError):
+            other.bind(("127.0.0.1", 8000))
+            other.listen()
+        found = findings_of(port="x", upstream_rat="1", client_burst="7")
     assert [(one.severity, one.source) for one in found] == [
         ("error", "DOI_PROXY_PORT"),
         ("error", "DOI_PROXY_UPSTREAM_RAT"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.assembly.features import text_folders
+from app.features.status.models import StatusSummary, UpstreamName
 from app.features.status.numbers import write_count, write_number, write_share
+from app.features.status.summary import write_sentence
 from app.web.languages import CORE, load_catalogues
 
 PACKAGES = (CORE, *(folder.package for folder in text_folders()))
@@ -34,6 +36,20 @@ def test_a_share_is_in_per_cent() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        (0, "0 requests a second 0 Anfragen je Sekunde 0 requête par seconde 0 solicitudes por segundo"),
+        (0.5, "0.5 requests a second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
+        (1, "1 request a second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
+        (1.5, "1.5 requests a second 1,5 Anfragen je Sekunde 1,5 requête par seconde 1,5 solicitudes por segundo"),
+        (46, "46 requests a second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
+    ],
+)
+def test_a_rate_has_the_plural_of_its_language(rate: float, expected: str) -> None:
+    assert " ".join(write_count(texts, "status.rate", rate) for texts in TEXTS.values()) == expected
+
+
+@pytest.mark.parametrize(
     ("count", "expected"),
     [
         (0, ["0 entries", "0 Einträge", "0 entrée", "0 entradas"]),
@@ -43,3 +59,20 @@ def test_a_share_is_in_per_cent() -> None:
 )
 def test_a_count_has_the_plural_of_its_language(count: int, expected: list[str]) -> None:
     assert [write_count(texts, "status.entries", count) for texts in TEXTS.values()] == expected
+
+
+def test_without_a_request_for_a_name_there_is_no_share() -> None:
+    summary = StatusSummary(
+        state="working",
+        upstreams=[UpstreamName(name="doi.org", state="ok", down_since=None)],
+        down_since=None,
+        requests_per_second=0.0,
+        hit_share=None,
+        failed_share=0.0,
+    )
+    assert [write_sentence(texts, summary) for texts in TEXTS.values()] == [
+        "Working. doi.org answers. 0 requests a second.",
+        "In Betrieb. doi.org antwortet. 0 Anfragen je Sekunde.",
+        "En service. doi.org répond. 0 requête par seconde.",
+        "En servicio. doi.org responde. 0 solicitudes por segundo.",
+    ]
