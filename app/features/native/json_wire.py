@@ -55,8 +55,13 @@ def to_wire(values: Iterable[HandleValue]) -> tuple[Value, ...]:
 
     A value that the native protocol cannot carry fails them all: without it, the record would be another one.
     """
+    return tuple(one for one in map(to_wire_value, values) if one.permissions & Permission.PUBLIC_READ)
+
+
+def to_wire_value(value: HandleValue) -> Value:
+    """A value. Raises InvalidAnswer."""
     try:
-        return tuple(one for one in map(_to_value, values) if one.permissions & Permission.PUBLIC_READ)
+        return _to_value(value)
     except (msgspec.DecodeError, RecursionError, struct.error, ValueError, KeyError) as error:
         raise InvalidAnswer(
             "The record has a value that the native protocol cannot carry.", detail=str(error)[:200]

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from app.errors import InvalidAnswer
-from app.features.native.json_sites import read_key, read_sites
+from app.features.native.json_sites import read_key
+from app.features.native.json_wire import to_wire_value
 from app.features.native.server_keys import verify_bytes
-from app.features.native.wire.fields import I32, U16, encode_string
+from app.features.native.wire.encoding import encode_value
 from app.features.native.wire.message import Signature
-from app.features.native.wire.site_value import encode_site
-from app.handle.record import read_values
+from app.features.native.wire.value import Value
+from app.handle.value import read_value
 
-#: The TTL of a value and its permissions. The digest leaves out its index and its time stamp.
-_FIXED: Final = Struct(">BiB")
+#: A value begins with its index and its time stamp, which the digest leaves out.
+_UNSIGNED_BYTES: Final = 8
 _HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 #: RSA and DSA with SHA-256, as the reference software signs.
 _ALGORITHMS: Final = ("RS256", "DS256")
@@ -150,41 +149,16 @@ def _decode(text: str) -> bytes:
 
 def encode_signed(value: Mapping[str, Any]) -> bytes:
     """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
-    try:
-        ttl = value.get("ttl", 86_400)
-        if not isinstance(ttl, int):
-            raise ValueError("a signed value has an absolute TTL, which JSON does not keep exactly")
-        head = _FIXED.pack(0, ttl, int(value.get("permissions", "1110"), 2))
-        references = value.get("references", [])
-        listed = I32.pack(len(references)) + b"".join(map(_encode_reference, references))
-        return head + encode_string(value["type"].encode()) + encode_string(read_data(value)) + listed
-    except (KeyError, TypeError, AttributeError, IndexError, struct.error, InvalidAnswer) as error:
-        raise ValueError(f"a signed value cannot be read: {error}") from error
-
-
-def _encode_reference(reference: Mapping[str, Any]) -> bytes:
-    return encode_string(reference["handle"].encode()) + I32.pack(reference["index"])
+    return encode_value(_to_wire(value))[_UNSIGNED_BYTES:]
 
 
 def read_data(value: Mapping[str, Any]) -> bytes:
-    """The bytes of the data of a value. Raises ValueError, and others for JSON of another form."""
-    data = value["data"]
-    content = data["value"]
-    match data["format"]:
-        case "string":
-            return str(content).encode()
-        case "base64":
-            return b64decode(content, validate=True)
-        case "hex":
-            return bytes.fromhex(content)
-        case "admin":
-            permissions = U16.pack(int(content["permissions"], 2))
-            return permissions + encode_string(content["handle"].encode()) + I32.pack(content["index"])
-        case "vlist":
-            return I32.pack(len(content)) + b"".join(map(_encode_reference, content))
-        case "key":
-            return read_key(content)
-        case "site":
-            record = read_values(msgspec.json.encode([{**value, "type": "HS_SITE"}]))
-            return encode_site(read_sites(record, ("HS_SITE",))[0])
-    raise ValueError("the format of a signed value is not known")
+    """The bytes of the data of a value. Raises ValueError."""
+    return _to_wire(value).data
+
+
+def _to_wire(value: Mapping[str, Any]) -> Value:
+    try:
+        return to_wire_value(read_value(msgspec.json.encode(value)))
+    except InvalidAnswer as error:
+        raise ValueError(f"a signed value cannot be read: {error.detail or error.message}") from error

@@ -20,8 +20,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from app.cli.main import main
 from app.features.handle_dump.reading import MAX_RECORD_BYTES, InvalidDump, read_dump
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.encoding import encode_values
-from app.features.native.wire.value import Value, ValueReference
+from app.features.native.value_signature import encode_signed
+from app.features.native.wire.encoding import encode_references, encode_values
+from app.features.native.wire.site_value import Server, ServiceSite, encode_site
+from app.features.native.wire.value import TtlType, Value, ValueReference
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
 from tests.web.proxy import running
 
@@ -103,6 +105,29 @@ def import_file(folder: Path, file: Path) -> int:
     return main(["cache", "import", "--format", "handle-dump", str(file), *flags])
 
 
+def test_a_signature_covers_values_of_every_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, handle = rsa_key(), "10.7777/odd"
+    admin = b"\x04\x70" + (4).to_bytes(4, "big") + b"10.7" + (300).to_bytes(4, "big")
+    values = [
+        Value(1, b"HS_ADMIN", admin),
+        Value(2, b"HS_ADMIN", admin + bytes(2)),  # as old servers wrote it
+        Value(3, b"DESC", b"ends in 2001", 1_000_000_000, TtlType.ABSOLUTE, timestamp=2**32 - 1),
+        Value(4, b"HS_SITE", encode_site(ServiceSite(1, (Server(1, bytes(16), public_bytes(dsa_key()), ()),)))),
+        Value(5, b"HS_PUBKEY", public_bytes(key)),
+        Value(6, b"HS_VLIST", encode_references((ValueReference(b"10.7777/key", 300),))),
+        Value(7, b"DESC", b"\xff", ttl=-1, permissions=15),
+    ]
+    records = {_KEY_NAME: to_json(Value(300, b"HS_PUBKEY", public_bytes(key)))}
+    records[handle] = to_json(*values, sign(handle, values, key))
+    assert run(tmp_path, as_json(records)) == 0
+    assert "1 records have a signature of their values, 1 by a key of the dump" in capsys.readouterr().out
+    # What the digest covers does not depend on the codec that is tested.
+    assert [encode_signed(one) for one in records[handle][1:3]] == [
+        b"\0\0\1\x51\x80\x0e\0\0\0\x08HS_ADMIN\0\0\0\x10" + admin + bytes(2 + 4),
+        b"\1\x3b\x9a\xca\0\x0e\0\0\0\x04DESC\0\0\0\x0cends in 2001" + bytes(4),
+    ]
+
+
 @pytest.mark.parametrize("write", [as_json, as_list])
 async def test_a_thousand_names_are_served_after_their_server_is_gone(
     tmp_path: Path, write: Callable[[Records], str], capsys: pytest.CaptureFixture[str]
@@ -136,7 +161,7 @@ async def test_a_thousand_names_are_served_after_their_server_is_gone(
         (lambda v: v[1]["references"].pop(), "value at index 2 is not the one"),
         (lambda v: v[2]["data"]["value"].update(permissions="111111111111"), "value at index 100 is not the one"),
         (lambda v: v.pop(0), "value at index 1 is not the one"),
-        (lambda v: v[1].update(ttl="2030-01-01T00:00:00Z"), "cannot be read"),
+        (lambda v: v[1].update(ttl="2030-01-01T00:00:00Z"), "value at index 2 is not the one"),
         (lambda v: v[1]["data"].update(format="unknown"), "cannot be read"),
         (lambda v: v[3]["data"].update(value="a.b.c"), "cannot be read"),
         (

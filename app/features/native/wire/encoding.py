@@ -33,10 +33,11 @@ def encode_message(message: Message) -> bytes:
 
 def encode_values(values: tuple[Value, ...]) -> bytes:
     """A list of values."""
-    return encode_count(values) + b"".join(map(_encode_value, values))
+    return encode_count(values) + b"".join(map(encode_value, values))
 
 
-def _encode_value(value: Value) -> bytes:
+def encode_value(value: Value) -> bytes:
+    """One value of a list."""
     fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
     return fixed + encode_string(value.type) + encode_string(value.data) + encode_references(value.references)
 
