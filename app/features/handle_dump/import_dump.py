@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -30,6 +31,7 @@ _MAX_KEYS: Final = 10_000
 _MAX_SIGNATURES: Final = 10
 _USUAL: Final = "1110"
 _STEP: Final = 200
+_LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
 Values = Mapping[int, Mapping[str, Any]]
@@ -75,7 +77,7 @@ def _require_own(target: Path) -> None:
 
 def _report(counts: Counter[str], target: Path) -> None:
     print(f"{counts['records']} records of the dump are in {target}")
-    print(f"{counts['private']} values that the public may not read, and {counts['empty']} records of them, left out")
+    print(f"{counts['private']} values that the public may not read, and {counts['empty']} records without others, left out")
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
 
 
@@ -126,8 +128,12 @@ def _index(record: DumpRecord) -> Values:
         HandleName(record.handle)
     except DoiProxyError as error:
         raise InvalidDump(f"{record.handle[:200]!r}: {error.message}") from error
+    if "/" not in record.handle:
+        raise InvalidDump(f"{record.handle[:200]} has no slash after its prefix")
+    if not isinstance(record.values, list):
+        raise InvalidDump(f"{record.handle[:200]} has no list of values")
     values: dict[int, Mapping[str, Any]] = {}
-    for value in record.values if isinstance(record.values, list) else ():
+    for value in record.values:
         if not isinstance(value, dict) or not isinstance(value.get("index"), int):
             raise InvalidDump(f"{record.handle[:200]}: a value has no index")
         if not isinstance(value.get("data"), dict):
@@ -135,8 +141,6 @@ def _index(record: DumpRecord) -> Values:
         if not isinstance(value.get("type"), str) or value["index"] in values:
             raise InvalidDump(f"{record.handle[:200]}: the value {value['index']} has no type, or is there twice")
         values[value["index"]] = value
-    if not values:
-        raise InvalidDump(f"{record.handle[:200]} has no values")
     return values
 
 
@@ -206,10 +210,17 @@ def _quote(text: str) -> str:
 
 def _require_usable(part: Path, target: Path, bounds: FileBounds) -> None:
     """Read the new file beside the others of its folder as a proxy would. Raises InvalidDump."""
+    places: dict[str, str] = {}
     with TemporaryDirectory() as folder:
         for number, file in enumerate([*list_toml_files(target.parent), part]):
             if file != target:
-                (Path(folder) / f"{number}.toml").symlink_to(file.absolute())
+                link = Path(folder) / f"{number}.toml"
+                link.symlink_to(file.absolute())
+                places[str(link)] = "the dump" if file == part else str(file)
         reading = read_files(Path(folder), bounds, time.time())
     if reading.errors:
-        raise InvalidDump(f"a proxy could not use it: {reading.errors[0].message}")
+        message = reading.errors[0].message
+        for link_text, place in places.items():
+            message = message.replace(link_text, place)
+        # Its lines are those of the file that was written, and not of the dump.
+        raise InvalidDump(f"a proxy could not use it: {_LINE_OF_DUMP.sub('the dump', message)}")

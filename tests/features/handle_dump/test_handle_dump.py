@@ -25,6 +25,7 @@ from app.features.native.wire.encoding import encode_references, encode_values
 from app.features.native.wire.site_value import Server, ServiceSite, encode_site
 from app.features.native.wire.value import TtlType, Value, ValueReference
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
+from tests.table import table
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -184,6 +185,31 @@ def test_a_changed_value_under_a_signature_is_refused_with_its_name(
     assert expected in said
     # The import before stays in force, and no file is left behind.
     assert [file.read_bytes() for file in (tmp_path / "records").iterdir()] == [before]
+
+
+def test_a_record_without_values_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = make_records(1, rsa_key())
+    records["10.7777/bare"] = []
+    assert run(tmp_path, as_json(records)) == 0
+    assert "and 1 records without others, left out" in capsys.readouterr().out
+    assert "bare" not in (tmp_path / "records/dump.toml").read_text()
+
+
+@table(
+    ("handle", "expected"),
+    [
+        ("10.7777/N-0", "10.7777/N-0 has a record already, in the dump; nothing was imported"),
+        ("ADMIN", "ADMIN has no slash after its prefix"),
+        ("10.7777", "10.7777 has no slash after its prefix"),
+    ],
+)
+def test_a_name_that_no_record_can_have_is_named(
+    tmp_path: Path, handle: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = make_records(1, rsa_key())
+    records[handle] = to_json(Value(1, b"URL", b"https://target.example/"))
+    assert run(tmp_path, as_json(records)) == 1
+    assert expected in capsys.readouterr().err
 
 
 def test_the_signature_of_another_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
