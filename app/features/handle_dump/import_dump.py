@@ -77,7 +77,8 @@ def _require_own(target: Path) -> None:
 
 def _report(counts: Counter[str], target: Path) -> None:
     print(f"{counts['records']} records of the dump are in {target}")
-    print(f"{counts['private']} values that the public may not read, and {counts['empty']} records without others, left out")
+    private, empty = counts["private"], counts["empty"]
+    print(f"{private} values that the public may not read, and {empty} records without others, left out")
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
 
 
