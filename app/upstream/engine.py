@@ -6,6 +6,7 @@ its extension "target". So httpx need not parse the URL of every request, which 
 
 from __future__ import annotations
 
+import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator
@@ -15,9 +16,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx
+from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
+from app.host_lookup import look_up, write_address
 from app.regular_file import explain_failure, require_regular
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
@@ -138,6 +141,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 limit=0,
                 keepalive_timeout=_KEEP_IDLE_SECONDS,
                 ssl=self._trusted if self._trusted is not None else True,
+                resolver=HostResolver(),
             ),
             timeout=self._timeout,
             auto_decompress=False,
@@ -145,6 +149,23 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             middlewares=(_translate,),
         )
         return self._session
+
+
+class HostResolver(aiohttp.ThreadedResolver):
+    """Looks up hosts with `look_up`. aiohttp looks up one host once at a time."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses. Raises OSError."""
+        found = await look_up(host, port, family, socket.AI_ADDRCONFIG)
+        is_numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return [
+            ResolveResult(
+                hostname=host, host=write_address(at), port=port, family=kind, proto=protocol, flags=is_numeric
+            )
+            for kind, _, protocol, _, at in found
+        ]
 
 
 class _Body(httpx.AsyncByteStream):

@@ -16,11 +16,10 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
 from app.features.native.addresses import AllowedAddresses
 from app.resolver.metadata_format import MEDIA_TYPES
-from app.upstream.engine import load_authorities, read_egress_proxy
+from app.upstream.engine import HostResolver, load_authorities, read_egress_proxy
 
 #: Seconds for an answer with its redirects.
 FETCH_TIMEOUT: Final = 2.0
@@ -49,7 +48,7 @@ class _PublicResolver(AbstractResolver):
 
     def __init__(self, allowed: AllowedAddresses) -> None:
         self._allowed = allowed
-        self._system = ThreadedResolver()
+        self._system = HostResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

@@ -9,7 +9,6 @@ key, and no server of the same site.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -22,6 +21,7 @@ from app.features.native.referral import HandleService, Question
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, pack_address
+from app.host_lookup import look_up
 from app.resolver.single_flight import SingleFlight
 
 #: Addresses of one host name. A name in use has one or two of each family.
@@ -137,7 +137,7 @@ class DirectServer:
         """The addresses of the host, in the order of the system (RFC 6724). Those known are used if there is none."""
         host = self._named.host
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, self._named.port, type=socket.SOCK_STREAM)
+            found = await look_up(host, self._named.port)
         except OSError as error:
             if self._addresses:
                 return self._addresses
