@@ -30,7 +30,7 @@ from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
 from tests.examples import examples
-from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways
+from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways, lane_uses
 from tests.table import table
 
 BROWSER = ("Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language: de, en;q=0.5", "Cookie: a=b")
@@ -117,14 +117,6 @@ def test_pipelined_and_split_requests_are_answered_alike(
 
 
 pytestmark = pytest.mark.anyio
-
-
-def lane_uses(application: Application) -> list[tuple[str, int]]:
-    """Every answer that the lane of an application gives from now on."""
-    uses: list[tuple[str, int]] = []
-    assert isinstance(application.express, ExpressLane)
-    application.express._count_prepared = lambda method, status: uses.append((method, status))
-    return uses
 
 
 @pytest.mark.parametrize("path", ["/doi:10.1000/182", "/10.1000/LINKS", "/api/handles/10.1000/182"])

@@ -19,9 +19,11 @@ from app.features.access_log.access_log import AccessLog
 from app.features.access_log.line import LineFormat
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
+from app.server.prepared_answers import ExpressLane
 from app.server.protocol import ExpressProtocol
 from app.upstream.local import SealedSource
 from app.upstream.source import Source, UpstreamQuery
+from app.web.application import Application
 from tests.clock import Clock
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
@@ -166,6 +168,14 @@ class Server:
                 await asyncio.sleep(0)  # lets the callbacks of the tasks run
         protocol.connection_lost(None)
         return wire.written, wire.closed
+
+
+def lane_uses(application: Application) -> list[tuple[str, int]]:
+    """Every answer that the lane of an application gives from now on."""
+    uses: list[tuple[str, int]] = []
+    assert isinstance(application.express, ExpressLane)
+    application.express._count_prepared = lambda method, status: uses.append((method, status))
+    return uses
 
 
 class Ways:

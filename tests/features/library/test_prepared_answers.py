@@ -12,8 +12,8 @@ from app.features.library.file import LibraryFile
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
-from tests.server.test_prepared_answers import get, lane_uses
-from tests.server.ways import Server, Ways
+from tests.server.test_prepared_answers import get
+from tests.server.ways import Server, Ways, lane_uses
 
 pytestmark = pytest.mark.anyio
 

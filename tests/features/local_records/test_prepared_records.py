@@ -13,8 +13,8 @@ from app.features.local_records.records import LocalRecords
 from app.server.prepared_answers import ExpressLane
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
-from tests.server.test_prepared_answers import get, lane_uses
-from tests.server.ways import Server, Ways
+from tests.server.test_prepared_answers import get
+from tests.server.ways import Server, Ways, lane_uses
 
 pytestmark = pytest.mark.anyio
 
