@@ -230,9 +230,8 @@ class ExpressProtocol(HttpToolsProtocol):
     def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
         """The answer without a task to a request that has no body; None if there is none."""
         application, parser = self._application, self.parser
-        if application is None or self._stream.body_left or version != "1.1" or not ORIGIN_FORM.fullmatch(self.url):
-            return None
-        if parser.should_upgrade() or not self._is_answered():
+        is_odd = self._stream.body_left or version != "1.1" or parser.should_upgrade()
+        if application is None or is_odd or not (self._is_answered() and ORIGIN_FORM.fullmatch(self.url)):
             return None
         # uvicorn's answers have `connection: close` if the request has exactly that.
         if not parser.should_keep_alive() and CLOSE not in self.headers:

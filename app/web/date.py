@@ -16,7 +16,7 @@ _SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
 def write_date(texts: Catalogue, iso: str) -> str:
     """A date of ISO 8601 in words, such as "1 March 2026"."""
     day = date.fromisoformat(iso)
-    month = texts("date.months").split(",")[day.month - 1].strip()
+    month = texts.texts["date.months"].split(",")[day.month - 1].strip()
     return str(texts("date.first" if day.day == 1 else "date.day", day=day.day, month=month, year=day.year))
 
 
@@ -34,10 +34,8 @@ def write_timestamp(texts: Catalogue, timestamp: str | None) -> str | None:
         return None
     if _SECONDS.fullmatch(timestamp):
         return write_moment(texts, int(timestamp))
-    match = _TIME.fullmatch(timestamp)
-    if match is None:
-        return visible(timestamp)
+    at = _TIME.fullmatch(timestamp)
     try:
-        return str(texts("date.moment", day=write_date(texts, match[1]), time=match[2]))
+        return visible(timestamp) if at is None else str(texts("date.moment", day=write_date(texts, at[1]), time=at[2]))
     except ValueError:
         return visible(timestamp)

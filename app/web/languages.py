@@ -31,6 +31,8 @@ MAX_RANGES: Final = 30
 _ELEMENT: Final = re.compile(
     r"(\*|[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,7})(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE
 )
+#: A placeholder without a format of its own.
+_PLACEHOLDER: Final = re.compile(r"\{([a-z_0-9]+)\}")
 #: The package whose folder `texts` has those of the core.
 CORE: Final = "app.web"
 
@@ -52,14 +54,21 @@ class Catalogue:
 
     language: str
     texts: Mapping[str, str]
-    #: The texts without placeholders as HTML, once they have been used.
+    #: The texts as HTML, once they have been used: whole ones, and parts between which are the names of placeholders.
     _whole: dict[str, Markup] = field(default_factory=dict, compare=False, repr=False)
+    _parts: dict[str, list[str] | None] = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, key: str, **values: object) -> Markup:
         """The text of a key as HTML, its placeholders filled with `values`, which are escaped unless they are HTML."""
+        # To format a text takes 5 us, and a page has up to 50. A text with other braces needs it.
         if values:
-            return escape(self.texts[key]).format(**values)
-        # To format a text takes 5 us, and a page has up to 50.
+            if key not in self._parts:
+                parts = _PLACEHOLDER.split(str(escape(self.texts[key])))
+                self._parts[key] = None if re.search("[{}]", "".join(parts[::2])) else parts
+            if (found := self._parts[key]) is None:
+                return escape(self.texts[key]).format(**values)
+            filled = [escape(values[part]) if at % 2 else part for at, part in enumerate(found)]
+            return Markup("".join(filled))  # noqa: S704 - escaped
         whole = self._whole.get(key)
         if whole is None:
             whole = self._whole[key] = escape(self.texts[key]).format()

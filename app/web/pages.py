@@ -188,8 +188,7 @@ class Pages:
         texts = self._look.texts(language)
         facts |= {"stale": stale and show_stale(texts, stale), "note": note, "leads_to": find_target(values)}
         facts |= {"leads_on": leads_on and note is None, "count": len(values)}
-        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked)}
-        facts |= {"blocks": (), **sections}
+        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked), "blocks": (), **sections}
         return self.render("values", link, language, "values.title_", name, **facts)
 
     def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:

@@ -6,7 +6,7 @@ import base64
 import re
 from typing import Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.doi.percent import encode
 from app.doi.uri import to_url, url_path
@@ -41,7 +41,8 @@ def visible(text: object) -> str:
 
 def render_link(href: str, text: str | None = None) -> Markup:
     """A link, isolated from the writing direction around it. Its default text is the address."""
-    return Markup('<a href="{}"><bdi>{}</bdi></a>').format(href, visible(href if text is None else text))
+    words = escape(visible(href if text is None else text))
+    return Markup(f'<a href="{escape(href)}"><bdi>{words}</bdi></a>')  # noqa: S704 - escaped
 
 
 def contact_link(contact: str | None) -> Markup | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.doi.name import HandleName
 from app.doi.uri import component, to_url
@@ -69,7 +69,8 @@ def list_ways(
 
 def external(href: str, words: str) -> Markup:
     """A link to another site, which is not told where its reader comes from."""
-    return Markup('<a href="{}" rel="noreferrer"><bdi>{}</bdi></a>').format(href, visible(words))
+    shown = escape(visible(words))
+    return Markup(f'<a href="{escape(href)}" rel="noreferrer"><bdi>{shown}</bdi></a>')  # noqa: S704 - escaped
 
 
 def _fill(links: Iterable[NamedLink], name: HandleName) -> list[Markup]:

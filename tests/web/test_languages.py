@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.assembly.features import text_folders
 from app.errors import ConfigurationError
@@ -155,6 +155,15 @@ def test_what_is_filled_in_is_escaped_unless_it_is_html() -> None:
 
 def test_a_placeholder_in_what_is_filled_in_is_left_alone() -> None:
     assert Catalogue("en", {"a.b": "{one}"})("a.b", one="{two} {0.x}") == "{two} {0.x}"
+
+
+@pytest.mark.parametrize(
+    "text", ["{one} of {two}.", "{{one}} {one}", "{one:5}{two!s}", "{two}{two}{one}", "none & {{}}"]
+)
+def test_a_text_is_filled_in_as_format_does(text: str) -> None:
+    texts, values = Catalogue("en", {"a.b": text}), {"one": 1, "two": "<2>"}
+    for _ in range(2):
+        assert texts("a.b", **values) == escape(text).format(**values)
 
 
 @pytest.mark.parametrize("toml", ["no toml", "key = 1", "[table]\nkey = 1", '[table.inner]\nkey = "text"'])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,8 +21,8 @@ def our_look() -> Look:
     return open_look(our_branding(), text_folders(), contact=None, version="1.2.3")
 
 
-def render(look: Look, page: str) -> str:
-    return look.render(page, {"t": look.texts("en"), **sample_context(SAMPLES[page])})
+def render(look: Look, page: str, language: str = "en") -> str:
+    return look.render(page, {"t": look.texts(language), **sample_context(SAMPLES[page])})
 
 
 @pytest.mark.parametrize("page", SAMPLES)
@@ -47,3 +49,19 @@ def test_a_page_has_its_own_title_links_and_place_in_a_frame_that_is_kept() -> N
     assert "<title>Two ·" in other and 'name="robots"' not in other
     assert 'href="/doi/ra/"' in other and 'href="/ra/"' in first
     assert first == look.render("home", {**context, "title": "<One>"})
+
+
+@pytest.mark.parametrize("page", SAMPLES)
+def test_a_page_with_texts_compiled_into_it_is_the_page_that_calls_for_them(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = our_look()
+    shown = [render(look, page, language) for language in look.catalogues]
+    monkeypatch.setattr("app.web.look._TEXT", re.compile("(never)^"))
+    assert shown == [render(our_look(), page, language) for language in look.catalogues]
+
+
+def test_a_text_with_braces_is_text_and_not_a_template() -> None:
+    branding = replace(our_branding(), texts={"en": {"form.resolve": "{{{{ 7 * 7 }}}} {{% x %}}"}})
+    look = open_look(branding, text_folders(), contact=None, version="1.2.3")
+    assert "{{ 7 * 7 }} {% x %}" in render(look, "home")
