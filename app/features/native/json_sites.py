@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from base64 import b64decode, urlsafe_b64decode
+from codecs import BOM_UTF8
 from ipaddress import ip_address
 from typing import Final, Literal
 
@@ -44,11 +45,11 @@ _SERVICES: Final = frozenset(("HS_SERV",))
 
 
 class _JsonInterface(msgspec.Struct):
-    query: bool
-    admin: bool
     #: A name, or the number of a protocol that has none here.
     protocol: Literal["UDP", "TCP", "HTTP", "HTTPS"] | int
     port: int
+    query: bool = False
+    admin: bool = False
 
 
 class _JsonKey(msgspec.Struct):
@@ -160,13 +161,14 @@ def read_site_file(content: bytes) -> HandleService:
 
     The operator vouches for their keys. Raises ConfigurationError.
     """
+    text = content.removeprefix(BOM_UTF8).lstrip()
     try:
-        if content[:1] != b"{":
+        if text[:1] != b"{":
             sites: tuple[ServiceSite, ...] = (decode_site(content),)
-        elif b'"values"' in content:
-            sites = read_sites(parse_record(bytes(_answer.decode(content).values)), ("HS_SITE", "HS_SITE.6"))
+        elif b'"values"' in text:
+            sites = read_sites(parse_record(bytes(_answer.decode(text).values)), ("HS_SITE", "HS_SITE.6"))
         else:
-            sites = (_to_site(_site.decode(content)),)
+            sites = (_to_site(_site.decode(text)),)
     except (CouldNotVerify, msgspec.DecodeError, ValueError, RecursionError) as error:
         detail = error.detail if isinstance(error, CouldNotVerify) else error
         raise ConfigurationError(f"the file has no site that can be read: {str(detail)[:200]}") from error

@@ -18,12 +18,20 @@ from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.check import Inspection
 from app.features.native.check import find_native_problems
-from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES
+from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.site_value import ServiceSite, encode_site, pack_address
+from app.features.native.wire.site_value import (
+    Interface,
+    Purpose,
+    ServiceSite,
+    TransportProtocol,
+    encode_site,
+    pack_address,
+)
 from app.features.native.wire.value import Value
 from app.main import create
 from tests.features.native.server import HandleServer, write_bootstrap
+from tests.table import table
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -95,6 +103,17 @@ def test_a_file_without_a_site_is_refused(tmp_path: Path, content: bytes) -> Non
     file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"siteinfo\.json: the file .*; see docs/native\.md"):
         create(Settings(upstream_url=f"hdl:{file}", store_url="memory:"))
+
+
+@table("start", [b"", b"\xef\xbb\xbf", b"\r\n  ", b"\xef\xbb\xbf\n"])
+def test_a_file_of_an_editor_is_read(start: bytes) -> None:
+    """It begins with a byte order mark or blanks, and an interface has no member that would be false."""
+    interface = {"query": True, "protocol": "TCP", "port": 2641}
+    server = {"serverId": 1, "address": "192.0.2.10", "interfaces": [interface]}
+    site = {"serialNumber": 1, "primarySite": True, "servers": [server]}
+    for content in (site, {"values": [{"index": 1, "type": "HS_SITE", "data": {"format": "site", "value": site}}]}):
+        (found,) = read_site_file(start + json.dumps(content).encode()).sites
+        assert found.servers[0].interfaces == (Interface(Purpose.QUERY, TransportProtocol.TCP, 2641),)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
