@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from app.cache.coordination import Coordination
 from app.cache.entry import Entry
@@ -140,3 +140,8 @@ class SharedStore(Store, Coordination, Protocol):
 async def change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
     """Replace the value of a note by what `change` returns for it. Another process may change it meanwhile."""
     await store.write_note(name, change(await store.read_note(name)))
+
+
+def is_immediate(store: object) -> TypeGuard[ImmediateStore]:
+    """Whether a store can be read without waiting."""
+    return isinstance(store, ImmediateStore)

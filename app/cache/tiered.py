@@ -16,7 +16,7 @@ from app.cache.late import ENTRIES_A_STEP, LateStore, fill_store
 from app.cache.memory import MemoryStore
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
 from app.cache.purging import delete_purged, forget_names
-from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
+from app.cache.store import RecordStore, SharedStore, StoreLost, StoreStats, change_note, is_immediate
 from app.doi.name import fold
 from app.errors import StoreError
 from app.handle.answer import ResponseCode
@@ -49,7 +49,7 @@ class TieredStore(FallbackStore):
         super().__init__(memory, store, clock=clock, observer=observer)
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
-        self._read_now = store.read_now if _is_immediate(store) else None
+        self._read_now = store.read_now if is_immediate(store) else None
         self._opener, self._late = late, late if late and late.reason else None
         self._clock = clock
         self._ceiling = ceiling
@@ -321,7 +321,7 @@ class TieredStore(FallbackStore):
             return
         await delete_purged(store, self._purges)
         before, self._late, self._store = self._store, None, store
-        self._read_now = store.read_now if _is_immediate(store) else None
+        self._read_now = store.read_now if is_immediate(store) else None
         # The announcements of another file have other numbers.
         self._cursor, self.edition = None, self.edition + 1
         await fill_store(store, self._memory, self._purges, self._clock())
@@ -394,10 +394,6 @@ class TieredStore(FallbackStore):
             self._memory.drop(entry.key)
         else:
             self._memory.keep(admitted)
-
-
-def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:
-    return isinstance(store, ImmediateStore)
 
 
 def _has_records(store: object) -> TypeGuard[RecordStore]:

@@ -183,7 +183,7 @@ class Budget:
         now, loop = self._clock(), asyncio.get_running_loop()
         query = QueuedQuery(prefix, seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
         try:
-            place = await self._wait(queue, query, waiters)
+            return await self._wait(queue, query, waiters)
         except BaseException:
             if query.place is not None:
                 self._leave(queue.owner, query.place)
@@ -194,7 +194,6 @@ class Budget:
                 queue.server.cancel()
                 queue.server = None
             self._wake()
-        return place
 
     async def admit_retry(self) -> bool:
         """Spend a token on a retry of a query in flight, if there is one now. Returns whether there was."""
@@ -238,8 +237,8 @@ class Budget:
         return place
 
     def _leave(self, owner: QueryClass, place: Place) -> None:
-        owner.in_flight -= 1
         del owner.places[place]
+        owner.in_flight -= 1
         self._wake()
 
     async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> Place:

@@ -42,6 +42,7 @@ _TITLES = {
     413: "error_too_large",
     414: "error_too_long",
     431: "error_too_large",
+    508: "error_request",
 }
 
 

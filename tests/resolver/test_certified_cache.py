@@ -28,7 +28,7 @@ from app.upstream.source import Source, Verification
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.features.native.clients import client_of
+from tests.features.native.clients import TCP, client_of
 from tests.features.native.server import HandleServer
 from tests.parts import usual_api, usual_cache, usual_timeouts, usual_ttl_policy
 
@@ -98,7 +98,7 @@ async def server() -> AsyncIterator[HandleServer]:
 
 @pytest.fixture
 async def one(server: HandleServer, clock: Clock) -> AsyncIterator[Process]:
-    async with client_of(server) as source, process(source, clock) as one:
+    async with client_of(server, protocols=(TCP,)) as source, process(source, clock) as one:
         yield one
 
 
@@ -180,7 +180,7 @@ class TestCert:
 
     async def test_without_verification_it_bypasses_the_cache(self, server: HandleServer, clock: Clock) -> None:
         async with (
-            client_of(server, verification="never") as source,
+            client_of(server, protocols=(TCP,), verification="never") as source,
             process(source, clock, verification="never") as one,
         ):
             await one.cache.put(verified(entry(url=OLD)))
@@ -299,7 +299,7 @@ class TestProcesses:
     ) -> None:
         name = HandleName(f"10.1000/shared.{id(open_cache)}")
         server.put(name.text, url=OLD, ttl=TTL)
-        async with client_of(server) as source, AsyncExitStack() as opened:
+        async with client_of(server, protocols=(TCP,)) as source, AsyncExitStack() as opened:
             here, there = [
                 await opened.enter_async_context(process(source, clock, cache=open_cache(), owner=owner))
                 for owner in ("here", "there")
@@ -334,7 +334,7 @@ class TestAlways:
             only_verified=True,
         )
         async with (
-            client_of(server, verification="always") as source,
+            client_of(server, protocols=(TCP,), verification="always") as source,
             process(source, clock, verification="always", cache=cache) as strict,
         ):
             yield strict

@@ -317,7 +317,9 @@ def test_a_client_of_swagger_typescript_api_reads_every_json(site: Site, node: P
     check_answers(run_typescript(site, node, tmp_path, SWAGGER, generate, "commonjs"))
 
 
-@pytest.mark.skipif("ORVAL" not in os.environ, reason="ORVAL, a folder with orval 7.13 and typescript (npm), is not set")
+@pytest.mark.skipif(
+    "ORVAL" not in os.environ, reason="ORVAL, a folder with orval 7.13 and typescript (npm), is not set"
+)
 def test_a_client_of_orval_reads_every_json(site: Site, tmp_path: Path) -> None:
     """Its 170 packages more than double those of the other generators, so they are not among the locked ones."""
     node = Path(os.environ["ORVAL"])
