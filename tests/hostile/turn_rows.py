@@ -219,11 +219,12 @@ def _bibliographies() -> Iterator[tuple[str, bytes]]:
         ("paragraphs", b"<w:p/>"),
         ("text", b"x" * 400_000),
         ("attributes", _ATTRIBUTES),
+        ("a long namespace", b'<a xmlns="' + b"u" * 100_000 + b'">' + b"<b/>" * 30_000 + b"</a>"),
     ):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             word = b'<w:d xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:t>'
-            text = element * (1 if largest in ("text", "attributes") else 4_190_000 if largest[0] == "1" else 400_000)
+            text = element * (1 if len(element) > 10 else 4_190_000 if largest[0] == "1" else 400_000)
             archive.writestr("word/document.xml", word + text + b"</w:t></w:d>")
         yield f"a document with {largest}", file.getvalue()
     with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
@@ -275,6 +276,11 @@ def assistant_exchanges() -> Iterator[Exchange]:
         ("500 names", "check_list", {"lines": [f"{ORDINARY}/{number}" for number in range(500)]}),
         ("a text of 1 MB", "resolve", {"name": "x" * 1_000_000}),
         ("100,000 texts", "parse", {"texts": ["x"] * 180_000}),
+        ("400,000 wrong items", "parse", {"texts": [1] * 400_000}),
+        ("500 wrong items", "parse", {"texts": [{}] * 500}),
+        ("300,000 lists", "parse", {"texts": [[]] * 300_000}),
+        ("14,000 members", "parse", {f"member{number}": 1 for number in range(14_000)}),
+        ("50,000 members", "parse", {f"member{number}": 1 for number in range(50_000)}),
     )
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     for largest, tool, arguments in calls:

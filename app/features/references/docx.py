@@ -1,7 +1,7 @@
 """The text of a .docx file (ECMA-376): the paragraphs of the document, its footnotes and its endnotes.
 
-The archive is read from memory. Its directory, the unpacked bytes, the depth of elements, each tag and the text are
-bounded, and a document type declaration is refused, so an entity cannot be declared.
+The archive is read from memory. Its directory, the unpacked bytes, the depth of elements, each tag, each namespace and
+the text are bounded, and a document type declaration is refused, so an entity cannot be declared.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _MAX_RATIO: Final = 100
 _SMALL_BYTES: Final = 1024 * 1024
 #: Bytes of a tag or a comment. expat reads an unfinished one again with each block, and one of 128 KiB takes 15 ms.
 _MAX_TOKEN_BYTES: Final = 131_072
+#: Characters of a namespace. expat and Python copy it for each element: one of 100,000 made a form of 2 kB take 24 s of
+#: processor time. Those of documents have about 80.
+_MAX_NAMESPACE_CHARACTERS: Final = 256
 #: Elements in each other. A document has about 30; 5 million took 620 MB.
 _MAX_DEPTH: Final = 1_000
 #: Bytes of the directory: about 700 files. A document has about 20.
@@ -104,6 +107,7 @@ class _Text:
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._read
         parser.StartDoctypeDeclHandler = self._refuse
+        parser.StartNamespaceDeclHandler = self._check_namespace
         return parser
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -130,6 +134,11 @@ class _Text:
         if self._room < 0:
             raise _unreadable("its text is too long")
         self.pieces.append(text)
+
+    def _check_namespace(self, prefix: str | None, namespace: str | None) -> None:
+        """Refuse a long namespace before an element has it."""
+        if len(namespace or "") > _MAX_NAMESPACE_CHARACTERS:
+            raise _unreadable("it has a namespace that is too long")
 
     def _refuse(self, *_: object) -> None:
         raise _unreadable("it has a document type declaration")

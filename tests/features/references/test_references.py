@@ -154,6 +154,8 @@ _ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;
         (document("<w:x/>" * 3_000_000), 400, "too large when it is unpacked"),
         (document("<w:x>" * 150_000), 400, "nested too deeply"),
         (document(f'<w:x a="{"x" * 200_000}"/>'), 400, "a tag or a comment that is too long"),
+        (document(f'<a xmlns="{"u" * 1_000}"/>'), 400, "a namespace that is too long"),
+        (document(f'<w:x xmlns:p="{"u" * 1_000}" p:a=""/>'), 400, "a namespace that is too long"),
         (document(f"<!--{'x' * 200_000}-->"), 400, "a tag or a comment that is too long"),
         (document("<w:x/>" * 200_000), 400, "too large when it is unpacked"),
         (in_encoding("no-such-encoding"), 400, "its encoding is not known"),
