@@ -145,7 +145,8 @@ async def _serve_socket(
         connections = context.open_connections()
         # A full collection of what was imported took 117 ms in one turn of the event loop.
         gc.freeze()
-        http = SignalServer(HttpApplication(application, connections), options, events, reload=_do_not_reload)
+        served = HttpApplication(application, connections, _MAX_MESSAGE_BYTES)
+        http = SignalServer(served, options, events, reload=_do_not_reload)
         await http.serve(sockets=[listening])
     return 0 if http.started else 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Any, Final, cast, get_args
 
@@ -16,6 +17,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import (
     INVALID_PARAMS,
+    INVALID_REQUEST,
     CallToolRequestParams,
     CallToolResult,
     GetPromptRequestParams,
@@ -46,6 +48,10 @@ PATH: Final = "/mcp"
 #: Names that lead to this machine on every machine (RFC 6761, section 6.3), so no page of another site has them.
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORT: Final = 80
+#: What begins the values of JSON, and how many of them a message over HTTP may have. The SDK reads a message in one
+#: turn of the event loop: 70,000 members took 50 ms, and 400,000 lists 110 ms. 500 references have about 3,000.
+_MARKS: Final = (b":", b"[", b"{")
+_MAX_MARKS: Final = 15_000
 #: Bytes of standard input that are read at a time.
 _BLOCK_BYTES: Final = 16_384
 _INSTRUCTIONS: Final = (
@@ -187,10 +193,13 @@ class HttpApplication:
 
     express: None = None
 
-    def __init__(self, application: Callable[..., Awaitable[None]], connections: object) -> None:
+    def __init__(
+        self, application: Callable[..., Awaitable[None]], connections: object, max_message_bytes: int
+    ) -> None:
         self._application = application
         #: The server's data about its connections.
         self.connections = connections
+        self._max_message_bytes = max_message_bytes
 
     def answer_now(self, scope: Any, default_headers: bytes) -> bytes | None:
         """No answer: every request takes a task."""
@@ -198,7 +207,37 @@ class HttpApplication:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
-        await self._application(scope, receive, send)
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        length = int(dict(scope["headers"]).get(b"content-length", b"0"))
+        messages = deque(await self._receive_body(receive) if length <= self._max_message_bytes else ())
+        if sum(message.get("body", b"").count(mark) for message in messages for mark in _MARKS) > _MAX_MARKS:
+            await _refuse(send)
+            return
+
+        async def receive_again() -> Any:
+            return messages.popleft() if messages else await receive()
+
+        await self._application(scope, receive_again, send)
+
+    async def _receive_body(self, receive: Any) -> list[Any]:
+        """The body of a request, or the beginning of one that is too large, which the SDK refuses."""
+        messages, received, has_more = [], 0, True
+        while has_more and received <= self._max_message_bytes:
+            messages.append(message := await receive())
+            received += len(message.get("body", b""))
+            has_more = message.get("more_body", False)
+        return messages
+
+
+async def _refuse(send: Any) -> None:
+    """Answer a message with too many members or lists (JSON-RPC 2.0, section 5.1)."""
+    text = f"The message has more than {_MAX_MARKS} colons and brackets; send fewer lines."
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": text}})
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def list_hosts(host: str, port: int, others: str) -> list[str]:

@@ -155,7 +155,7 @@ class Tools:
         Raises InvalidParameter and InvalidRequest.
         """
         if tool == "parse":
-            return await self._parse(_read(ParseArguments, arguments).texts)
+            return await self._parse(self._read(ParseArguments, arguments).texts)
         call = _Call(self.bounds.patience)
         if not self._calls.enter(client, call):
             raise InvalidRequest(
@@ -163,8 +163,8 @@ class Tools:
             )
         try:
             if tool == "resolve":
-                return await self._resolve(_read(ResolveArguments, arguments).name, call, client)
-            return await self._check(_read(CheckArguments, arguments), call, client, report)
+                return await self._resolve(self._read(ResolveArguments, arguments).name, call, client)
+            return await self._check(self._read(CheckArguments, arguments), call, client, report)
         finally:
             self._calls.leave(call)
 
@@ -226,29 +226,34 @@ class Tools:
         without = sum(line.reason is not None for line in checked)
         return CheckResult(summary=summary, without_doi=without, lines=fitting, left_out=len(shown) - len(fitting))
 
-    def _bound(self, argument: str, texts: Sequence[str]) -> None:
+    def _bound(self, argument: str, texts: Sequence[object]) -> None:
         if len(texts) > self.bounds.lines:
             raise InvalidParameter(
                 f"{argument}: a call can have at most {self.bounds.lines}, and this one has {len(texts)}; "
                 "divide them among several calls."
             )
 
+    def _read(self, model: type[Result], arguments: dict[str, Any]) -> Result:
+        """The arguments of a call. Raises InvalidParameter."""
+        known = ", ".join(model.model_fields)
+        # pydantic collects every error in one turn of the event loop: 450,000 wrong items took 1.2 s.
+        for name, value in arguments.items():
+            if name not in model.model_fields:
+                raise InvalidParameter(f"{name[:80]}: unknown. The arguments of this tool are: {known}.")
+            if isinstance(value, list):
+                self._bound(name, value)
+        try:
+            return model.model_validate(arguments)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])[:80]
+            raise InvalidParameter(f"{place}: {first['msg']}. The arguments of this tool are: {known}.") from error
+
     def _explain_length(self, text: str) -> str:
         return (
             f"The text has {len(text)} characters; send one reference, with at most {self.bounds.line_characters}. "
             "`doi-proxy resolve` and POST /api/resolve take longer ones."
         )
-
-
-def _read(model: type[Result], arguments: dict[str, Any]) -> Result:
-    """The arguments of a call. Raises InvalidParameter."""
-    try:
-        return model.model_validate(arguments)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])[:80]
-        known = ", ".join(model.model_fields)
-        raise InvalidParameter(f"{place}: {first['msg']}. The arguments of this tool are: {known}.") from error
 
 
 async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:

@@ -109,7 +109,14 @@ async def test_a_message_that_is_too_large_is_refused(url: str) -> None:
     assert status_of(await post(url, b"", length=4 * 1024 * 1024 + 1)) == 413
 
 
-@pytest.mark.parametrize("body", [b"", b"garbage", b"[" * 100_000, b"\xff", b"[]", b'{"jsonrpc": "2.0"}', b"1" * 9_000])
+@pytest.mark.parametrize("piece", [b'"a":1,', b"[],", b"{},"])
+async def test_a_message_with_too_many_values_is_refused_in_words(url: str, piece: bytes) -> None:
+    answer = await post(url, b"[" + piece * 15_000 + b"1]")
+    assert status_of(answer) == 413
+    assert b"colons and brackets" in answer
+
+
+@pytest.mark.parametrize("body", [b"", b"garbage", b"[" * 10_000, b"\xff", b"[]", b'{"jsonrpc": "2.0"}', b"1" * 9_000])
 async def test_garbage_is_a_bad_request(url: str, body: bytes) -> None:
     assert status_of(await post(url, body)) == 400
 

@@ -213,6 +213,8 @@ async def test_a_client_with_every_call_returns_what_it_has_for_another_client()
         ("resolve", {"name": None}, "name: "),
         ("check_list", {"lines": ["x"] * 501}, "at most 500.* has 501"),
         ("parse", {"texts": ["x"] * 10_000}, "at most 500.* has 10000"),
+        ("parse", {"texts": [1] * 10_000}, "at most 500.* has 10000"),
+        ("parse", {"more" * 1_000: 1, "texts": [1]}, "^(more){20}: unknown"),
     ],
 )
 async def test_wrong_arguments_are_named(tool: ToolName, arguments: dict[str, Any], message: str) -> None:
