@@ -1,8 +1,8 @@
 """Prepared answers: the replies to frequent requests as bytes, which are sent before the server parses a request.
 
 They are a byte cache that the application fills. The key is the target with its query and what the headers of a
-request select, or a whole request. A reply is used while every record that it stands on is fresh in memory with the
-same values. Once a second, the numbers in its freshness headers are replaced.
+request select, or the hash of a whole request. A reply is used while every record that it stands on is fresh in memory
+with the same values. Once a second, the numbers in its freshness headers are replaced.
 
 A usual redirect is prepared here at its first request, if memory or the store has its record.
 """
@@ -56,12 +56,11 @@ class Shelf:
 
     def __init__(self, max_bytes: int) -> None:
         # Each map holds up to twice its weight.
-        self.targets: Generations[tuple[Prepared, ...]] = Generations(
+        self.targets: Generations[bytes, tuple[Prepared, ...]] = Generations(
             max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
         )
-        self.requests: Generations[Prepared] = Generations(
-            max_bytes // 8, lambda request, prepared: len(request) + prepared.size
-        )
+        # By a keyed hash of 64 bits: what a request says of its reader, such as Referer, is not kept.
+        self.requests: Generations[int, Prepared] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
 
 
 class ExpressLane:
@@ -102,11 +101,11 @@ class ExpressLane:
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
         self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
-        self._heads: dict[tuple[bytes, tuple[str, ...]], tuple[Selected | None]] = {}
+        self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
         #: What was done for the last request whose redirect was to be made, by its target.
         self._done = _NOT_DONE
         #: The targets of rare replies that were requested once.
-        self._seen: Generations[bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
+        self._seen: Generations[int, bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
 
     def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
         """Prepare the application's reply to a plain request for `target`, the raw path and query as it was sent.
@@ -151,7 +150,7 @@ class ExpressLane:
         and for a sample.
         """
         began = 0.0 if self._log_prepared is None else self._timer()
-        prepared, forwarded_for = self._find_usual(request) or self._find_rare(request), None
+        prepared, forwarded_for = self._find_usual(key := hash(request)) or self._find_rare(key), None
         read: Resolution | None = None
         if prepared is None:
             # What a reader alone sends is not kept. The next reader has the same request without it.
@@ -229,7 +228,7 @@ class ExpressLane:
 
         `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
         """
-        if is_cut and (reply := self._find_usual(request) or self._find_rare(request)):
+        if is_cut and (reply := self._find_usual(key := hash(request)) or self._find_rare(key)):
             return reply, forwarded_for, None
         end = request.find(_VERSION)
         target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
@@ -237,13 +236,13 @@ class ExpressLane:
         if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
         head, languages = request[end + len(_VERSION) :], tuple(self._languages())
-        known = self._heads.get((head, languages))
+        known = self._heads.get(lines := (hash(head), languages))
         is_kept = known is not None or not is_private(head)
         read = select_head(head, languages) if known is None else known[0]
         if known is None and is_kept:
             if len(self._heads) >= MAX_HEADS:
                 self._heads.clear()
-            self._heads[head, languages] = (read,)
+            self._heads[lines] = (read,)
         if read is None:
             return _NOTHING
         selected, other = read
@@ -266,7 +265,7 @@ class ExpressLane:
                 if prepared.variant.admits(selected):
                     prepared.uses += 1
                     if request is not None and prepared.uses > FREQUENT:
-                        shelf.requests.put(request, prepared)
+                        shelf.requests.put(hash(request), prepared)
                     return prepared
         return None
 
@@ -307,16 +306,15 @@ class ExpressLane:
 
     def _drop(self, request: bytes, target: bytes) -> None:
         for shelf in (self._usual, self._rare):
-            shelf.requests.drop(request)
+            shelf.requests.drop(hash(request))
             shelf.targets.drop(target)
 
     def _is_seen(self, target: bytes) -> bool:
         """Whether a target was requested before; from now on it was."""
-        key = b"%d" % hash(target)
-        if self._seen.get(key) is not None:
-            return True
-        self._seen.put(key, True)
-        return False
+        is_seen = self._seen.get(key := hash(target)) is not None
+        if not is_seen:
+            self._seen.put(key, True)
+        return is_seen
 
     def _source_of(self, name: HandleName) -> int | None:
         found = self._resolver.find_fresh(name)

@@ -232,7 +232,7 @@ def held(application: Application) -> int:
     lane = application.express
     assert isinstance(lane, ExpressLane)
     shelves = (lane._usual, lane._rare)
-    maps: list[Generations[Any]] = [one for shelf in shelves for one in (shelf.targets, shelf.requests)]
+    maps: list[Generations[Any, Any]] = [one for shelf in shelves for one in (shelf.targets, shelf.requests)]
     halves = [(one, half) for one in maps for half in (one._young, one._old)]
     return sum(one._weigh(key, value) for one, half in halves for key, value in half.items())
 
@@ -267,7 +267,7 @@ async def test_only_a_reply_that_is_frequent_in_a_second_is_kept_for_the_whole_r
         await server.answers(get("/10.1000/182"))
     assert not lane._usual.requests._young
     await server.answers(get("/10.1000/182") * 3)
-    assert list(lane._usual.requests._young) == [get("/10.1000/182")]
+    assert list(lane._usual.requests._young) == [hash(get("/10.1000/182"))]
 
 
 async def test_header_lines_that_are_remembered_are_bounded_and_have_no_client() -> None:
@@ -277,10 +277,11 @@ async def test_header_lines_that_are_remembered_are_bounded_and_have_no_client()
     uses = lane_uses(server.application)
     for number in range(MAX_HEADS + 10):
         await server.answers(get("/10.1000/182", f"X-Anything: {number}"))
+        known = set(lane._heads)
         await server.answers(get("/10.1000/182", f"COOKIE: {number}", f"Forwarded: for=198.51.100.{number % 250}"))
+        assert set(lane._heads) == known
     assert len(uses) == 2 * (MAX_HEADS + 10)
     assert len(lane._heads) <= MAX_HEADS
-    assert not [head for head, _ in lane._heads if b"COOKIE" in head or b"198.51.100" in head]
 
 
 @pytest.mark.parametrize("header", ["Accept-Language", "Accept", "Accept-Encoding"])
@@ -484,7 +485,7 @@ async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, 
 
 
 def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
-    cache: Generations[int] = Generations(100, lambda key, value: 1)
+    cache: Generations[bytes, int] = Generations(100, lambda key, value: 1)
     for number in range(10_000):
         cache.put(b"%d" % number, number)
         assert cache.get(b"0") == 0

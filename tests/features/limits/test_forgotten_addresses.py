@@ -32,11 +32,16 @@ HEADERS = {
     # Not an address, but the session of a reader.
     "browser": ("Cookie",),
     "browser and front proxy": ("cookie", "X-Forwarded-For"),
+    # Where a reader comes from, and with what.
+    "page and program": ("Referer", "User-Agent", "X-Forwarded-For"),
+    "address in an unusual header": ("X-Envoy-External-Address", "X-Forwarded-For"),
 }
 _VALUES = {  # of headers that have more than the address
     "Forwarded": "for={}",
     "Cookie": "a=1; session={}",
     "cookie": "session={}",
+    "Referer": "https://catalogue.example/search?q={}",
+    "User-Agent": "Reader/{}",
 }
 
 
