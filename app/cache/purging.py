@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from app.cache.purges import EVERYTHING, MAX_LATE_PURGES, UNKNOWN, Purges, scopes_of
-from app.cache.store import SharedStore
+from app.cache.store import SharedStore, change_note
 from app.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -20,11 +21,12 @@ WORKS: Final = "works"
 async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
     """Drop the lines of names of scopes from the notes."""
     for note in (POPULAR_NAMES, WORKS):
-        data = await store.read_note(note)
-        lines = (data or b"").decode("utf-8", "replace").split("\n")
-        kept = "\n".join(line for line in lines if scopes.isdisjoint(scopes_of(line.partition("\t")[0]))).encode()
-        if data and kept != data:
-            await store.write_note(note, kept)
+        await change_note(store, note, partial(_drop_lines, scopes))
+
+
+def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:
+    lines = (note or b"").decode("utf-8", "replace").split("\n")
+    return "\n".join(line for line in lines if scopes.isdisjoint(scopes_of(line.partition("\t")[0]))).encode()
 
 
 async def delete_purged(store: SharedStore, purges: Purges) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
@@ -138,8 +139,10 @@ class SharedStore(Store, Coordination, Protocol):
 
 
 async def change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
-    """Replace the value of a note by what `change` returns for it. Another process may change it meanwhile."""
-    await store.write_note(name, change(await store.read_note(name)))
+    """Replace the value of a note by what `change`, in a thread, returns for it. Another process may change it too."""
+    before = await store.read_note(name)
+    if (after := await asyncio.to_thread(change, before)) != (before or b""):
+        await store.write_note(name, after)
 
 
 def is_immediate(store: object) -> TypeGuard[ImmediateStore]:

@@ -22,7 +22,7 @@ class KeptWork(NamedTuple):
 
 def read_works(note: bytes | None) -> Iterator[tuple[str, KeptWork]]:
     """The works of a note by key, the newest first. A line of another form is left out."""
-    for line in islice((note or b"").split(b"\n"), _MAX_WORKS):
+    for line in islice((note or b"").split(b"\n", _MAX_WORKS), _MAX_WORKS):
         try:
             key, fetched_at, year, author, title = line.decode().split("\t")
             yield key, KeptWork(float(fetched_at), Work(title, author, int(year) if year else None))

@@ -38,6 +38,8 @@ MAX_WORKS: Final = 10_000
 #: Seconds for which a work is kept, and for which the metadata of a name without an answer are not fetched again.
 TTL: Final = 7 * 86_400.0
 _FAILURE_TTL: Final = 300.0
+#: Works that one turn of the event loop takes into memory. All of them took up to 20 ms.
+_LOADED_A_TURN: Final = 256
 #: Fetches under way in one process, and from one host.
 CONCURRENCY: Final = 8
 _HOST_CONCURRENCY: Final = 4
@@ -107,9 +109,11 @@ class Works:
 
     async def load(self) -> None:
         """Take the works of the store into memory."""
-        for key, kept in read_works(await self._cache.read_note(WORKS)):
+        for number, (key, kept) in enumerate(read_works(await self._cache.read_note(WORKS))):
             if self._is_usable(key, kept.fetched_at):
                 self._works.setdefault(key, kept)
+            if number % _LOADED_A_TURN == 0:
+                await asyncio.sleep(0)
 
     async def save(self) -> None:
         """Add the new works to those of the store."""

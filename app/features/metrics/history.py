@@ -10,7 +10,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from prometheus_client.core import Metric
@@ -37,11 +37,16 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
 }
 
 
-class Point(msgspec.Struct):
-    """The sums of the series in the STEP seconds from `start` on, in seconds since the epoch."""
+#: A time, in seconds since the epoch until the year 9999, and a sum. A point that is read may be forged.
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
+_Sum = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 
-    start: int
-    sums: dict[str, float]
+
+class Point(msgspec.Struct):
+    """The sums of the series in the STEP seconds from `start` on."""
+
+    start: Moment
+    sums: Annotated[dict[str, _Sum], msgspec.Meta(max_length=100)]
 
 
 class History(msgspec.Struct):

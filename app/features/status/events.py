@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from app.features.metrics.history import Moment
 from app.features.shared_file import SharedFile
 
 EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store", "differ"]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
+#: Characters of a detail that is read.
+_MAX_DETAIL: Final = 1_000
 #: Seconds between two reports of one event, by different workers or in a row.
 NEAR: Final = 10
 #: The kinds whose counts are added.
@@ -28,17 +31,17 @@ _MAX_PAIRS: Final = 5
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event. Times are in seconds since the epoch; an outage, of an upstream or the store, without `until` goes on.
+    """An event. An outage, of an upstream or the store, without `until` goes on.
 
     `detail` is the host of an upstream, the version of a start, or two handle servers that answered differently.
     `count` is the number of entries of a purge, or of names.
     """
 
     kind: EventKind
-    at: int
-    until: int | None = None
-    detail: str = ""
-    count: int = 1
+    at: Moment
+    until: Moment | None = None
+    detail: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
+    count: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] = 1
 
 
 def add_event(events: Iterable[Event], new: Event) -> list[Event]:

@@ -111,7 +111,7 @@ def find_earlier(known: Mapping[str, Kept], place: str) -> str | None:
 
 
 def decode_note(data: bytes | None) -> dict[str, Kept]:
-    """What each service keeps, by its place. A damaged note counts as none."""
+    """What each service keeps, by its place. A damaged or forged note counts as none."""
     try:
         return {} if data is None else msgspec.json.decode(data, type=dict[str, Kept])
     except (msgspec.DecodeError, ValueError, RecursionError):

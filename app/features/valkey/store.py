@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from math import inf
 from typing import Any, Final
@@ -23,6 +24,10 @@ from app.features.valkey.scripts import ANNOUNCE, BACK_OFF, LEASE, PURGE, PUT, R
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
 from app.features.valkey.url import parse_store_url
 
+log = logging.getLogger(__name__)
+
+#: Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
+_MAX_NOTE_BYTES: Final = 8 * 1024 * 1024
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
@@ -131,10 +136,18 @@ class ValkeyStore:
         return await read_announcements(self._servers, self._layout, cursor)
 
     async def read_note(self, name: str) -> bytes | None:
-        """See Store."""
+        """See Store. Data of another program counts as none, and the next write replaces it."""
         partition = self._layout.find(name)
         look_up = command("GET", partition.note(name), read=read_data)
-        return await self._servers.call(partition.slot, look_up, Access.READ)
+        try:
+            data = await self._servers.call(partition.slot, look_up, Access.READ)
+        except DamagedEntry as error:
+            log.warning("%s It is replaced.", error.message)
+            return None
+        if data is None or len(data) <= _MAX_NOTE_BYTES:
+            return data
+        log.warning("%s has %d bytes, those of another program; it is replaced.", partition.note(name), len(data))
+        return None
 
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""

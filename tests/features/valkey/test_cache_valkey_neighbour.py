@@ -11,6 +11,7 @@ from redis import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.purges import EVERYTHING
+from app.cache.store import change_note
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
 from app.features.valkey.layout import KEY_PREFIX
@@ -117,6 +118,17 @@ async def test_a_lease_without_an_end_or_with_a_late_one_is_nobodys(
     assert not await store.lease(NAME, "there", 20)
     await store.release(NAME, "here")
     assert await store.lease(NAME, "there", 20)
+
+
+@pytest.mark.parametrize("foreign", [("RPUSH", "other"), ("SET", "x" * (8 * 2**20 + 1)), ("HSET", "a", "b")])
+async def test_a_note_of_another_program_counts_as_none_and_is_replaced(
+    neighbour: Any, store: ValkeyStore, foreign: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    neighbour.execute_command(foreign[0], f"{KEY_PREFIX}works", *foreign[1:])
+    assert await store.read_note("works") is None
+    assert "replaced" in caplog.text and "xxx" not in caplog.text
+    await change_note(store, "works", lambda before: b"ours" if before is None else before)
+    assert neighbour.get(f"{KEY_PREFIX}works") == await store.read_note("works") == b"ours"
 
 
 async def test_a_list_in_place_of_an_entry_is_an_error_and_no_outage(neighbour: Any, store: ValkeyStore) -> None:
