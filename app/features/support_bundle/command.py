@@ -16,7 +16,9 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import distributions
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +64,8 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 #: A DOI name in a finding, such as that about a line of the library rules.
 _NAME: Final = re.compile(r"10\.[0-9]{4,9}(?:/|%2F)[^\s'\"]+", re.IGNORECASE)
+#: What can be an address of IPv4 or IPv6, such as one in a line of a list of networks.
+_ADDRESS: Final = re.compile(r"(?<![\w.:])[0-9a-f.:]{2,45}", re.IGNORECASE)
 
 
 def _open_private(name: str, flags: int) -> int:
@@ -81,7 +85,7 @@ def collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
     sources: dict[str, Callable[[], bytes]] = {
         "versions.json": lambda: _json(_describe_versions()),
         "settings.json": lambda: _json(_describe_settings(context)),
-        "check.json": lambda: _json([_NAME.sub("10.…", redact(str(one))) for one in context.inspect((), offline=True)]),
+        "check.json": lambda: _json([_mask(str(one)) for one in context.inspect((), offline=True)]),
         "store.json": lambda: _json(asyncio.run(_describe_store(context))),
     }
     for name, target in _FETCHED.items():
@@ -93,6 +97,20 @@ def collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
         except DoiProxyError as error:
             parts[name + ".missing"] = redact(error.message).encode() + b"\n"
     return parts
+
+
+def _mask(finding: str) -> str:
+    """A finding of `check` without secrets, names and addresses. Those of this machine stay."""
+    return _ADDRESS.sub(_mask_address, _NAME.sub("10.…", redact(finding)))
+
+
+def _mask_address(found: re.Match[str]) -> str:
+    # A colon or a dot after an address belongs to the sentence.
+    for text in (found[0], found[0].rstrip(".:")):
+        with suppress(ValueError):
+            address = ip_address(text)
+            return found[0] if address.is_loopback or address.is_unspecified else found[0].replace(text, MASK)
+    return found[0]
 
 
 def write_bundle(file: Any, parts: dict[str, bytes]) -> None:

@@ -111,3 +111,19 @@ def test_without_a_proxy_and_a_store_it_says_what_is_missing(tmp_path: Path) -> 
     assert missing == {f"{name}.missing" for name in ("store.json", "readyz.json", "status.json", "metrics.txt")}
     assert "does not exist" in parts["store.json.missing"]
     assert main(["support-bundle", *flags]) == 1  # it replaces no file
+
+
+@pytest.mark.parametrize(
+    "line", [f"{READER}/99", f"'{READER}',", "2001:db8:0:77::1/200", "[2001:DB8::77]", "2001:db8:77::1: x"]
+)
+def test_a_finding_about_a_denied_client_has_no_address(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = tmp_path / "denied.txt"
+    denied.write_text(f"\n{line}\n", "utf-8")
+    monkeypatch.setenv(f"{ENV_PREFIX}CLIENT_DENY_FILE", str(denied))
+    assert main(["support-bundle", "--output", str(tmp_path / "bundle.tar.gz"), "--server", "http://127.0.0.1:9"]) == 0
+    found = read_archive(tmp_path / "bundle.tar.gz")["check.json"]
+    assert f"{denied}:2: " in found and "is not a network" in found
+    found = found.replace(str(denied), "")
+    assert "198.51" not in found and "77" not in found and "2001:" not in found.lower().replace("2001:db8::/32", "")
