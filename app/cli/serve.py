@@ -22,6 +22,8 @@ from app.cli.supervisor import Supervisor
 from app.cli.systemd import SOCKET_VARIABLE, Notifier
 from app.cli.worker import WorkerServer
 from app.errors import ConfigurationError, DoiProxyError
+from app.features.certificate_check import find_certificate_problems
+from app.features.check import Inspection
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.features.shared_memory import SharedMemory, Use, create_memories
 from app.features.shared_states import SharedStates
@@ -98,6 +100,7 @@ def _serve_alone(
     def reload() -> None:
         notifier.reloading()
         lifecycle.reload(reload_settings(lifecycle.settings, load))
+        _judge_certificate(lifecycle.settings)
         notifier.ready(status)
 
     def drain() -> None:
@@ -130,6 +133,7 @@ def _supervise(
         # For a worker that is started later. The workers report a certificate that cannot be used.
         with suppress(ConfigurationError):
             certificate.replace(in_force.tls_cert, in_force.tls_key)
+            _judge_certificate(in_force)
         return in_force
 
     with temporary_folder() as folder:
@@ -216,9 +220,17 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
         log.info("%s: listening on %s", name, further)
     if (bytes_used := fitting_bytes(settings)) < settings.store_max_bytes and settings.store_url.startswith("sqlite:"):
         log.warning("the store may grow to %.1f GB, to keep half of the free disk space free", bytes_used / 1e9)
+    _judge_certificate(settings)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "
             "or a mailto: address"
         )
     return f"serving on {address}"
+
+
+def _judge_certificate(settings: Settings) -> None:
+    """Log what is wrong with a certificate that can be used, such as its end. No client that it keeps away can tell."""
+    if settings.tls_cert is not None:
+        for finding in find_certificate_problems(Inspection(settings)):
+            log.warning("%s", finding)

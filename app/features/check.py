@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from app.errors import DoiProxyError
@@ -71,3 +73,15 @@ def exit_status(findings: Iterable[Finding]) -> int:
     """2 if there is an error, 1 if there is a warning, else 0."""
     severities = {finding.severity for finding in findings}
     return 2 if "error" in severities else 1 if "warning" in severities else 0
+
+
+def find_access_problem(path: Path) -> str | None:
+    """Why this user cannot read a file or a folder. None if it can."""
+    try:
+        path.stat()
+    except OSError as error:
+        return f"{path} cannot be used: {error.strerror}"
+    if not (path.is_file() or path.is_dir()):
+        return f"{path} is not a regular file"
+    needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+    return None if os.access(path, needed) else f"{path} is not readable by the user who runs this check"

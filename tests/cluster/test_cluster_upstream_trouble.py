@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import ssl
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.cluster.authority import LOOPBACK, Authority
 from tests.cluster.conftest import StartProxy
 from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.fake_upstream import FakeUpstream
@@ -30,37 +28,6 @@ SETTINGS: Final[dict[str, object]] = {
 }
 
 
-class Authority:
-    """A certificate authority of the test, and the certificates that it signs."""
-
-    def __init__(self, folder: Path) -> None:
-        if shutil.which("openssl") is None:
-            pytest.skip("openssl, which makes certificates, is not installed: apt-get install openssl")
-        self._folder = folder
-        self.file = folder / "authority.pem"
-        self._openssl(f"req -x509 -nodes {_KEY} -subj /CN=test -keyout {folder}/authority.key -out {self.file}")
-
-    def sign(self, names: str, *, days: int = 1) -> ssl.SSLContext:
-        """A server's context with a certificate for `names`, which ends after so many days."""
-        stem, extension = self._folder / f"{abs(hash((names, days)))}", self._folder / "names.ext"
-        extension.write_text(f"subjectAltName={names}")
-        self._openssl(f"req -new -nodes {_KEY} -subj /CN=x -keyout {stem}.key -out {stem}.csr")
-        self._openssl(
-            f"x509 -req -in {stem}.csr -CA {self.file} -CAkey {self._folder}/authority.key -CAcreateserial "
-            f"-days {days} -extfile {extension} -out {stem}.pem"
-        )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(f"{stem}.pem", f"{stem}.key")
-        return context
-
-    def _openssl(self, arguments: str) -> None:
-        subprocess.run(["openssl", *arguments.split()], check=True, capture_output=True)
-
-
-_KEY: Final = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
-_LOOPBACK: Final = "IP:127.0.0.1,DNS:localhost"
-
-
 @dataclass(frozen=True)
 class Trouble:
     """What an upstream presents, the words of the cause, and the remedy."""
@@ -73,9 +40,9 @@ class Trouble:
 
 
 TROUBLES: Final = {
-    "expired": Trouble(_LOOPBACK, -1, True, "certificate has expired", "check the clock of this machine; otherwise"),
+    "expired": Trouble(LOOPBACK, -1, True, "certificate has expired", "check the clock of this machine; otherwise"),
     "unknown authority": Trouble(
-        _LOOPBACK, 1, False, "unable to get local issuer certificate", "set upstream_ca_bundle to"
+        LOOPBACK, 1, False, "unable to get local issuer certificate", "set upstream_ca_bundle to"
     ),
     "another host": Trouble(
         "DNS:other.example", 1, True, "certificate is not valid for '127.0.0.1'", "its certificate is for another host"
@@ -116,7 +83,7 @@ async def test_a_certificate_that_cannot_be_used_is_one_line_with_its_remedy(
 ) -> None:
     authority = Authority(tmp_path)
     settings = {**SETTINGS, "workers": 2}
-    good, store = authority.sign(_LOOPBACK), f"sqlite:///{tmp_path}/store.sqlite3"
+    good, store = authority.sign(LOOPBACK), f"sqlite:///{tmp_path}/store.sqlite3"
     async with FakeUpstream(tls=good) as upstream:
         port, url = int(upstream.url.rpartition(":")[2]), upstream.url
         for name in (KNOWN, *NEW):

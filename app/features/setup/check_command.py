@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
+from app.features.certificate_check import find_certificate_problems
 from app.features.check import Check, Finding, exit_status
 from app.features.command import CommandContext
 from app.features.setup.file_checks import (
     find_authority_problems,
-    find_certificate_problems,
     find_store_folder_problems,
     find_unreadable_files,
 )

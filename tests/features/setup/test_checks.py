@@ -14,10 +14,10 @@ import pytest
 from app.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import read_sources
+from app.features.certificate_check import find_certificate_problems
 from app.features.check import Finding, exit_status
 from app.features.options import variable
 from app.features.setup.check_command import CHECKS
-from app.features.setup.file_checks import find_certificate_problems
 from app.features.setup.machine_checks import find_machine_limits
 from app.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 
