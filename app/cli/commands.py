@@ -11,7 +11,7 @@ _ALL: Final = {
     "demo": ("start a proxy with a stand-in for the upstream, and an outage by a key", "app.features.demo.command"),
     "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
     "healthcheck": (
-        "check whether the running proxy is ready; exit status 0 if it is",
+        "exit with status 0 if the running proxy is ready, else 1",
         "app.features.setup.command",
     ),
     "check": ("examine settings, files, store and upstream before a start", "app.features.setup.command"),
@@ -39,10 +39,10 @@ _ALL: Final = {
         "app.features.proof.command",
     ),
     "parse": (
-        "say what texts are: DOI names, handles, prefixes or none of them",
+        "tell whether a text is a DOI name, a handle, a prefix or none of them",
         "app.features.parse.command",
     ),
-    "mcp": ("offer assistants tools that check DOI names and references", "app.features.assistants.command"),
+    "mcp": ("run an MCP server, so AI assistants can check references", "app.features.assistants.command"),
     "cache export": (
         "write records to a bundle: all, the names of a list, or the names under a prefix",
         "app.features.cache_commands.command",

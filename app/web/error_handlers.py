@@ -114,15 +114,15 @@ class ErrorPages:
             body = self._pages.not_a_doi(link, language, typed=typed, reason=reason, sections=found)
             return _page(error.status, body)
         if isinstance(error, TooManyRequests):
-            return self._refuse(language, error)
+            return self._refuse(language, error, typed)
         if isinstance(error, ClientDenied):
             return _page(error.status, self._pages.error(self._link, language, title_key="error_denied"))
         return self._show_status(request, error.status, error.message, ())
 
-    def _refuse(self, language: str, error: TooManyRequests) -> Reply:
-        """A page that says when to try again."""
+    def _refuse(self, language: str, error: TooManyRequests, typed: str) -> Reply:
+        """A page that says when to try again, with the name in its form."""
         again = max(1, ceil(error.retry_after))
-        body = self._pages.error(self._link, language, title_key="error_too_many", retry_after=again)
+        body = self._pages.error(self._link, language, title_key="error_too_many", typed=typed, retry_after=again)
         return _page(error.status, body, quota_headers(error.quota, error.retry_after))
 
     def answer_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:

@@ -313,11 +313,12 @@ class Pages:
         )
 
     def error(
-        self, link: Link, language: str, *, title_key: str, reason: str = "", retry_after: int | None = None
+        self, link: Link, language: str, *, title_key: str, reason: str = "", typed: str = "", retry_after: int = 0
     ) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is what is wrong, in English, or ""."""
-        text, wait = ERROR_TEXTS[title_key], None if retry_after is None else choose_wait(retry_after)
-        return self.render("error", link, language, f"title.{title_key}", reason=reason, text=text, wait=wait)
+        facts = {"text": ERROR_TEXTS[title_key], "reason": reason, "typed": readable(typed[:MAX_CHARACTERS_SHOWN])}
+        wait = choose_wait(retry_after) if retry_after else None
+        return self.render("error", link, language, f"title.{title_key}", None, **facts, wait=wait)
 
     def render(
         self, template: str, link: Link, language: str, key: str, name: HandleName | None = None, **facts: Any

@@ -429,8 +429,9 @@ def test_an_error_without_a_message_gets_the_text_of_the_page() -> None:
 
 
 def test_a_client_over_its_limit_learns_in_its_language_when_to_try_again() -> None:
-    html = PAGES.error(HERE, "de", title_key="error_too_many", retry_after=30)
+    html = PAGES.error(HERE, "de", title_key="error_too_many", typed="10.1000/182", retry_after=30)
     words = Page(html.decode()).words
+    assert 'name="hdl" value="10.1000/182"' in html.decode()
     assert "Aus Ihrem Netz kamen mehr Anfragen" in words
     assert "in etwa 30 Sekunden" in words
     assert "Grund" not in words

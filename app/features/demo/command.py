@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 from urllib.parse import unquote
 
+from app.errors import ConfigurationError
 from app.features.command import Command, CommandContext, set_usage, whole_number
 from app.features.options import ENV_PREFIX
 
@@ -83,7 +84,15 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--at", type=whole_number, default=8000, metavar="PORT", help="the port; 8000 by default")
 
 
+def _refuse_settings(namespace: argparse.Namespace) -> None:
+    """Raise ConfigurationError for the flag of a setting, which the demo would not obey."""
+    given = [name for name, value in vars(namespace).items() if isinstance(value, str | Path)]
+    if given:
+        raise ConfigurationError(f"--{given[0].replace('_', '-')}: the demo has settings of its own; --at is its port")
+
+
 def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
+    _refuse_settings(namespace)
     # The settings of an installation must not lead the demo to its store.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     with open_stand_in() as stand_in, tempfile.TemporaryDirectory() as folder:

@@ -166,7 +166,7 @@ def _add_server_arguments(command: argparse.ArgumentParser) -> None:
         type=_positive,
         default=900,
         metavar="SECONDS",
-        help="longest wait for the next row, which takes long if the upstream requested a pause (default: %(default)s)",
+        help="give up after this many seconds without a row, also in a pause of the upstream (default: %(default)s)",
     )
 
 

@@ -73,8 +73,12 @@ def format_of(path: str, column: str | None = None) -> str:
 def require_files(paths: Sequence[str]) -> None:
     """Raise ConfigurationError if a file does not exist, before anything is read."""
     for path in paths:
-        if path != STANDARD_INPUT and (not Path(path).exists() or Path(path).is_dir()):
-            raise ConfigurationError(f"{path}: this file does not exist; check the path")
+        if path == STANDARD_INPUT:
+            continue
+        if Path(path).is_dir():
+            raise ConfigurationError(f"{path}: this is a folder; name a file in it")
+        if not Path(path).exists():
+            raise ConfigurationError(f"{path}: this is neither a file nor a DOI name; check the path or the name")
 
 
 class ListParser:

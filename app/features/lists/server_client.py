@@ -44,13 +44,15 @@ class BatchClient:
         stop: asyncio.Event,
         report: Callable[[str], None],
     ) -> None:
-        """`query` has the parameters of a request. `report` gets a message before each pause. `stop` ends the work."""
+        """`query` has the parameters of a request. `report` gets the message of a new failure. `stop` ends the work."""
         self._server = server
         self._query = query
         self._limits = limits
         self._stop = stop
         self._report = report
         self._failures = 0
+        #: The message of the last failure that was reported. A failure that repeats is reported once.
+        self._reported = ""
 
     async def groups(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[ListRow]]:
         """The row of each input, in their order, as they arrive. Raises DoiProxyError if the server does not answer."""
@@ -85,7 +87,9 @@ class BatchClient:
         seconds = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (self._failures - 1))
         if error.retry_after is not None:
             seconds = max(error.retry_after, _FIRST_PAUSE)
-        self._report(f"{error.message}; the next request follows in {seconds:g} seconds")
+        if error.message != self._reported:
+            self._reported = error.message
+            self._report(f"{error.message.rstrip('.')}; trying again, {self._limits.tries} times at most")
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

@@ -130,7 +130,9 @@ def with_sentence(status: Status) -> Status:
 
 
 def _refuse(pages: Pages, link: Link, language: str) -> Response:
-    body = pages.render("error", link, language, "title.error_denied", text="status.refused", reason="", wait=None)
+    body = pages.render(
+        "error", link, language, "title.error_denied", text="status.refused", reason="", typed="", wait=None
+    )
     return _respond(body, HTML, *PAGE_POLICY, status=403)
 
 

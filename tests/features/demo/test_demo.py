@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from app.cli.main import main
 from tests.ports import free_port
 
 pytestmark = pytest.mark.process
@@ -51,6 +52,11 @@ def test_a_known_name_is_answered_in_the_outage_and_a_new_one_is_not() -> None:
         demo.stdin.write("q\n")
         demo.stdin.close()
         assert demo.wait(30) == 0
+
+
+def test_a_setting_that_the_demo_would_not_obey_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--port", "9000"]) == 2
+    assert capsys.readouterr().err == "doi-proxy: --port: the demo has settings of its own; --at is its port\n"
 
 
 def start_demo(port: int) -> subprocess.Popen[str]:

@@ -188,7 +188,9 @@ async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(ben
     path = bench.numbered(2)
     assert (await bench.run(path)).status == 0
     wrong: tuple[tuple[tuple[str | Path, ...], str], ...] = (
-        (("none.txt",), "none.txt: this file does not exist; check the path"),
+        (("none.txt",), "none.txt: this is neither a file nor a DOI name; check the path or the name"),
+        (("10.1000",), "10.1000: this is neither a file nor a DOI name; check the path or the name"),
+        ((".",), ".: this is a folder; name a file in it"),
         ((path, "--fields", "doi,colour"), "--fields: 'colour' is not one of input, doi"),
         (("--resume", bench.state), "--resume: standard input cannot be read again"),
     )
@@ -454,12 +456,12 @@ async def test_a_running_proxy_gives_the_same_rows_as_this_process(bench: Bench)
 
 async def test_after_a_failure_of_the_server_the_names_without_a_row_are_sent_again(bench: Bench) -> None:
     async with BatchServer() as server:
-        server.plan = ["429", "cut 2", "error 1", "ok"]
+        server.plan = ["429", "429", "cut 2", "error 1", "ok"]
         ended = await bench.run(bench.numbered(5), "--server", server.url)
     assert [row["input"] for row in ended.rows] == [f"10.5555/{number}" for number in range(5)]
-    assert [len(one.names) for one in server.requests] == [5, 5, 3, 2]
-    assert "This client is over its limit." in ended.errors
-    assert "the next request follows in 1 seconds" in ended.errors
+    assert [len(one.names) for one in server.requests] == [5, 5, 5, 3, 2]
+    assert ended.errors.count("This client is over its limit; trying again, 8 times at most\n") == 1
+    assert ended.errors.count("trying again") == 3
     assert ended.status == 0
 
 
