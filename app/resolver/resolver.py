@@ -21,15 +21,7 @@ from app.resolver.fetcher import Fetcher, ResolverOptions
 from app.resolver.local_answers import LocalAnswers
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.proof import proves
-from app.resolver.resolution import (
-    Origin,
-    Resolution,
-    Step,
-    next_step,
-    refresh_from,
-    renewal_origin,
-    stale_origin,
-)
+from app.resolver.resolution import Origin, Resolution, Step, next_step, refresh_from, renewal_origin, stale_origin
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.upstream.local import SealedSource
 from app.upstream.routed import find_refusal

@@ -12,14 +12,7 @@ from typing import Protocol
 
 from app.doi.name import HandleName
 from app.doi.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
-from app.errors import (
-    DoiProxyError,
-    EmptyName,
-    NameTooLong,
-    RequestLoop,
-    RequestTooLarge,
-    TooManyRequests,
-)
+from app.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, RequestTooLarge, TooManyRequests
 from app.web import which_ra
 from app.web.api import PROTOCOL_ERROR
 from app.web.client_network import client_of
@@ -31,18 +24,7 @@ from app.web.problem import error_problem
 from app.web.request import Request
 from app.web.request_id import REQUEST_ID, answer_identifier, echo_identifier, id_headers, sent_identifier
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
-from app.web.responses import (
-    NOT_MODIFIED,
-    Hit,
-    Message,
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    page,
-    send_reply,
-    write_reply,
-)
+from app.web.responses import NOT_MODIFIED, Hit, Message, Receive, Reply, Scope, Send, page, send_reply, write_reply
 from app.web.route import Paths, api_part, find_route, names_part
 from app.web.stage import Answer, Stages
 

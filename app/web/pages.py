@@ -21,13 +21,7 @@ from app.web.locations_page import show_locations
 from app.web.look import open_look
 from app.web.outline import Outline, ValueRow, rows
 from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, title_text
-from app.web.shown_values import (
-    MAX_CHARACTERS_SHOWN,
-    contact_link,
-    is_administrative,
-    public_handle_url,
-    web_address,
-)
+from app.web.shown_values import MAX_CHARACTERS_SHOWN, contact_link, is_administrative, public_handle_url, web_address
 from app.web.ways import Helpers, Trouble, Way, list_ways
 
 #: The values of `title_key` that `Pages.error` accepts, and the texts below these titles.

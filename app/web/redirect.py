@@ -113,9 +113,6 @@ class Redirects:
         detour = await self._await_detour(request, query.options, parameters, found)
         return self.reply(request, query.options, parameters, found, contact, detour)
 
-    def _awaits_detours(self) -> bool:
-        return any(stage.awaits_detours for stage in self._detours)
-
     def read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
         """What a request wants to know about a name. Raises InvalidParameter."""
         options = read_options(parameters)
@@ -175,7 +172,11 @@ class Redirects:
         if options.redirection_headers:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
-        is_for_all = detour is NO_DETOUR and not self._awaits_detours() and not options.bypasses_cache
+        is_for_all = (
+            detour is NO_DETOUR
+            and not any(stage.awaits_detours for stage in self._detours)
+            and not options.bypasses_cache
+        )
         if found.is_hit and is_for_all:
             hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, Varies.DATA)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)

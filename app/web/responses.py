@@ -52,10 +52,6 @@ NOT_MODIFIED: Final = 304
 _BODILESS: Final = (204, NOT_MODIFIED)
 
 
-def _watch_nothing() -> Sequence[HandleName]:
-    return ()
-
-
 class Hit(msgspec.Struct, frozen=True, gc=False):
     """The fresh records that a reply depends on, and the function that writes the freshness of such a reply.
 
@@ -69,7 +65,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     #: What of a request besides its target the reply depends on.
     varies: Varies = SAME_FOR_ALL
     #: Further names: the reply depends on what memory has about them.
-    find_watched: Callable[[], Sequence[HandleName]] = _watch_nothing
+    find_watched: Callable[[], Sequence[HandleName]] = tuple
     #: Seconds for which the reply can be prepared. None: as long as its records are the same.
     seconds: int | None = None
 
