@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from app.cache.coordination import Coordination
 from app.cache.entry import Entry
@@ -143,8 +143,3 @@ async def change_note(store: SharedStore, name: str, change: Callable[[bytes | N
     before = await store.read_note(name)
     if (after := await asyncio.to_thread(change, before)) != (before or b""):
         await store.write_note(name, after)
-
-
-def is_immediate(store: object) -> TypeGuard[ImmediateStore]:
-    """Whether a store can be read without waiting."""
-    return isinstance(store, ImmediateStore)

@@ -16,7 +16,7 @@ from app.cache.late import ENTRIES_A_STEP, LateStore, fill_store
 from app.cache.memory import MemoryStore
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
 from app.cache.purging import delete_purged, forget_names
-from app.cache.store import RecordStore, SharedStore, StoreLost, StoreStats, change_note, is_immediate
+from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
 from app.doi.name import fold
 from app.errors import StoreError
 from app.handle.answer import ResponseCode
@@ -49,7 +49,7 @@ class TieredStore(FallbackStore):
         super().__init__(memory, store, clock=clock, observer=observer)
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
-        self._read_now = store.read_now if is_immediate(store) else None
+        self._read_now = store.read_now if _is_immediate(store) else None
         self._opener, self._late = late, late if late and late.reason else None
         self._clock = clock
         self._ceiling = ceiling
@@ -130,9 +130,8 @@ class TieredStore(FallbackStore):
         It is not put if its key was purged after its query was sent at `sent_at`, or if it is not verified and would
         replace a fresh verified one. For `unless_newer`, see Store.
         """
-        if loses_proof(self._memory.peek(entry.key), entry, self._clock()):
-            return
-        if sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock()):
+        is_refused = sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock())
+        if is_refused or loses_proof(self._memory.peek(entry.key), entry, self._clock()):
             return
         self._keep(entry)
         if self._store is not None:
@@ -144,13 +143,11 @@ class TieredStore(FallbackStore):
 
         An import must call `flush` from time to time, because the queue of writes is limited.
         """
-        newest = await self.reread(entry.key)
+        newest, now = await self.reread(entry.key), self._clock()
         if isinstance(newest, RegistryEntry):
             newest = None
-        if newest is not None:
-            now = self._clock()
-            if newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now)):
-                return False
+        elif newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):
+            return False
         # Another process may fetch the record until this one is written, so the store compares again.
         await self.put(entry, announce=newest is not None, unless_newer=True)
         return True
@@ -266,8 +263,7 @@ class TieredStore(FallbackStore):
         """The state of both tiers."""
         store = None
         if self._store is not None:
-            unknown = StoreStats(0, 0, False, "the store does not answer")
-            store = await self._try("stats", self._store.stats(), unknown)
+            store = await self._try("stats", self._store.stats(), StoreStats(0, 0, False, "the store does not answer"))
         if self._late is not None:
             seen = store or StoreStats(0, 0, False, "")
             store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry, seen.healthy)
@@ -321,7 +317,7 @@ class TieredStore(FallbackStore):
             return
         await delete_purged(store, self._purges)
         before, self._late, self._store = self._store, None, store
-        self._read_now = store.read_now if is_immediate(store) else None
+        self._read_now = store.read_now if _is_immediate(store) else None
         # The announcements of another file have other numbers.
         self._cursor, self.edition = None, self.edition + 1
         await fill_store(store, self._memory, self._purges, self._clock())
@@ -394,6 +390,10 @@ class TieredStore(FallbackStore):
             self._memory.drop(entry.key)
         else:
             self._memory.keep(admitted)
+
+
+def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:
+    return isinstance(store, ImmediateStore)
 
 
 def _has_records(store: object) -> TypeGuard[RecordStore]:
