@@ -122,8 +122,10 @@ class MetadataClient:
         host = parts.hostname or ""
         if parts.scheme not in ("http", "https") or not host or parts.username is not None:
             raise _Refused("the address of the metadata is not queried")
-        is_number = ":" in host or host.replace(".", "").isdigit()
-        if (is_number and not _is_allowed(host, self._allowed)) or (host == "localhost" and not self._allowed.private):
+        # A host whose last label begins with a digit is an IPv4 address in some form, such as 0x7f.1 (WHATWG URL, 3.5).
+        last = host.rstrip(".").rpartition(".")[2]
+        is_number = ":" in host or last[:1].isdigit()
+        if (is_number and not _is_allowed(host, self._allowed)) or (last == "localhost" and not self._allowed.private):
             raise _Refused("the address of the metadata is not public")
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes | None:

@@ -183,6 +183,28 @@ async def test_no_private_address_is_queried_unless_it_is_allowed(host: str) -> 
         assert agency.requests == []
 
 
+@table(
+    ("host", "requests"),
+    [
+        ("agency.example", 1),
+        ("127.0.0.1", 0), ("localhost", 0), ("localhost.", 0), ("www.LOCALHOST", 0), ("127.1", 0), ("0x7f000001", 0),
+        ("2130706433", 0), ("0x7f.1", 0), ("0177.0.0.01", 0), ("10.0.0.1.", 0), ("[::1]", 0),
+    ],
+)  # fmt: skip
+async def test_an_egress_proxy_gets_no_private_address(
+    host: str, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_agency() as egress:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with proxies(upstream_private_servers=False) as (proxy, _):
+            put_prefix(proxy.upstream, f"http://{host}")
+            monkeypatch.setenv("no_proxy", "")
+            monkeypatch.setenv("http_proxy", egress.url)
+            await record_page(proxy)
+            assert len(egress.requests) == requests
+        egress.drop()
+
+
 async def test_a_refused_network_is_not_queried() -> None:
     async with proxies(upstream_refused_networks="127.0.0.0/8") as (proxy, agency):
         assert 'id="work"' not in await record_page(proxy)
