@@ -150,7 +150,8 @@ class ExpressProtocol(HttpToolsProtocol):
     def _can_parse(self) -> bool:
         if self._stream.body_left:
             return not self._ended and not self.transport.is_closing()
-        return not (self._ended or self.flow.write_paused or self.transport.is_closing()) and self._is_answered()
+        is_open = not (self._ended or self.flow.write_paused or self.transport.is_closing())
+        return is_open and (self.cycle is None or self._is_answered())  # most connections have no cycle
 
     def _is_answered(self) -> bool:
         """Whether no answer is due."""
