@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from operator import attrgetter
 from typing import Final
 
-from cachetools import Cache, FIFOCache, LRUCache
+from cachetools import FIFOCache, LRUCache
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.doorkeeper import Doorkeeper
@@ -31,28 +30,20 @@ _MAX_LEASES: Final = 10_000
 _MAX_BUCKETS: Final = 10_000
 
 
-class _Lru(LRUCache[str, Entry]):
-    """An LRU cache that counts its evictions."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__(max_bytes, getsizeof=attrgetter("size"))
-        self.evictions = 0
-
-    def popitem(self) -> tuple[str, Entry]:
-        self.evictions += 1
-        return super().popitem()
-
-
 class MemoryStore:
     """The memory tier. It is also a Store that one process uses alone, in one thread.
 
-    `bytes` matches the resident memory: measured over 100,000 entries, a record with 1.2 kB of JSON takes 1,753 B, and
-    one with 300 B takes 855 B.
+    `bytes` matches the resident memory: measured over 100,000 entries, a record with 1.2 kB of JSON takes 1,618 B, and
+    one with 300 B takes 725 B.
     """
 
     def __init__(self, max_bytes: int, *, clock: Callable[[], float]) -> None:
         """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch."""
-        self._entries = _Lru(max_bytes)
+        #: In the order of their last use. One table, because each that a hit touches is a miss of the CPU's caches.
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._bytes, self._max_bytes = 0, max_bytes
+        #: The number of entries that were evicted for lack of room.
+        self.evictions = 0
         self._clock = clock
         self._doorkeeper = Doorkeeper()
         #: The owner and the end of each lease.
@@ -72,19 +63,14 @@ class MemoryStore:
     @property
     def bytes(self) -> int:
         """The sum of the entries' sizes."""
-        return int(self._entries.currsize)
-
-    @property
-    def evictions(self) -> int:
-        """The number of entries that were evicted for lack of room."""
-        return self._entries.evictions
+        return self._bytes
 
     def peek(self, key: str) -> Entry | None:
         """The entry, even if it is stale or expired. This counts as a use."""
-        try:
-            return self._entries[key]
-        except KeyError:
-            return None
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
 
     def list_known(self, keys: Iterable[str]) -> list[str]:
         """Those of the keys that have an entry. This does not count as a use."""
@@ -92,23 +78,30 @@ class MemoryStore:
 
     def keep(self, entry: Entry) -> None:
         """Replace the entry of a key. An entry that is larger than the whole tier is dropped."""
-        try:
-            self._entries[entry.key] = entry
-        except ValueError:
+        known, size = self.peek(entry.key), entry.size
+        if size > self._max_bytes:
             self.drop(entry.key)
             return
+        self._bytes += size - (0 if known is None else known.size)
+        # A key that is there keeps its slot: to remove and add many would make the table be built anew.
+        self._entries[entry.key] = entry
+        while self._bytes > self._max_bytes:
+            self._bytes -= self._entries.popitem(last=False)[1].size
+            self.evictions += 1
         if entry.answer.code is not ResponseCode.SUCCESS:
             self._expiring.append((entry.stale_until, entry.key))
 
     def admit(self, entry: Entry) -> None:
         """Keep an entry that the store has too. If that would evict others, it must have been admitted before."""
-        if self._entries.currsize + entry.size > self._entries.maxsize and not self._doorkeeper.has_seen(entry.key):
+        if self._bytes + entry.size > self._max_bytes and not self._doorkeeper.has_seen(entry.key):
             return
         self.keep(entry)
 
     def drop(self, key: str) -> bool:
         """Drop an entry. Returns whether there was one."""
-        return self._entries.pop(key, None) is not None
+        entry = self._entries.pop(key, None)
+        self._bytes -= 0 if entry is None else entry.size
+        return entry is not None
 
     async def drop_scope(self, scope: str) -> AsyncIterator[str]:
         """Drop the entries of a scope in turns of 3 ms, and yield the key of each; see purges.py."""
@@ -126,23 +119,19 @@ class MemoryStore:
             if self._expiring[0][0] > now:
                 break
             key = self._expiring.popleft()[1]
-            entry = self._find(key)
+            entry = self._entries.get(key)
             if entry is not None and entry.answer.code is not ResponseCode.SUCCESS and not entry.is_usable(now):
                 dropped += self.drop(key)
         return dropped
 
     def bound_times(self, key: str, ceiling: float) -> None:
         """Apply bound_times to the entry of a key, after the clock was set back."""
-        entry = self._find(key)
+        entry = self._entries.get(key)
         bounded = None if entry is None else bound_times(entry, self._clock(), ceiling)
         if bounded is None:
             self.drop(key)
         elif bounded is not entry:
             self.keep(bounded)
-
-    def _find(self, key: str) -> Entry | None:
-        """The entry. Unlike `peek`, this does not count as a use."""
-        return Cache.__getitem__(self._entries, key) if key in self._entries else None
 
     async def walk(self, prefix: str = "") -> AsyncIterator[str]:
         """The keys that begin with `prefix`, unsorted. Other tasks run after each _KEYS_A_STEP keys."""
@@ -157,7 +146,8 @@ class MemoryStore:
 
     def unsorted_keys(self) -> list[str]:
         """All keys, unsorted."""
-        return list(self._entries)
+        # Those of the dictionary below: in order, 1,000,000 take a second instead of 65 ms.
+        return list(dict.keys(self._entries))
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
@@ -171,7 +161,7 @@ class MemoryStore:
         now = self._clock()
         if sent_at is not None and self._purges.refuses(entry.key, sent_at, now):
             return
-        known = self._find(entry.key)
+        known = self._entries.get(entry.key)
         if unless_newer and known is not None and known.is_usable(now) and known.fetched_at > entry.fetched_at:
             return
         if not (is_refused := loses_proof(known, entry, now)):
@@ -252,3 +242,4 @@ class MemoryStore:
     async def close(self) -> None:
         """Drop all entries."""
         self._entries.clear()
+        self._bytes = 0

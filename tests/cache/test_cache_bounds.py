@@ -69,9 +69,17 @@ def test_a_line_of_a_bundle_has_at_most_512_kibibytes() -> None:
 # --- Memory ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_counts_450_bytes_besides_its_key_and_values() -> None:
+def test_an_entry_counts_340_bytes_besides_its_key_and_values() -> None:
     one = entry()
-    assert one.size == getsizeof(one.key) + getsizeof(one.answer.values) + 450
+    assert one.size == getsizeof(one.key) + getsizeof(one.answer.values) + 340
+
+
+def test_the_size_of_an_entry_stays_when_its_key_is_encoded() -> None:
+    one = entry("10.1000/\N{GREEK SMALL LETTER ALPHA}" * 9)
+    size = one.size
+    assert size >= getsizeof(one.key) + getsizeof(one.answer.values) + 340
+    one.key.encode()
+    assert one.size == size
 
 
 def test_a_clock_may_be_60_seconds_ahead() -> None:
