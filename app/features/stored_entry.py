@@ -13,12 +13,16 @@ from app.cache.entry import FOREVER, Entry
 from app.errors import DamagedEntry
 from app.features.proven_answer import ProvenAnswer
 from app.features.store_compression import compress, decompress
+from app.features.stored_redirect import PLACE, pack_place, read_redirect
 from app.handle.answer import Answer, ResponseCode
 
 #: The newest layout of an entry in a store. Every layout that was released is read for ever, so processes of two
 #: releases can share a store. An entry of a later layout is a miss. A change of a layout needs a new number here, a
 #: reader of the layout before, and a new STORE_FORMAT (docs/releases.md).
 FORMAT_VERSION: Final = 3
+#: FORMAT_VERSION with the place of a plain redirect's target (stored_redirect.py). SQLite files alone have it, because
+#: release 0.2.0 can share a server, and takes an unknown layout for a miss (docs/decisions/0021).
+WITH_TARGET: Final = 4
 _PLAIN: Final = 2
 #: Release 0.1.0 wrote this layout. It is _PLAIN, with a checksum that omits the key.
 _WITHOUT_KEY: Final = 1
@@ -44,9 +48,9 @@ _PROOF_LENGTH: Final = Struct("<I")
 _CODES: Final = {int(code): code for code in ResponseCode}
 
 
-def pack(entry: Entry) -> bytes:
-    """Serialize an entry, without its key, for a store."""
-    body = _pack_short(entry)
+def pack(entry: Entry, *, with_target: bool = False) -> bytes:
+    """Serialize an entry, without its key, for a store; `with_target` if it leads every client to one target."""
+    body = _pack_short(entry, with_target=with_target)
     if body is None:
         times = entry.fetched_at, entry.fresh_until, entry.stale_until
         body = _BODY.pack(_version(_PLAIN, entry), entry.answer.code, *times) + entry.answer.values
@@ -55,7 +59,7 @@ def pack(entry: Entry) -> bytes:
     return _CHECK.pack(_checksum(entry.key, body)) + body
 
 
-def _pack_short(entry: Entry) -> bytes | None:
+def _pack_short(entry: Entry, *, with_target: bool) -> bytes | None:
     """The body in version 3; None if it does not hold these times, or if there is nothing to compress.
 
     It is never shorter than the head of version 2, because an earlier release takes a shorter entry for a damaged one.
@@ -68,8 +72,10 @@ def _pack_short(entry: Entry) -> bytes | None:
     if entry.answer.code is not ResponseCode.SUCCESS:
         return None
     ends = _NEVER if is_endless else int(stale)
-    head = _SHORT_BODY.pack(_version(FORMAT_VERSION, entry), entry.answer.code, entry.fetched_at, int(fresh), ends)
-    body = head + compress(entry.answer.values)
+    place = pack_place(entry.answer) if with_target else None
+    layout = FORMAT_VERSION if place is None else WITH_TARGET
+    head = _SHORT_BODY.pack(_version(layout, entry), entry.answer.code, entry.fetched_at, int(fresh), ends)
+    body = head + (place or b"") + compress(entry.answer.values)
     return body if len(body) >= _BODY.size else None
 
 
@@ -94,8 +100,8 @@ def unpack(key: str, data: object) -> Entry | None:
     is_verified, layout = bool(version & VERIFIED), version & ~VERIFIED
     if layout & PROVEN:
         return _unpack_proven(key, data, layout & ~PROVEN)
-    if layout == FORMAT_VERSION:
-        return _unpack_short(key, data, is_verified=is_verified)
+    if layout in (FORMAT_VERSION, WITH_TARGET):
+        return _unpack_short(key, data, is_verified=is_verified, has_place=layout == WITH_TARGET)
     return _unpack_plain(key, data, is_verified=is_verified) if layout == _PLAIN or version == _WITHOUT_KEY else None
 
 
@@ -117,14 +123,19 @@ def has_old_layout(data: object) -> bool:
     return isinstance(data, bytes) and data[VERSION_OFFSET : VERSION_OFFSET + 1] == bytes((_WITHOUT_KEY,))
 
 
-def _unpack_short(key: str, data: bytes, *, is_verified: bool) -> Entry:
+def _unpack_short(key: str, data: bytes, *, is_verified: bool, has_place: bool = False) -> Entry:
     _, _, code, fetched_at, fresh, stale = _SHORT_HEAD.unpack_from(data)
+    ends = FOREVER if stale == _NEVER else fetched_at + stale
+    begins = _SHORT_HEAD.size + (PLACE.size if has_place else 0)
     try:
-        values = decompress(data[_SHORT_HEAD.size :])
+        values = decompress(data[begins:])
     except ValueError as error:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: {error}.") from error
-    ends = FOREVER if stale == _NEVER else fetched_at + stale
-    return _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified)
+    entry = _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified)
+    if not has_place or code != ResponseCode.SUCCESS:
+        return entry
+    answer = read_redirect(entry.answer, *PLACE.unpack_from(data, _SHORT_HEAD.size))
+    return Entry(key, answer, entry.fetched_at, entry.fresh_until, entry.stale_until)
 
 
 def _unpack_plain(key: str, data: bytes, *, is_verified: bool) -> Entry:
@@ -133,8 +144,10 @@ def _unpack_plain(key: str, data: bytes, *, is_verified: bool) -> Entry:
 
 
 def _build(key: str, code: int, values: bytes, times: Sequence[float], is_verified: bool) -> Entry:
-    # A comparison with NaN is false.
-    if code not in _CODES or not all(0.0 <= time <= FOREVER for time in times):
+    first, fresh, stale = times
+    # A comparison with NaN is false. `all` of a generator would take 1 us.
+    is_in_range = 0.0 <= first <= FOREVER and 0.0 <= fresh <= FOREVER and 0.0 <= stale <= FOREVER
+    if code not in _CODES or not is_in_range:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: its response code or its times are invalid.")
     return Entry(key, Answer(_CODES[code], values, is_verified=is_verified), *times)
 

@@ -106,9 +106,11 @@ class Destinations:
 
     def find_plain_target(self, found: Resolution) -> Target | None:
         """The target that a fresh record alone gives every client. None if it takes more, or a turn of its own."""
-        values = found.entry.answer.values
-        is_alone = len(values) <= MAX_BYTES_NOW and self.resolves_here(found.name)
-        return _cached_unconditional_target(values) if is_alone else None
+        answer = found.entry.answer
+        if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
+            return None
+        target: str | None = getattr(answer, "target", None)  # a store has noted it
+        return _cached_unconditional_target(answer.values) if target is None else Target(target, target)
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""

@@ -24,6 +24,8 @@ _HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", r
 #: Browsers and front proxies refuse longer targets.
 MAX_REDIRECT_TARGET_BYTES: Final = 16_384
 _MAX_HOST_CHARACTERS: Final = 253
+#: The version of these rules and of those of app.resolver.target. A store ignores the targets that others found.
+TARGET_RULES: Final = 1
 
 
 def web_target(url: str, append: str | None = None) -> str | None:

@@ -160,7 +160,7 @@ class ExpressLane:
                 return None
         found = read or self._resolver.find_fresh(prepared.name)
         followed = self._find_others(prepared) if prepared.others else ()
-        if found is None or followed is None or hash_resolution(found) != prepared.source:
+        if found is None or followed is None or (found is not read and hash_resolution(found) != prepared.source):
             self._drop(request, prepared.target)
             return None
         for gate in self._gates if read is None else ():

@@ -112,7 +112,7 @@ def test_an_entry_under_another_key_is_damaged(one: Entry, other: Entry) -> None
 
 @given(entries)
 def test_an_entry_of_a_later_layout_is_a_miss(one: Entry) -> None:
-    body = b"\x04" + pack(one)[5:]
+    body = b"\x05" + pack(one)[5:]
     check = crc32(body, crc32(one.key.encode(errors="surrogatepass")))
     assert unpack(one.key, check.to_bytes(4, "little") + body) is None
 

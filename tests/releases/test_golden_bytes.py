@@ -49,10 +49,23 @@ ROWS: Final = (
         verified(entry()),
         "164ae135830100000040fc54d9418051010080de2800a3740d2034b7810a33708d9e045ebd83b6d2331600",
     ),
+    (
+        "layout 4",
+        entry(),
+        "cdb4c8c5040100000040fc54d9418051010080de2800013c005600a3740d2034b7810a33708d9e045ebd83b6d2331600",
+    ),
+    (
+        "layout 4, verified",
+        verified(entry()),
+        "90ccf90b840100000040fc54d9418051010080de2800013c005600a3740d2034b7810a33708d9e045ebd83b6d2331600",
+    ),
 )
+_NEWEST: Final = ("layout 2, not found", "layout 3", "layout 4")
 #: What this release writes. The compressed bytes can differ from one build of zlib to another.
-WRITTEN: Final = {row[0]: row for row in ROWS if row[0] in ("layout 2, not found", "layout 3", "layout 3, verified")}
+WRITTEN: Final = {row[0]: row for row in ROWS if row[0].startswith(_NEWEST)}
 _SHORT_HEAD_BYTES: Final = 22
+#: In layout 4, the place of the target follows the head.
+_PLACE_BYTES: Final = 5
 _CHECK_BYTES: Final = 4
 #: The columns of each table.
 TABLES: Final = {
@@ -96,14 +109,16 @@ def test_the_number_of_the_format_is_the_one_of_these_bytes() -> None:
     assert STORE_FORMAT == FORMAT
 
 
-@pytest.mark.parametrize(("one", "row"), [row[1:] for row in WRITTEN.values()], ids=list(WRITTEN))
-def test_entries_are_written_in_the_layout_of_this_format(one: Entry, row: str) -> None:
-    written, known = pack(one), bytes.fromhex(row)
+@pytest.mark.parametrize(("layout", "one", "row"), list(WRITTEN.values()), ids=list(WRITTEN))
+def test_entries_are_written_in_the_layout_of_this_format(layout: str, one: Entry, row: str) -> None:
+    has_place = layout.startswith("layout 4")
+    written, known = pack(one, with_target=has_place), bytes.fromhex(row)
     if one.answer.values == b"[]":
         assert written == known
         return
-    assert written[_CHECK_BYTES:_SHORT_HEAD_BYTES] == known[_CHECK_BYTES:_SHORT_HEAD_BYTES]
-    assert decompress(written[_SHORT_HEAD_BYTES:]) == decompress(known[_SHORT_HEAD_BYTES:]) == one.answer.values
+    begins = _SHORT_HEAD_BYTES + (_PLACE_BYTES if has_place else 0)
+    assert written[_CHECK_BYTES:begins] == known[_CHECK_BYTES:begins]
+    assert decompress(written[begins:]) == decompress(known[begins:]) == one.answer.values
 
 
 def test_a_released_dictionary_does_not_change() -> None:

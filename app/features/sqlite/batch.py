@@ -134,7 +134,7 @@ def _put(connection: sqlite3.Connection, entries: list[Entry], now: float) -> No
     for at in range(0, len(entries), _ROWS):
         part = entries[at : at + _ROWS]
         # The hard expiry is rounded up: an entry must not leave before it.
-        values = [value for e in part for value in (e.key, ceil(e.stale_until), int(now), pack(e))]
+        values = [value for e in part for value in (e.key, ceil(e.stale_until), int(now), pack(e, with_target=True))]
         connection.execute(_upsert(len(part)), values)
 
 

@@ -39,7 +39,7 @@ def _rewrite_page(connection: sqlite3.Connection) -> Rewrite | None:
     rows = connection.execute(_PAGE, (place if isinstance(place, str) else "", REWRITE_PAGE)).fetchall()
     old = [(key, data) for key, data in rows if has_old_layout(data)]
     readable = [(key, data) for key, data in old if is_readable(key, data)]
-    new = [(pack(entry), key) for key, data in readable if (entry := unpack(key, data)) is not None]
+    new = [(pack(entry, with_target=True), key) for key, data in readable if (entry := unpack(key, data)) is not None]
     connection.executemany("UPDATE entries SET data = ? WHERE key = ?", new)
     visited, rewritten, unreadable = (
         _number(before) + more for before, more in zip(counts, (len(rows), len(new), len(old) - len(new)), strict=True)
