@@ -151,7 +151,8 @@ class ExpressProtocol(HttpToolsProtocol):
         if self._stream.body_left:
             return not self._ended and not self.transport.is_closing()
         is_open = not (self._ended or self.flow.write_paused or self.transport.is_closing())
-        return is_open and (self.cycle is None or self._is_answered())  # most connections have no cycle
+        cycle: RequestResponseCycle | None = self.cycle  # most connections have none
+        return is_open and (cycle is None or self._is_answered())
 
     def _is_answered(self) -> bool:
         """Whether no answer is due."""
