@@ -18,6 +18,7 @@ _FORMS: Final[Mapping[str, str]] = {
     f"Separate several by blanks; {_URL}",
     "upstream_contact": "this is not a contact; write a URL such as https://library.example.org, or "
     "mailto:library@example.org",
+    "otel_endpoint": f"this is not a URL; {_URL} or `@`, such as http://127.0.0.1:4318/v1/traces",
     "record_headers": "this is not a list of header names; write names such as Link, Content-Language",
 }
 #: What a setting says in place of the words for any value.

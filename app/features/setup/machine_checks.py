@@ -93,5 +93,6 @@ def _is_doi_proxy(settings: Settings) -> bool:
     try:
         with Exchange(server, _TIMEOUT) as exchange:
             return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(_MAX_ANSWER)
-    except ProxyFailure:
+    except (ProxyFailure, http.client.HTTPException, ValueError):
+        # The last two are about a host that is none.
         return False

@@ -144,6 +144,13 @@ def test_no_message_about_a_setting_has_a_regular_expression() -> None:
         assert not set("^\\|") & set(found.problem) and "pattern" not in found.problem
 
 
+@pytest.mark.parametrize("value", ["  ", "a b", "../..", "http://user:p%zz@h:99999/"])
+def test_no_value_of_any_setting_ends_the_check_or_shows_a_regular_expression(value: str) -> None:
+    for name in Settings.model_fields:
+        for found in findings_of(**{name: value}):
+            assert "pattern" not in found.problem and "(?:" not in found.problem, found
+
+
 @pytest.mark.parametrize("name", ["seed", "client_deny_file", "country_database", "branding_templates"])
 def test_a_file_that_is_not_there_is_an_error_of_its_setting(name: str, tmp_path: Path) -> None:
     found = findings_of(**{name: str(tmp_path / "missing")})
