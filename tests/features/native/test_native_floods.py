@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv4Address
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import UpstreamTimeout
+from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.features.native.errors import MalformedMessage
 from app.features.native.transport.strangers import Strangers
 from app.features.native.transport.udp import _MAX_STRANGERS, _Packets
@@ -182,6 +183,31 @@ async def test_messages_wait_for_the_first_answer_of_an_address_and_no_longer() 
         answers = await asyncio.gather(*(transport.exchange(place, b"", message(one)) for one in range(100)))
     assert (answers, silent.packets) == ([message(one) for one in range(100)], 100)
     listening.close()
+
+
+async def test_messages_do_not_wait_for_a_port_that_refused_the_first() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+        closed.bind(("127.0.0.1", 0))
+        place = candidate(HandleServer(closed.getsockname()[1]), UDP)
+    # The interval is two first waits, which is longer than the test.
+    transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+    async with asyncio.timeout(20.0):
+        queries = (transport.exchange(place, b"", message(one)) for one in range(100))
+        failures = await asyncio.gather(*queries, return_exceptions=True)
+        with pytest.raises(UpstreamUnreachable):
+            await transport.exchange(place, b"", message(100))
+    assert {type(failure) for failure in failures} == {UpstreamUnreachable}
+
+
+def test_a_port_that_refused_counts_as_closed_until_the_next_packet_may_be_sent() -> None:
+    strangers, address = Strangers(1.0), IPv4Address("192.0.2.1")
+    assert strangers.may_send(address, 1, 0.0)
+    strangers.record_refusal(address, 2641, 0.1)
+    assert [strangers.is_closed(address, 2641, now) for now in (0.2, 0.9, 1.0)] == [True, True, False]
+    assert not strangers.is_closed(address, 8000, 0.2)
+    assert not strangers.may_send(address, 1, 0.9) and strangers.may_send(address, 1, 1.0)
+    strangers.record_refusal(address, 2641, 5.0)  # of a message that was sent long ago
+    assert not strangers.is_closed(address, 2641, 5.0)
 
 
 def test_strangers_are_counted_by_address_and_packet() -> None:

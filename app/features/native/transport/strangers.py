@@ -20,6 +20,8 @@ class Strangers:
         self._answered: dict[Address, None] = {}
         #: When the next packet may be sent, and what is set at the answer to the last one.
         self._waiting: dict[Address, tuple[float, asyncio.Event]] = {}
+        #: Until when a port counts as closed: the next packet to its address is sent then.
+        self._closed: dict[tuple[Address, int], float] = {}
 
     def may_send(self, address: Address, packets: int, now: float) -> bool:
         """Whether a message of so many packets may be sent now. If so, it counts as sent."""
@@ -44,8 +46,22 @@ class Strangers:
             del self._answered[next(iter(self._answered))]
         self._answered[address] = None
 
+    def record_refusal(self, address: Address, port: int, now: float) -> None:
+        """The system says that a port is closed. Messages to it that wait, and further ones, need not wait."""
+        next_at, answer = self._waiting.get(address, (now, asyncio.Event()))
+        if len(self._closed) >= _MOST:
+            self._closed = {one: until for one, until in self._closed.items() if now < until}
+        if now < next_at and len(self._closed) < _MOST:
+            self._closed[address, port] = next_at
+            self._waiting[address] = next_at, asyncio.Event()
+            answer.set()
+
+    def is_closed(self, address: Address, port: int, now: float) -> bool:
+        """Whether a port refused the last packet, and the next one may not be sent yet."""
+        return bool(self._closed) and now < self._closed.get((address, port), now)
+
     async def wait_for_answer(self, address: Address, message: asyncio.Future[bytes], seconds: float) -> None:
-        """Wait until the address has answered this message or another one, or so many seconds."""
+        """Wait until the address has answered or refused this message or another one, or so many seconds."""
         _, answer = self._waiting.get(address, (0.0, asyncio.Event()))
         other: asyncio.Future[bool] = asyncio.ensure_future(answer.wait())
         try:

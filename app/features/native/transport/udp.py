@@ -11,10 +11,9 @@ import asyncio
 import socket
 from typing import Final
 
-from app.errors import CouldNotVerify, InvalidAnswer, UpstreamTimeout
-from app.features.native.addresses import Address
+from app.errors import CouldNotVerify, InvalidAnswer, UpstreamTimeout, UpstreamUnreachable
 from app.features.native.errors import MalformedMessage
-from app.features.native.site import Candidate
+from app.features.native.site import Candidate, Endpoint
 from app.features.native.transport.base import REQUEST_ID, translate_socket_error
 from app.features.native.transport.strangers import Strangers
 from app.features.native.wire.fields import U32
@@ -62,7 +61,10 @@ class UdpTransport:
         try:
             # The system may grant less.
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-            return await self._send_until_answered(transport, packets, split_message(message), endpoint.address)
+            return await self._send_until_answered(transport, packets, split_message(message), endpoint)
+        except UpstreamUnreachable:
+            self._strangers.record_refusal(endpoint.address, endpoint.port, loop.time())
+            raise
         finally:
             transport.abort()
 
@@ -70,13 +72,15 @@ class UdpTransport:
         """See Transport."""
 
     async def _send_until_answered(
-        self, transport: asyncio.DatagramTransport, packets: _Packets, parts: list[bytes], address: Address
+        self, transport: asyncio.DatagramTransport, packets: _Packets, parts: list[bytes], endpoint: Endpoint
     ) -> bytes:
-        loop = asyncio.get_running_loop()
+        loop, address = asyncio.get_running_loop(), endpoint.address
         for seconds in self._waits:
             may_send = self._strangers.may_send(address, len(parts), loop.time())
             if not may_send:
+                self._require_open(endpoint, loop.time())
                 await self._strangers.wait_for_answer(address, packets.message, seconds)
+                self._require_open(endpoint, loop.time())
                 is_done = packets.message.done()
                 may_send = not is_done and self._strangers.may_send(address, len(parts), loop.time())
             if may_send:
@@ -93,6 +97,11 @@ class UdpTransport:
                 # The server repeats no packet, and a second answer can differ from the first in its time.
                 raise UpstreamTimeout("Packets of the handle server's answer were lost.")
         raise UpstreamTimeout("The handle server did not answer in time.")
+
+
+    def _require_open(self, endpoint: Endpoint, now: float) -> None:
+        if self._strangers.is_closed(endpoint.address, endpoint.port, now):
+            raise UpstreamUnreachable(detail="the port refused another message a moment ago")
 
 
 class _Packets(asyncio.DatagramProtocol):
