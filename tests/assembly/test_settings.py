@@ -66,6 +66,21 @@ def test_a_number_names_its_unit(name: str) -> None:
     assert any(unit in description for unit in ("second", "bytes", "share", "queries", "requests"))
 
 
+def test_no_group_of_settings_hides_a_check_of_another() -> None:
+    """The groups are the base classes of one class, so a name in two of them leaves one check out."""
+    own = [name for group in Settings.__mro__ for name in vars(group) if name.startswith("_") and name[1:2].isalpha()]
+    checks = Settings.__pydantic_decorators__
+    names = {*checks.field_validators, *checks.model_validators}
+    assert len(names) > 10
+    assert [name for name in sorted(names) if own.count(name) > 1] == []
+
+
+@table("name", ["admin_listen", "native_listen"])
+def test_an_address_to_listen_on_is_refused_before_it_is_used(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="write it as"):
+        load({name: "x"}, {})
+
+
 def test_a_file_goes_before_the_defaults(toml: Path) -> None:
     settings = load({}, {}, toml)
     assert (settings.resolve, settings.port, settings.upstream_rate) == ("any", 8001, 1.5)

@@ -54,7 +54,7 @@ class AdminSettings(SettingsGroup):
 
     @field_validator("admin_listen")
     @classmethod
-    def _check_listen(cls, value: str | None) -> str | None:
+    def _check_admin_listen(cls, value: str | None) -> str | None:
         if value is not None and not is_host_and_port(value) and not UNIX_ADDRESS.fullmatch(value):
             raise ValueError(
                 f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "

@@ -26,7 +26,7 @@ class NativeListenerSettings(SettingsGroup):
 
     @field_validator("native_listen")
     @classmethod
-    def _check_listen(cls, value: str | None) -> str | None:
+    def _check_native_listen(cls, value: str | None) -> str | None:
         if value is not None and not is_host_and_port(value):
             raise ValueError(f"{value[:120]!r} is not a host and a port; write it as 127.0.0.1:2641 or [::1]:2641")
         return value
