@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.features.native import direct
 from app.features.native.referral import HandleService, Question
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.site_value import TransportProtocol
@@ -76,7 +77,7 @@ async def test_the_order_of_addresses_is_that_of_the_system_and_the_transports_a
         HandleServer(mute=_MUTE) as server,
         HandleServer(server.port, host="::1", mute=_MUTE) as six,
     ):
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both_families(server.port))
+        monkeypatch.setattr(direct, "look_up", both_families(server.port))
         exchange = open_exchange(head_start=0.05)
         task = asyncio.create_task(direct_server(server, exchange, host="both.example").resolve(Question(NAME)))
         await six.arrived("10.1000/182", 3)
@@ -94,7 +95,7 @@ async def test_a_silent_ipv6_address_costs_one_head_start(monkeypatch: pytest.Mo
         HandleServer() as server,
         HandleServer(server.port, host="::1", mute=_MUTE) as six,
     ):
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both_families(server.port))
+        monkeypatch.setattr(direct, "look_up", both_families(server.port))
         exchange = open_exchange(head_start=0.3, observer=seen)
         finder = direct_server(server, exchange, host="both.example")
         for number in range(3):

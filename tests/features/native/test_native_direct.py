@@ -15,6 +15,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import SignatureInvalid, UpstreamUnreachable
+from app.features.native import direct
 from app.features.native.addresses import AllowedAddresses
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.errors import MalformedMessage
@@ -211,7 +212,7 @@ async def test_the_addresses_that_are_known_are_used_while_the_name_cannot_be_lo
     seen, clock = Seen(), Clock()
     finder = finder_of(seen, clock, host="localhost")
     await finder.resolve(QUESTION)
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    monkeypatch.setattr(direct, "look_up", fail)
     clock.advance(60.0)
     await finder.resolve(QUESTION)
     assert len(seen.services) == 2
@@ -231,7 +232,7 @@ async def test_queries_share_one_look_up_of_the_addresses(monkeypatch: pytest.Mo
 
     seen = Seen()
     finder = finder_of(seen, host="localhost")
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", wait)
+    monkeypatch.setattr(direct, "look_up", wait)
     tasks = [asyncio.create_task(finder.resolve(QUESTION)) for _ in range(3)]
     while not look_ups:  # noqa: ASYNC110 - the task has no event
         await asyncio.sleep(0)
@@ -251,7 +252,7 @@ async def test_a_look_up_under_way_ends_with_the_server(monkeypatch: pytest.Monk
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
     finder = finder_of(Seen(), host="localhost")
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", wait)
+    monkeypatch.setattr(direct, "look_up", wait)
     task = asyncio.create_task(finder.resolve(QUESTION))
     await began.wait()
     await finder.aclose()

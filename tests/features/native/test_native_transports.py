@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from app.errors import UpstreamTimeout, UpstreamUnreachable
+from app.features.native import direct
 from app.features.native.errors import AnswerMismatch
 from app.features.native.health import HealthLimits
 from app.features.native.referral import Question
@@ -238,7 +239,7 @@ async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: p
 
     async with HandleServer() as server, client_of(server) as client:
         port = server.port
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+        monkeypatch.setattr(direct, "look_up", both)
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
 
 

@@ -98,7 +98,6 @@ class UdpTransport:
                 raise UpstreamTimeout("Packets of the handle server's answer were lost.")
         raise UpstreamTimeout("The handle server did not answer in time.")
 
-
     def _require_open(self, endpoint: Endpoint, now: float) -> None:
         if self._strangers.is_closed(endpoint.address, endpoint.port, now):
             raise UpstreamUnreachable(detail="the port refused another message a moment ago")
