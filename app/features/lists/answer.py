@@ -11,11 +11,13 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from starlette.responses import Response
 
 from app.errors import DoiProxyError, Quota
+from app.features.fair_lock import FairLock
 from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.body import MARKS, BodyBuffer, BodyFormat, ListCounter, ListLimits, read_body, read_list_body
 from app.features.lists.errors import TooManyBatches
@@ -148,7 +150,7 @@ class BatchService:
     limits: ListLimits
     pace: Pace
     #: Of all texts: see find_names_of.
-    text_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    text_turns: FairLock = field(default_factory=FairLock)
 
 
 class StreamedAnswer(Response):
@@ -196,7 +198,7 @@ class RowsAnswer(StreamedAnswer):
         super().__init__(service.limits.read_ahead_bytes, MARKS[form.media_type] if is_list else b"")
         self._service = service
         self._request = request
-        self._extraction = Extraction(service.text_turn) if request.extracts else None
+        self._extraction = Extraction(partial(service.text_turns.hold, request.client)) if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         place = OpenList(body, output.abort)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
+from app.features.fair_lock import HoldTurn
 from app.features.suggestions.find_names import FoundName, find_names_of
 from app.web.media_types import BIBTEX, CSV, HTML, RIS, TEXT
 
@@ -20,14 +20,14 @@ POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 class Extraction:
     """The names of one text. Each row gets the position of the first name that has no row yet."""
 
-    def __init__(self, turn: asyncio.Lock) -> None:
-        self._turn = turn
+    def __init__(self, hold_turn: HoldTurn) -> None:
+        self._hold_turn = hold_turn
         #: At most as many as wait for their rows.
         self._waiting: deque[FoundName] = deque()
 
     async def find(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[FoundName]:
         """The names of a text that arrives in pieces of UTF-8."""
-        async for found in find_names_of(decode_text(pieces), self._turn):
+        async for found in find_names_of(decode_text(pieces), self._hold_turn):
             self._waiting.append(found)
             yield found
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from app.features.fair_lock import FairLock, HoldTurn
 from app.features.lists.answer import Output, StreamedAnswer, make_writer
 from app.features.lists.body import BodyBuffer, ListLimits, problem_responses, read_body, read_body_format
 from app.features.lists.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, write_position
@@ -39,22 +41,22 @@ class ExtractQuery(BaseModel):
 class ExtractedAnswer(StreamedAnswer):
     """The names of one text, each as soon as it is found."""
 
-    def __init__(self, turn: asyncio.Lock, *, is_gzip: bool, media_type: str) -> None:
+    def __init__(self, hold_turn: HoldTurn, *, is_gzip: bool, media_type: str) -> None:
         super().__init__(_READ_AHEAD_BYTES)
-        self._turn = turn
+        self._hold_turn = hold_turn
         self._is_gzip = is_gzip
         self._output_type = media_type
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         pieces = read_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
-        names = find_names_of(decode_text(pieces), self._turn)
+        names = find_names_of(decode_text(pieces), self._hold_turn)
         groups = ([{"doi": found.name.text, **write_position(found)}] async for found in names)
         await output.write_rows(groups, make_writer(self._output_type, _FIELDS))
 
 
-def add_extract(app: FastAPI) -> None:
-    """Add the endpoint."""
-    turn = asyncio.Lock()
+def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
+    """Add the endpoint. `client_at` returns the client at an address."""
+    turns = FairLock()
 
     async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
         """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
@@ -64,7 +66,8 @@ def add_extract(app: FastAPI) -> None:
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), supported=TEXT_TYPES)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        return ExtractedAnswer(turn, is_gzip=form.is_gzip, media_type=media_type)
+        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
+        return ExtractedAnswer(hold_turn, is_gzip=form.is_gzip, media_type=media_type)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
     text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from app.features.feature import Context, Feature, Opened
 from app.features.parse.extract import EXTRACT_PATH, add_extract
 from app.features.parse.http import PARSE_LIMITS, PARSE_PATH, add_parse
+from app.web.client_network import client_of
 from app.web.operations import Face
 
 
@@ -16,8 +17,8 @@ def open_parse(context: Context) -> Opened:
     """The endpoints /api/parse and /api/extract."""
 
     def add(app: FastAPI, face: Face) -> None:
-        add_parse(app, context.facts.public_url, PARSE_LIMITS)
-        add_extract(app)
+        add_parse(app, context.facts.public_url, PARSE_LIMITS, client_of)
+        add_extract(app, client_of)
 
     return Opened(routes=(add,), own_api={PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from app.doi.percent import decode
 from app.doi.presentation import MAX_TYPED_CHARACTERS
 from app.errors import RequestTooLarge
+from app.features.fair_lock import FairLock, HoldTurn
 from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
 from app.features.lists.lines import MAX_LINE_BYTES, Item, ListItem
 from app.features.parse.models import ParsedItemModel, ParsedTextModel
@@ -31,10 +33,13 @@ _PIECE_BYTES: Final = 16_384
 PARSE_LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
 
 
-def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
-    """Add the endpoint. `public_url` is this resolver's own URL. If it is None, each request says it."""
-    # One text at a time, whatever the number of requests: other requests wait for at most one.
-    turn = asyncio.Lock()
+def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits, client_at: Callable[[str], str]) -> None:
+    """Add the endpoint. `public_url` is this resolver's own URL. If it is None, each request says it.
+
+    `client_at` returns the client at an address.
+    """
+    # One text at a time, whatever the number of requests. Clients take turns.
+    turns = FairLock()
 
     async def parse_one(
         request: Request,
@@ -71,7 +76,8 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
                 _refuse_long(item.text, item.line)
         except ClientDisconnect:
             return Response(status_code=400)
-        rows = _write_rows(read_list_body(_cut(body), form, limits), _base_url(request, public_url), turn)
+        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
+        rows = _write_rows(read_list_body(_cut(body), form, limits), _base_url(request, public_url), hold_turn)
         if form.media_type == JSON:
             pieces, output = _join(rows, opening=b"[", between=b",", closing=b"]"), JSON
         else:
@@ -174,9 +180,9 @@ async def _cut(body: bytearray) -> AsyncIterator[bytes]:
         yield bytes(body[start : start + _PIECE_BYTES])
 
 
-async def _write_rows(items: AsyncIterator[Item], base_url: str, turn: asyncio.Lock) -> AsyncIterator[bytes]:
+async def _write_rows(items: AsyncIterator[Item], base_url: str, hold_turn: HoldTurn) -> AsyncIterator[bytes]:
     async for item in items:
-        async with turn:
+        async with hold_turn():
             row = _write_item(item, base_url)
             await asyncio.sleep(0)
         yield row

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from app.features.fair_lock import HoldTurn
 from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyFormat, ListLimits, read_list_body
 from app.features.lists.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
@@ -52,10 +53,13 @@ class Bibliography:
         return any(self.places)
 
 
-async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock, *, keeps_entries: bool = False) -> Bibliography:
+async def read_bibliography(
+    sent: SentBibliography, hold_turn: HoldTurn, *, keeps_entries: bool = False
+) -> Bibliography:
     """The references of what was sent. Raises UnreadableList and RequestTooLarge, mostly those of this feature.
 
-    `turn` is that of all texts: see find_names_of. With `keeps_entries`, inputs have the text of their reference.
+    `hold_turn` is of a lock of all texts: see find_names_of. With `keeps_entries`, inputs have the text of their
+    reference.
     """
     stem, _, suffix = sent.file_name.rpartition("/")[2].rpartition(".")
     if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
@@ -74,7 +78,7 @@ async def read_bibliography(sent: SentBibliography, turn: asyncio.Lock, *, keeps
         if begins.match(text):
             items = await _read_entries(text, BodyFormat(media_type, False, None, keeps_entries=keeps_entries))
             return Bibliography(text, items, (None,) * len(items), f"{stem}-corrected.{ending}")
-    inputs, places = await _read_references(text, turn)
+    inputs, places = await _read_references(text, hold_turn)
     return Bibliography(text, inputs, places, f"{stem}-corrected.txt")
 
 
@@ -97,11 +101,11 @@ async def _whole(text: str) -> AsyncIterator[str]:
 
 
 async def _read_references(
-    text: str, turn: asyncio.Lock
+    text: str, hold_turn: HoldTurn
 ) -> tuple[tuple[BatchInput, ...], tuple[FoundName | None, ...]]:
     """Every name in a text, and each reference without one, in the order of the text."""
     names: list[FoundName] = []
-    async for found in find_names_of(_whole(text), turn):
+    async for found in find_names_of(_whole(text), hold_turn):
         names.append(found)
         _require_few(len(names))
     inputs: list[tuple[BatchInput, FoundName | None]] = []

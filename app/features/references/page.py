@@ -6,6 +6,7 @@ import asyncio
 import html
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ class ReferencesPage:
             sent = read_form(request.headers.get("content-type", ""), received)
             await asyncio.sleep(0)
             matches = self._service.batches.compare is not None
-            found = await read_bibliography(sent, self._service.text_turn, keeps_entries=matches)
+            found = await read_bibliography(sent, partial(self._service.text_turns.hold, client), keeps_entries=matches)
             options = BatchOptions(
                 client, literal=found.is_running_text, suggests=True, checks=True, matches=matches, agency="none"
             )

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from app.doi.name import HandleName, fold
+from app.features.fair_lock import HoldTurn
 from app.features.suggestions.repair.characters import OTHER_DIGITS
 from app.features.suggestions.repair.surroundings import within_cell, without_blanks
 from app.features.suggestions.suggestion import Confidence, read_best
@@ -129,22 +130,22 @@ def find_names(text: str) -> list[FoundName]:
     return [*finder.feed(text), *chain.from_iterable(finder.end())]
 
 
-async def find_names_of(pieces: AsyncIterable[str], turn: asyncio.Lock) -> AsyncIterator[FoundName]:
+async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> AsyncIterator[FoundName]:
     """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile.
 
-    `turn` is that of all texts: one block is read in a turn of the event loop, whatever the number of texts.
+    `hold_turn` is of a lock of all texts: one block is read in a turn of the event loop, whatever the number of texts.
     """
     finder = NameFinder()
     async for piece in pieces:
         for start in range(0, len(piece), BLOCK_CHARACTERS):
-            async with turn:
+            async with hold_turn():
                 names = finder.feed(piece[start : start + BLOCK_CHARACTERS])
                 await asyncio.sleep(0)
             for found in names:
                 yield found
     endings = finder.end()
     while True:
-        async with turn:
+        async with hold_turn():
             last = next(endings, None)
             await asyncio.sleep(0)
         if last is None:
