@@ -863,7 +863,7 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         (["purge", "10.1000/1", "--all"], "purge needs names, or exactly one of"),
         (["purge", "--prefix", "10.1000/1"], "a DOI prefix looks like 10.1000"),
         (["import", "nowhere.ndjson"], "nowhere.ndjson: cannot be read"),
-        (["warm", "nowhere.txt"], "nowhere.txt: this file does not exist"),
+        (["warm", "nowhere.txt"], "nowhere.txt: this is neither a file nor a DOI name"),
         (["warm", "--mode", "sealed", "pyproject.toml"], "--mode sealed"),
         (["warm", "--column", "doi", "pyproject.toml"], "has no column 'doi'"),
     ],

@@ -100,9 +100,9 @@ def test_lists_are_read_one_behind_the_other_and_unpacked_by_their_name(tmp_path
 
 def test_a_file_that_is_not_there_is_told_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("10.1000/1\n")
-    for missing in (tmp_path / "b.txt", tmp_path):
-        with pytest.raises(ConfigurationError, match="this file does not exist"):
-            read_lists([str(tmp_path / "a.txt"), str(missing)])
+    for path, problem in ((tmp_path / "b.txt", "neither a file nor a DOI name"), (tmp_path, "this is a folder")):
+        with pytest.raises(ConfigurationError, match=problem):
+            read_lists([str(tmp_path / "a.txt"), str(path)])
 
 
 def test_a_compressed_list_that_was_cut_off_is_no_shorter_list(tmp_path: Path) -> None:
