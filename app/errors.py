@@ -350,7 +350,7 @@ class PrefixDenied(CouldNotVerify):
 def list_errors(kind: type[DoiProxyError] = DoiProxyError) -> list[type[DoiProxyError]]:
     """A class and those below it, of the loaded modules `errors`. An error of another module only ends a command."""
     below = [error for error in kind.__subclasses__() if error.__module__.endswith("errors")]
-    return [kind, *(one for error in below for one in list_errors(error))]
+    return [kind, *(failure for error in below for failure in list_errors(error))]
 
 
 def failure_tokens() -> frozenset[str]:

@@ -158,8 +158,8 @@ class ShareTree(Generic[Item]):
 
 def _turns(key: Hashable, part: _Network[Item] | OrderedDict[Item, None]) -> Iterator[tuple[str | None, Item]]:
     if isinstance(part, _Network):
-        for inner, one in part.parts.items():
-            yield from _turns(inner, one)
+        for inner, branch in part.parts.items():
+            yield from _turns(inner, branch)
     else:
         yield _as_client(key), next(iter(part))
 

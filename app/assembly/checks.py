@@ -54,22 +54,24 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
     """
     settings, problems = validate(values)
     # A value that cannot be used keeps its source: what the default in its place meets is not reported.
-    sources = {name: one.source for name, one in values.items()}
-    findings = [Finding("error", one.source, one.message) for one in problems]
+    sources = {name: sourced.source for name, sourced in values.items()}
+    findings = [Finding("error", problem.source, problem.message) for problem in problems]
     if settings is None:
-        wrong = {one.name for one in problems}
-        values = {name: one for name, one in values.items() if name not in wrong}
+        wrong = {problem.name for problem in problems}
+        values = {name: sourced for name, sourced in values.items() if name not in wrong}
         settings, more = validate(values)
-        findings += [Finding("error", one.source, one.message) for one in more if one not in problems]
+        findings += [Finding("error", problem.source, problem.message) for problem in more if problem not in problems]
     if settings is None:
         return findings
-    for one in find_outdated(values):
-        problem, _, remedy = one.message.rpartition("; ")
-        findings.append(Finding("warning", one.source, problem, remedy))
+    for outdated in find_outdated(values):
+        problem, _, remedy = outdated.message.rpartition("; ")
+        findings.append(Finding("warning", outdated.source, problem, remedy))
     inspection = CoreInspection(settings, sources, offline)
     for check in (*checks, find_feature_problems, *(() if offline else _NETWORK_CHECKS)):
-        known = {one.source for one in findings if one.severity == "error"}
-        findings += [one for one in check(inspection) if one.severity != "error" or one.source not in known]
+        known = {finding.source for finding in findings if finding.severity == "error"}
+        findings += [
+            finding for finding in check(inspection) if finding.severity != "error" or finding.source not in known
+        ]
     return findings
 
 

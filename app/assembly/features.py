@@ -102,12 +102,12 @@ def switched_on(settings: Settings) -> tuple[Feature, ...]:
 def join_observers(found: Iterable[Observers]) -> Observers:
     """The observers of all features as one. At most one of them observes answers, the store and exchanges."""
     joined = list(found)
-    upstreams = [one.upstream for one in joined if one.upstream is not None]
+    upstreams = [observers.upstream for observers in joined if observers.upstream is not None]
     return Observers(
-        resolver=next((one.resolver for one in joined if one.resolver is not None), None),
+        resolver=next((observers.resolver for observers in joined if observers.resolver is not None), None),
         upstream=_join_upstreams(upstreams) if upstreams else None,
-        store=next((one.store for one in joined if one.store is not None), None),
-        exchanges=next((one.exchanges for one in joined if one.exchanges is not None), None),
+        store=next((observers.store for observers in joined if observers.store is not None), None),
+        exchanges=next((observers.exchanges for observers in joined if observers.exchanges is not None), None),
     )
 
 

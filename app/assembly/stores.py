@@ -65,7 +65,7 @@ def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bo
 def fitting_bytes(settings: Settings) -> int:
     """The size of the SQLite store: `store_max_bytes`, but at most what it has and half of the free disk."""
     most, path = settings.store_max_bytes, read_store_path(settings.store_url)
-    folder = None if path is None else next((one for one in path.absolute().parents if one.is_dir()), None)
+    folder = None if path is None else next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     if path is None or folder is None:
         return most
     try:

@@ -138,7 +138,7 @@ def create_parser(*, is_complete: bool = False) -> argparse.ArgumentParser:
 def _filling(parser: _Parser, name: str, module: str) -> Callable[[], None]:
     def fill() -> None:
         _add_settings(parser, _SERVE_SETTINGS if name == "serve" else ())
-        command: Command = next(one for one in import_module(module).COMMANDS if one.name == name)
+        command: Command = next(candidate for candidate in import_module(module).COMMANDS if candidate.name == name)
         command.add_arguments(parser)
         parser.set_defaults(run=command.run)
 

@@ -28,8 +28,8 @@ def show_settings(settings: Settings, values: Mapping[str, SourcedValue], form: 
 
 
 def _source(name: str, values: Mapping[str, SourcedValue]) -> str:
-    one = values.get(name)
-    return one.source if one else _DEFAULT
+    sourced = values.get(name)
+    return sourced.source if sourced else _DEFAULT
 
 
 def _write_environment(settings: Settings, values: Mapping[str, SourcedValue], sources: bool) -> Iterator[str]:
@@ -67,8 +67,8 @@ def _toml(value: Any) -> str:
 
 def _shown(name: str, value: Any, values: Mapping[str, SourcedValue]) -> tuple[str, bool]:
     """A value as text, and whether a part of it is masked."""
-    one = values.get(name)
+    sourced = values.get(name)
     text = str(value)
     secret = Settings.is_secret(name) and value is not None
-    shown = MASK if secret or (one is not None and one.secret) else redact(text)
+    shown = MASK if secret or (sourced is not None and sourced.secret) else redact(text)
     return shown, shown != text

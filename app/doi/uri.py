@@ -49,9 +49,9 @@ def from_uri(text: str) -> DOIName:
     return DOIName.parse(decode(path))
 
 
-def equivalent(one: str, other: str) -> bool:
+def equivalent(text: str, other: str) -> bool:
     """Whether two "doi" URIs name the same DOI name, decoded ("doi" URI scheme, Equivalence). Raises InvalidName."""
-    return from_uri(one) == from_uri(other)
+    return from_uri(text) == from_uri(other)
 
 
 def scheme_path(name: HandleName | str) -> str:

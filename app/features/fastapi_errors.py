@@ -58,7 +58,7 @@ def allowed_methods(app: FastAPI, path: str) -> str | None:
         pattern = getattr(route, "path_regex", None)
         if pattern is not None and pattern.match(path):
             methods |= getattr(route, "methods", None) or set()
-    return ", ".join([*(one for one in _ORDER if one in methods), "OPTIONS"]) if methods else None
+    return ", ".join([*(method for method in _ORDER if method in methods), "OPTIONS"]) if methods else None
 
 
 def describe_invalid(error: RequestValidationError) -> str:

@@ -59,11 +59,11 @@ def _facts_used(method: _Method, candidates: Candidates, client: Client) -> Clie
     if len(candidates) <= 1:
         return NO_FACTS
     if method is _weighted:
-        heavy = sum(one.weight > 0 for one in candidates)
+        heavy = sum(location.weight > 0 for location in candidates)
         return NO_FACTS if heavy == 1 else ClientFact.CHANCE
     used = NO_FACTS
     for name, fact in _FACTS_OF_ATTRIBUTES.get(method, {}).items():
-        if any(one.get(name) is not None for one in candidates):
+        if any(location.get(name) is not None for location in candidates):
             used |= fact
     if ClientFact.ACCEPT in used and client.negotiation.reads_user_agent:
         used |= ClientFact.USER_AGENT
@@ -72,7 +72,7 @@ def _facts_used(method: _Method, candidates: Candidates, client: Client) -> Clie
 
 def _narrow(candidates: Candidates, locatts: Sequence[Locatt]) -> Candidates:
     for name, wanted in locatts:
-        candidates = [one for one in candidates if matches(one, name, wanted)] or candidates
+        candidates = [location for location in candidates if matches(location, name, wanted)] or candidates
     return candidates
 
 
@@ -96,10 +96,10 @@ def _address(candidates: Candidates, client: Client) -> Candidates:
     left = MAX_NETWORKS
     if address is None:
         return found
-    for one in candidates:
-        left -= one.network_entries
-        if any(network.version == address.version and address in network for network in one.networks):
-            found.append(one)
+    for location in candidates:
+        left -= location.network_entries
+        if any(network.version == address.version and address in network for network in location.networks):
+            found.append(location)
         if left <= 0:
             break
     return found
@@ -107,7 +107,9 @@ def _address(candidates: Candidates, client: Client) -> Candidates:
 
 def _country(candidates: Candidates, client: Client) -> Candidates:
     mine = _country_code(client.country or "")
-    return [one for one in candidates if _country_code(one.get("country") or "") == mine] if mine else candidates
+    if not mine:
+        return candidates
+    return [location for location in candidates if _country_code(location.get("country") or "") == mine]
 
 
 def _country_code(text: str) -> str:
@@ -116,22 +118,22 @@ def _country_code(text: str) -> str:
 
 
 def _score(candidates: Candidates, client: Client) -> Candidates:
-    best = max(one.score for one in candidates)
-    return [one for one in candidates if one.score == best]
+    best = max(location.score for location in candidates)
+    return [location for location in candidates if location.score == best]
 
 
 def _weighted(candidates: Candidates, client: Client) -> Candidates:
     """Choose one candidate at random, in proportion to the weights. If all weights are zero, all are equally likely."""
-    weights = [one.weight for one in candidates]
+    weights = [location.weight for location in candidates]
     total = sum(weights)
     if total <= 0:
         return [candidates[min(int(client.chance * len(candidates)), len(candidates) - 1)]]
     mark = client.chance * total
-    for one, weight in zip(candidates, weights, strict=True):
+    for location, weight in zip(candidates, weights, strict=True):
         mark -= weight
         if mark < 0:
-            return [one]
-    return [next(one for one, weight in reversed(list(zip(candidates, weights, strict=True))) if weight > 0)]
+            return [location]
+    return [next(location for location, weight in reversed(list(zip(candidates, weights, strict=True))) if weight > 0)]
 
 
 _METHODS: Final[dict[str, _Method]] = {

@@ -161,14 +161,14 @@ class PrefixChain:
             )
             if record.namespace.no_nslocs:
                 break
-        if not any(_own_locations(one).items for one in resolutions):
+        if not any(_own_locations(resolution).items for resolution in resolutions):
             resolutions += filter(
                 room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), demand)
             )
         return replace(
             locations,
-            of_prefix=merge_locations(_own_locations(one) for one in resolutions),
-            links_of_prefix=tuple(link for one in resolutions for link in read_links(one.record)),
+            of_prefix=merge_locations(_own_locations(resolution) for resolution in resolutions),
+            links_of_prefix=tuple(link for resolution in resolutions for link in read_links(resolution.record)),
             ends_at=_first_end(locations.ends_at, resolutions),
         )
 
@@ -214,10 +214,10 @@ class PrefixChain:
             return NO_REPORT_CONTACT
         try:
             namespace = read_namespace(found.record)
-            handles = [HandleName(_strip_na(one)) for one in (namespace.locs or namespace.services)[:1]]
+            handles = [HandleName(_strip_na(service)) for service in (namespace.locs or namespace.services)[:1]]
         except InvalidName:
             return NO_REPORT_CONTACT
-        services = [one for handle in handles if (one := self._resolver.find_fresh(handle)) is not None]
+        services = [service for handle in handles if (service := self._resolver.find_fresh(handle)) is not None]
         return _choose_contact(services, namespace.contact)
 
     async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:
@@ -236,7 +236,7 @@ class PrefixChain:
 
 def _choose_contact(services: Sequence[Resolution], contact: str | None) -> ReportContact:
     agency = read_agency(services)
-    forms = [value.text for one in services for value in one.record.of_type(_REPORT_FORM) if value.text]
+    forms = [value.text for service in services for value in service.record.of_type(_REPORT_FORM) if value.text]
     return ReportContact(agency or "", forms[0] if forms else contact)
 
 
@@ -264,7 +264,7 @@ def _strip_na(prefix: str) -> str:
 
 
 def _first_end(ends_at: float | None, resolutions: Iterable[Resolution]) -> float | None:
-    ends = [one.entry.fresh_until for one in resolutions]
+    ends = [resolution.entry.fresh_until for resolution in resolutions]
     return min([*ends, *(() if ends_at is None else (ends_at,))], default=None)
 
 

@@ -223,4 +223,4 @@ def read_agency(services: Sequence[Resolution]) -> str | None:
         for value in service.record.of_type("10320/ra_name"):
             if value.text and value.text.strip():
                 return value.text.strip()
-    return next((KNOWN_SERVICES[one.name.key] for one in services if one.name.key in KNOWN_SERVICES), None)
+    return next((KNOWN_SERVICES[key] for service in services if (key := service.name.key) in KNOWN_SERVICES), None)

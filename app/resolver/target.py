@@ -161,10 +161,10 @@ def is_sufficient(record: Record, locations: NameLocations, options: ResolveOpti
     found = list_candidates(record, locations)
     if not found or options.action is Action.SHOW_URLS:
         return False
-    if not all(any(matches(one, *locatt) for one in found) for locatt in options.locatts):
+    if not all(any(matches(location, *locatt) for location in found) for locatt in options.locatts):
         return False
     negotiated = [locatt for locatt in negotiation.locatts if locatt[0] != "language"]
-    return not negotiation.conneg or any(matches(one, *locatt) for locatt in negotiated for one in found)
+    return not negotiation.conneg or any(matches(location, *locatt) for locatt in negotiated for location in found)
 
 
 def list_candidates(record: Record, locations: NameLocations) -> list[Location]:

@@ -119,21 +119,21 @@ class ExpressLane:
         targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, hit.varies)
         first, *followed = hit.chain.resolutions
         source, known = hash_resolution(first), targets.get(target) or ()
-        is_known = any(one.variant == variant and one.source == source for one in known)
+        is_known = any(answer.variant == variant and answer.source == source for answer in known)
         if is_known or (is_rare and not known and not self._is_seen(target)):
             return
         if self._resolver.find_fresh(first.name) is None:
             return  # memory has not admitted the record, so the reply could not be used
         watched = [*hit.find_watched(), *([first.name] if hit.seconds is not None else ())]
         others = (
-            *[Ground(one.name, hash_resolution(one), True) for one in followed],
+            *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
             *[Ground(name, self._source_of(name), False) for name in watched],
         )
         prepared = _prepare(target, variant, first, reply, hit, others)
         if hit.seconds is not None:
             prepared.until = self._clock() + hit.seconds
         if prepared.size <= MAX_ANSWER_BYTES:
-            rest = [one for one in known if one.variant != variant]
+            rest = [answer for answer in known if answer.variant != variant]
             targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
 
     def clear(self) -> None:

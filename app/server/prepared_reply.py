@@ -61,7 +61,7 @@ class Prepared(msgspec.Struct, gc=False):
     size: int = 0
 
     def __post_init__(self) -> None:
-        names = len(self.name.text) + sum([len(one.name.text) + 200 for one in self.others])
+        names = len(self.name.text) + sum([len(ground.name.text) + 200 for ground in self.others])
         self.size = len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
 
     @property

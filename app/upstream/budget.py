@@ -374,7 +374,7 @@ class Budget:
         if (queue.is_slow and not owner.has_slow_place) or (owner is self._others and self._people.waiting):
             return None
         owners = (self._people, self._others) if owner is self._people else (owner,)
-        places = [place for one in owners for place in one.places]
+        places = [place for queue_owner in owners for place in queue_owner.places]
         for place in places:
             if not place.is_slow and self._is_slow(place):
                 place.is_slow = True

@@ -218,5 +218,5 @@ def _has(request: Request, tag: Header) -> bool:
     known = request.header(b"if-none-match") if request.method in ("GET", "HEAD") else None
     if known is None:
         return False
-    tags = [one.strip().removeprefix("W/") for one in known.split(",")]
+    tags = [known_tag.strip().removeprefix("W/") for known_tag in known.split(",")]
     return tag[1].decode() in tags or known.strip() == "*"

@@ -126,8 +126,8 @@ class Freshness:
 
     def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:
         until, max_age = _lifetime(chain.last, now, self._max_age)
-        for one in chain.aliases:
-            until, max_age = min((until, max_age), _lifetime(one, now, self._max_age))
+        for alias in chain.aliases:
+            until, max_age = min((until, max_age), _lifetime(alias, now, self._max_age))
         return until, max_age
 
 

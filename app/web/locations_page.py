@@ -35,11 +35,11 @@ def show_locations(name: HandleName, locations: Sequence[Location]) -> list[Show
     encoded = component(name), template_path(name)
     shown: list[ShownLocation] = []
     room = MAX_CHARACTERS_SHOWN
-    for one in locations[:MAX_LOCATIONS_SHOWN]:
-        address = one.href(*encoded)
-        conditions = [pair for pair in one.attributes if pair[0] not in _NO_CONDITIONS][:MAX_CONDITIONS_SHOWN]
+    for location in locations[:MAX_LOCATIONS_SHOWN]:
+        address = location.href(*encoded)
+        conditions = [pair for pair in location.attributes if pair[0] not in _NO_CONDITIONS][:MAX_CONDITIONS_SHOWN]
         room -= len(address or "") + sum(len(key) + len(value) for key, value in conditions)
         if room < 0:
             break
-        shown.append(ShownLocation(address, web_address(address), f"{one.weight:g}", tuple(conditions)))
+        shown.append(ShownLocation(address, web_address(address), f"{location.weight:g}", tuple(conditions)))
     return shown

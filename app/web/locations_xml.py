@@ -28,8 +28,8 @@ def write_locations(name: HandleName, record: Record, locations: NameLocations) 
     candidates = list_candidates(record, locations)
     encoded = component(name), template_path(name)
     room = MAX_CHARACTERS
-    for number, one in enumerate(candidates):
-        line = _element(one, one.href(*encoded))
+    for number, location in enumerate(candidates):
+        line = _element(location, location.href(*encoded))
         room -= len(line)
         if room < 0:
             json = _comment(f"/api/handles/{url_path(name)}")

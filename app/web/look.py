@@ -153,7 +153,7 @@ def _load_own(
         return f"{before}{escape(context['title'])}{between}{main}{after}"
 
     preparations = [partial(whole.get_template, name) for name in (_LAYOUT, _FRAME)]
-    return render, [*preparations, *(partial(one.get_template, name) for one in parts.values() for name in sources)]
+    return render, [*preparations, *(partial(part.get_template, name) for part in parts.values() for name in sources)]
 
 
 def _write_texts(sources: Mapping[str, Source], texts: Catalogue, name: str) -> Source | None:

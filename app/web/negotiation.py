@@ -125,7 +125,7 @@ def _entries(header: str) -> list[tuple[str, float]]:
     found = []
     for entry in header.lower().split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
         value, *parameters = entry.split(";")
-        weight = next((one.strip()[2:] for one in parameters if one.strip().startswith("q=")), "1")
+        weight = next((parameter.strip()[2:] for parameter in parameters if parameter.strip().startswith("q=")), "1")
         found.append((value.strip(), _number(weight)))
     return found
 

@@ -321,7 +321,7 @@ class Pages:
         look = self._look
         texts = look.texts(language)
         context = {"t": texts, "base": link.base, "query": link.query, "indexed": False}
-        context |= {"links": [one for one in self.links if one.is_shown()], **facts}
+        context |= {"links": [named_link for named_link in self.links if named_link.is_shown()], **facts}
         if name is None:
             context["title"] = context["heading"] = texts(key)
         else:

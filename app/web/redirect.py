@@ -162,7 +162,7 @@ class Redirects:
         resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
         read_headers = self._facts.read_headers
         from_record = () if read_headers is None else read_headers(found.record, resolution.name)
-        headers = (*from_record, *(link_header(*one) for one in found.links), *detour.headers)
+        headers = (*from_record, *(link_header(*link) for link in found.links), *detour.headers)
         status, (location, stub) = target.status, _location_and_stub(target)
         if detour.location is not None:
             status, location, stub = USUAL_STATUS, (b"location", detour.location.encode()), detour.stub

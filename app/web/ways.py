@@ -74,7 +74,7 @@ def external(href: str, words: str) -> Markup:
 
 
 def _fill(links: Iterable[NamedLink], name: HandleName) -> list[Markup]:
-    return [external(one.fill(name.text), one.words) for one in links]
+    return [external(link.fill(name.text), link.words) for link in links]
 
 
 def _list_archives(texts: Catalogue, name: HandleName, targets: Sequence[str]) -> list[Markup]:

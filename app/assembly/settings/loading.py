@@ -58,20 +58,20 @@ class Problem:
 def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
     """The settings, or None and what is wrong with each value."""
     try:
-        return Settings(**{name: one.value for name, one in values.items() if name not in REMOVED}), []
+        return Settings(**{name: sourced.value for name, sourced in values.items() if name not in REMOVED}), []
     except ValidationError as error:
-        return None, [_problem(one, values) for one in error.errors()]
+        return None, [_problem(problem, values) for problem in error.errors()]
 
 
 def find_outdated(values: Mapping[str, SourcedValue]) -> Iterator[Problem]:
     """What the next release refuses: a setting under its old name, and a setting that is gone."""
-    for name, one in values.items():
-        if one.outdated:
-            new = _NAMES[one.origin](name)
-            yield Problem(name, one.source, f"this setting is {new} since release {RELEASE}; write the new name")
+    for name, sourced in values.items():
+        if sourced.outdated:
+            new = _NAMES[sourced.origin](name)
+            yield Problem(name, sourced.source, f"this setting is {new} since release {RELEASE}; write the new name")
         elif name in REMOVED:
             message = f"this setting is gone since release {RELEASE}, and its value is ignored; remove it"
-            yield Problem(name, one.source, message)
+            yield Problem(name, sourced.source, message)
 
 
 def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:
@@ -85,11 +85,11 @@ def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str
 
 def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:
     name = str(error["loc"][0]) if error["loc"] else ""
-    one = values.get(name)
-    write_name = _NAMES[one.origin] if one else str
+    sourced = values.get(name)
+    write_name = _NAMES[sourced.origin] if sourced else str
     message = explain(error, Settings.model_fields, write_name)
-    shown = one.shown if one and not Settings.is_secret(name) else ""
-    return Problem(name, one.source if one else "", f"{message}{shown}")
+    shown = sourced.shown if sourced and not Settings.is_secret(name) else ""
+    return Problem(name, sourced.source if sourced else "", f"{message}{shown}")
 
 
 def _write_toml_name(name: str) -> str:

@@ -59,4 +59,6 @@ else:
         __doc__="The settings of one proxy: a value for each setting of the core and of the installed features.",
     )
     # Several features can have settings in one table.
-    Settings.tables = tuple(dict.fromkeys((*Settings.tables, *(name for one in _FEATURES for name in one.TABLES))))
+    Settings.tables = tuple(
+        dict.fromkeys((*Settings.tables, *(name for feature in _FEATURES for name in feature.TABLES)))
+    )

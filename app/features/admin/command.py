@@ -63,7 +63,9 @@ def refresh_prefix_remote(client: AdminClient, prefix: HandleName, limit: int) -
 
 def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, soft: bool, dry_run: bool) -> int:
     """Purge entries."""
-    count = sum(client.act("purge", {**one, "soft": soft, "dry_run": dry_run})["entries"] for one in selections)
+    count = sum(
+        client.act("purge", {**selection, "soft": soft, "dry_run": dry_run})["entries"] for selection in selections
+    )
     print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
     return 0
 

@@ -33,7 +33,7 @@ class ReferenceLine:
 
 def read_reference(line: str, *, own_hosts: frozenset[str] = frozenset()) -> ReferenceLine:
     """Find the names in a line: bare, with a label, in a URL, or inside free text."""
-    names = {one.name.key: one.name for one in find_names(line) if one.is_as_written}
+    names = {found_name.name.key: found_name.name for found_name in find_names(line) if found_name.is_as_written}
     if names:
         first, *others = names.values()
         return ReferenceLine(first, tuple(others))
@@ -41,7 +41,9 @@ def read_reference(line: str, *, own_hosts: frozenset[str] = frozenset()) -> Ref
     if parsed.doi is not None and not _has_blank(parsed.doi):
         return ReferenceLine(parsed.doi)
     text = _decode(line)
-    found = [one.doi for one in parsed.suggestions if one.doi.is_doi and _contains(text, one.doi)]
+    found = [
+        suggestion.doi for suggestion in parsed.suggestions if suggestion.doi.is_doi and _contains(text, suggestion.doi)
+    ]
     if found:
         return ReferenceLine(found[0], tuple(found[1:]))
     if parsed.doi is not None:

@@ -83,7 +83,7 @@ def write_parsed_text(parsed: ParsedText, base_url: str | None) -> ParsedTextMod
     members |= {key: _whole(members[key], most) for key, most in _LONGEST.items()}
     if parsed.best is not None:
         members["best"] |= {"doi": _clean(parsed.best.name.text[:_MAX_NAME])}
-    warnings = [WarningModel(code=one.code, message=_cut(one.message)) for one in parsed.warnings]
+    warnings = [WarningModel(code=warning.code, message=_cut(warning.message)) for warning in parsed.warnings]
     members |= {"warnings": warnings, "suggestions": _write_suggestions(parsed.suggestions)}
     return ParsedTextModel(**members)
 
@@ -112,9 +112,9 @@ def write_checked_line(number: int, text: str, row: ListRow) -> CheckedLine:
 
 def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionModel]:
     return [
-        SuggestionModel(doi=_clean(one.doi.text), rule=one.rule)
-        for one in suggestions
-        if len(one.doi.text) <= _MAX_NAME
+        SuggestionModel(doi=_clean(suggestion.doi.text), rule=suggestion.rule)
+        for suggestion in suggestions
+        if len(suggestion.doi.text) <= _MAX_NAME
     ]
 
 

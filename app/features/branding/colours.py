@@ -90,13 +90,13 @@ def check_contrast(palette: Palette, scheme: str, accent: str, background: str) 
 
 def mix(colour: str, ground: str, share: float) -> str:
     """A share of a colour on a ground."""
-    pairs = ((int(one[at : at + 2], 16) for one in (colour, ground)) for at in (1, 3, 5))
+    pairs = ((int(paint[at : at + 2], 16) for paint in (colour, ground)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(share * ours + (1 - share) * under):02x}" for ours, under in pairs)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(colour: str, other: str) -> float:
     """The contrast ratio of two colours, 1 to 21 (WCAG 2.1, definition of contrast ratio)."""
-    brighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    brighter, darker = sorted((_luminance(colour), _luminance(other)), reverse=True)
     return (brighter + 0.05) / (darker + 0.05)
 
 

@@ -89,5 +89,5 @@ class _CustomTemplates:
 
     def _find_place(self, error: Exception) -> str:
         """The file of the custom templates, and the line, in which rendering failed."""
-        frames = [one for one in extract_tb(error.__traceback__) if str(self._folder) in one.filename]
+        frames = [frame for frame in extract_tb(error.__traceback__) if str(self._folder) in frame.filename]
         return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else f"{self._folder}"

@@ -34,7 +34,7 @@ async def show_stats(stores: Stores, *, as_json: bool, every_entry: bool) -> int
         facts |= {"healthy": store.healthy, "detail": store.detail}
         # A store that fails is shown as such, without a further failure.
         primaries = await read_primaries(cache) if store.healthy else ()
-        facts["primaries"] = [_describe_primary(one) for one in primaries]
+        facts["primaries"] = [_describe_primary(primary) for primary in primaries]
     _print_facts(facts, as_json)
     return 0 if store.healthy else 1
 

@@ -115,10 +115,12 @@ def write_report(report: Mapping[str, Any], width: int) -> str:
     status = "the upstream decides" if report["status"] is None else f"status {report['status']}"
     to = "" if report["location"] is None else f" to {report['location']}"
     lines = [f"{report['doi']} for {report['client']}: {status}{to}"]
-    for one in report["decisions"]:
-        lines += ["", f"{one['decision']:{_COLUMN}}{one['result']}"]
-        settings = ", ".join(f"{name} = {'–' if value is None else value}" for name, value in one["settings"].items())
-        for text in filter(None, (one["reason"], settings)):
+    for decision in report["decisions"]:
+        lines += ["", f"{decision['decision']:{_COLUMN}}{decision['result']}"]
+        settings = ", ".join(
+            f"{name} = {'–' if value is None else value}" for name, value in decision["settings"].items()
+        )
+        for text in filter(None, (decision["reason"], settings)):
             indent = " " * _COLUMN
             for line in text.splitlines():
                 lines += textwrap.wrap(line, max(width, 60), initial_indent=indent, subsequent_indent=indent)

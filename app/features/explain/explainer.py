@@ -214,9 +214,9 @@ class Explainer:
 
     def _describe_upstreams(self, name: HandleName) -> Iterator[str]:
         source = self._core.upstream.source
-        for one in source.sources_of(name) if isinstance(source, RoutedSource) else (source,):
-            if isinstance(one, Guard):
-                yield f"{one.log.label}: {one.state}"
+        for upstream in source.sources_of(name) if isinstance(source, RoutedSource) else (source,):
+            if isinstance(upstream, Guard):
+                yield f"{upstream.log.label}: {upstream.state}"
 
     # --- The answer -----------------------------------------------------------------------------------------------
 
@@ -241,7 +241,9 @@ class Explainer:
         return [*steps, rule, self._headers(reply)], reply
 
     def _alias(self, found: Destination) -> DecisionReport:
-        chain = " → ".join(f"{one.name.text} ({_describe_origin(one)})" for one in found.chain.resolutions)
+        chain = " → ".join(
+            f"{resolution.name.text} ({_describe_origin(resolution)})" for resolution in found.chain.resolutions
+        )
         return self._report("alias", "followed" if found.chain.is_alias else "none", chain)
 
     def _location(self, found: Destination) -> DecisionReport:
@@ -253,7 +255,7 @@ class Explainer:
         reason = f"{own} locations of the name and {of_prefix} of its prefix; chooseby is "
         reason += f"{locations.setting('chooseby') or 'the default'}; decided by {', '.join(facts) or 'the record'}."
         return self._report(
-            "location", "chosen", "".join([reason, *(f" Left out: {one}" for one in locations.malformed)])
+            "location", "chosen", "".join([reason, *(f" Left out: {problem}" for problem in locations.malformed)])
         )
 
     def _target(self, found: Destination) -> DecisionReport:
@@ -319,9 +321,9 @@ def _describe_entry(entry: Entry, now: float) -> str:
     return f"{kind}, {state}, {times}, usable in an outage until {_time(entry.stale_until)}."
 
 
-def _describe_origin(one: Resolution) -> str:
-    reason = _ORIGINS.get(one.origin, f"It is from the upstream ({one.origin.value}).")
-    return reason if one.failure is None else f"{reason[:-1]}: {one.failure.token}."
+def _describe_origin(resolution: Resolution) -> str:
+    reason = _ORIGINS.get(resolution.origin, f"It is from the upstream ({resolution.origin.value}).")
+    return reason if resolution.failure is None else f"{reason[:-1]}: {resolution.failure.token}."
 
 
 def _describe_refusal(refusal: Refusal) -> str:

@@ -51,7 +51,7 @@ async def save_primary(cache: TieredStore, state: PrimaryState) -> None:
         await asyncio.sleep(_POLL)
 
     def add(data: bytes | None) -> bytes:
-        return _encode([state, *(one for one in _decode(data) if one.url != state.url)])
+        return _encode([state, *(primary for primary in _decode(data) if primary.url != state.url)])
 
     try:
         await cache.change_note(NOTE, add)

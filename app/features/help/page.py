@@ -92,8 +92,10 @@ class HelpPage:
             "host": _host_of(target),
             "agency": agency.agency,
             "registered": write_timestamp(texts, _registered_at(known.record)),
-            "earlier": [(one.target, write_moment(texts, one.seen)) for one in earlier],
-            "ways": pages.list_ways(language, name, "dead", helpers, target, *(one.target for one in earlier)),
+            "earlier": [(previous.target, write_moment(texts, previous.seen)) for previous in earlier],
+            "ways": pages.list_ways(
+                language, name, "dead", helpers, target, *(previous.target for previous in earlier)
+            ),
         }
         return own_page(pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
 
@@ -118,7 +120,7 @@ class HelpPage:
 
         A read that takes longer goes on, and keeps its place: its thread cannot be stopped.
         """
-        own = sum(one == client for one in self._reads.values())
+        own = sum(reader == client for reader in self._reads.values())
         if self._store is None or len(self._reads) >= _MAX_READS or own >= _MAX_OWN_READS:
             return []
         task = asyncio.create_task(self._read_in_turn(self._store, name.key))
@@ -126,7 +128,9 @@ class HelpPage:
         task.add_done_callback(self._reads.pop)
         await asyncio.wait({task}, timeout=_READ_SECONDS)
         found = task.result() if task.done() else []
-        return [one for one in found if web_address(one.target) is not None and one.target != target]
+        return [
+            previous for previous in found if web_address(previous.target) is not None and previous.target != target
+        ]
 
     async def _read_in_turn(self, store: Path, key: str) -> list[EarlierTarget]:
         """Read when no other read runs. DNS and files need the threads too."""

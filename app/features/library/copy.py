@@ -133,7 +133,7 @@ class Rule(msgspec.Struct, frozen=True):
             (not self.networks or _is_in(reader.address, self.networks))
             and not _is_in(reader.address, self.outside)
             # Basic filtering (RFC 4647, section 3.3.1).
-            and (not self.languages or any(language == one or language.startswith(one + "-") for one in self.languages))
+            and (not self.languages or any(language == tag or language.startswith(tag + "-") for tag in self.languages))
         )
 
 
@@ -185,7 +185,7 @@ class LibraryRules(msgspec.Struct, frozen=True):
         return tuple(found) if any(rule.service for rule in found) else ()
 
     def _is_service(self, host: str, hosts: frozenset[str]) -> bool:
-        return any(host in one.hosts or not one.proxy_hosts.isdisjoint(hosts) for one in self.services)
+        return any(host in service.hosts or not service.proxy_hosts.isdisjoint(hosts) for service in self.services)
 
 
 def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Work, reader: ReaderFacts) -> Decision:
@@ -193,12 +193,12 @@ def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Work, r
     if not concerning:
         return NOT_CONCERNED
     facts = _ALWAYS_READ
-    for one in concerning:
-        facts |= one.facts
+    for concerning_rule in concerning:
+        facts |= concerning_rule.facts
     if reader.choice == NO_SERVICE:
         return Decision(Outcome.OPTED_OUT, facts)
     chosen = rules.service_of(reader.choice)
-    rule = next((one for one in concerning if one.matches(reader)), None)
+    rule = next((concerning_rule for concerning_rule in concerning if concerning_rule.matches(reader)), None)
     service = chosen if chosen is not None or rule is None else rule.service
     url = None if service is None else service.link(work)
     line = None if rule is None else rule.line
@@ -227,7 +227,9 @@ def _prefix_and_parents(name: HandleName) -> frozenset[str]:
 
 
 def _is_in(address: IPv4Address | IPv6Address | None, networks: tuple[Network, ...]) -> bool:
-    return address is not None and any(address.version == one.version and address in one for one in networks)
+    return address is not None and any(
+        address.version == network.version and address in network for network in networks
+    )
 
 
 def _is_at(url: str, own: OwnAddress) -> bool:

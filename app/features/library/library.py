@@ -115,7 +115,7 @@ class Library(Stage):
         concerning = self.rules.find_concerning(work, _own_address(request.base_url))
         if not concerning:
             return NOT_CONCERNED
-        if any(one in parameters for one in OPT_OUTS):
+        if any(parameter in parameters for parameter in OPT_OUTS):
             decision = Decision(Outcome.OPTED_OUT, NO_FACTS)  # the URL alone decides that
         elif not self.is_for_readers(request):
             decision = Decision(Outcome.LEFT_ALONE, NO_FACTS)

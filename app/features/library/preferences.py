@@ -61,8 +61,8 @@ class Preferences:
     def _show(self, request: Request, pages: Pages) -> Reply:
         services = self._library.rules.services if self._library.makes_detours else ()
         choice = self._library.choice_of(request)
-        chosen = next((one.name for one in services if one.base == choice), choice or "")
-        facts: dict[str, Any] = {"services": [(one.name, one.label) for one in services], "chosen": chosen}
+        chosen = next((service.name for service in services if service.base == choice), choice or "")
+        facts: dict[str, Any] = {"services": [(service.name, service.label) for service in services], "chosen": chosen}
         facts["saved"] = request.query == _SAVED.encode()
         language = request.language(pages.languages)
         body = pages.render("preferences", self._link, language, "preferences.title", **facts)
@@ -71,7 +71,9 @@ class Preferences:
     async def _save(self, request: Request) -> Reply:
         _refuse_other_sites(request)
         wanted = (await request.parameters()).first(FIELD)
-        values = {"": None, NO_SERVICE: NO_SERVICE} | {one.name: one.base for one in self._library.rules.services}
+        values = {"": None, NO_SERVICE: NO_SERVICE} | {
+            service.name: service.base for service in self._library.rules.services
+        }
         if wanted not in values:
             raise InvalidParameter(f"{FIELD} must be one of the choices on the page; open {PATH} and choose again.")
         secure = request.base_url.startswith("https:")

@@ -117,24 +117,26 @@ def read_rules(text: str, file: str) -> RulesFile:
     rules = LibraryRules(tuple(reading.services.values()), tuple(reading.rules), reading.exempt)
     if not reading.problems:
         reading.problems += find_failures(rules, reading.expectations, file)
-    problems = sorted(reading.problems, key=lambda one: (one.line, one.column))
+    problems = sorted(reading.problems, key=lambda problem: (problem.line, problem.column))
     return RulesFile(rules, tuple(reading.expectations), tuple(problems[:MAX_PROBLEMS]))
 
 
 def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file: str) -> list[FileProblem]:
     """A problem for each expectation that the rules do not meet."""
     problems = []
-    for one in expectations:
-        decision = decide_copy(rules, rules.find_concerning(one.work, None), one.work, one.reader)
+    for expectation in expectations:
+        decision = decide_copy(
+            rules, rules.find_concerning(expectation.work, None), expectation.work, expectation.reader
+        )
         service = decision.service.name if decision.service else NO_SERVICE
-        location = decision.url or one.work.target
-        if one.service is not None and one.service != service:
-            message = f"expected service {one.service!r}, but the rules lead to {service!r}"
-        elif one.location is not None and one.location != location:
-            message = f"expected location {one.location[:200]!r}, but the rules lead to {location[:200]!r}"
+        location = decision.url or expectation.work.target
+        if expectation.service is not None and expectation.service != service:
+            message = f"expected service {expectation.service!r}, but the rules lead to {service!r}"
+        elif expectation.location is not None and expectation.location != location:
+            message = f"expected location {expectation.location[:200]!r}, but the rules lead to {location[:200]!r}"
         else:
             continue
-        problems.append(FileProblem(file, one.line, 1, message))
+        problems.append(FileProblem(file, expectation.line, 1, message))
     return problems
 
 
@@ -169,7 +171,7 @@ def _read_service(reading: _Reading, block: Block) -> None:
         raise WrongTable(str(error), KINDS[kind].key) from error
     if name in reading.services:
         _refuse(f"there is another service with the name {name!r}", "name")
-    if any(one.base == service.base for one in reading.services.values()):
+    if any(other.base == service.base for other in reading.services.values()):
         _refuse("there is another service with the same URL; a reader's choice is kept as the URL", KINDS[kind].key)
     reading.services[name] = service
 
@@ -256,7 +258,7 @@ def _read_text(table: Mapping[str, Any], key: str) -> str:
 
 def _read_list(table: Mapping[str, Any], key: str) -> list[str]:
     value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
         _refuse(f'{key} is not a list of texts, such as ["one", "two"]', key)
     if key in table and not value:
         # An empty condition would hold always, which is the opposite of what an empty list says.

@@ -83,8 +83,8 @@ def build_service(name: str, label: str, kind: str, value: str, hosts: frozenset
 
 def _check_template(key: str, template: str) -> None:
     found = _PLACEHOLDER.findall(template)
-    if unknown := next((one for one in found if one not in PLACEHOLDERS), None):
-        names = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+    if unknown := next((placeholder for placeholder in found if placeholder not in PLACEHOLDERS), None):
+        names = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
         raise WrongService(f"{key} has the placeholder {{{unknown[:40]}}}; there are {names}")
     fixed = _PLACEHOLDER.sub("", template)
     if not found or len(set(found)) < len(found) or "{" in fixed or "}" in fixed:

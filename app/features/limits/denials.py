@@ -64,7 +64,7 @@ class Denials:
 
     def _change(self, known: Mapping[str, float], network: str, ends: float) -> dict[str, float]:
         now = self._clock()
-        changed = {one: end for one, end in known.items() if end > now and one != network}
+        changed = {denied: end for denied, end in known.items() if end > now and denied != network}
         if ends > now:
             changed[network] = ends
         if len(changed) > MAX_DENIALS:

@@ -169,8 +169,8 @@ class _Batch:
         """Start the lookup of each input as soon as there is room."""
         end = _End()
         try:
-            async for one in inputs:
-                item = ListItem(one) if isinstance(one, str) else one
+            async for batch_input in inputs:
+                item = ListItem(batch_input) if isinstance(batch_input, str) else batch_input
                 await self._queue.put(self._admit(item) if isinstance(item, ListRow) else await self._start(item))
                 await self._turn.yield_if_over()
         except Exception as error:  # raised to the caller after the rows before it
@@ -325,12 +325,12 @@ class _Batch:
 
 def _suggest(row: ListRow, best: Reading | None, suggestions: Sequence[Suggestion]) -> ListRow:
     """The row with suggestions. A name that is known to exist is the best, one that does not exist never."""
-    first = [one.reading for one in suggestions[:1] if one.exists]
-    missing = {one.doi.key for one in suggestions if one.exists is False}
+    first = [suggestion.reading for suggestion in suggestions[:1] if suggestion.exists]
+    missing = {suggestion.doi.key for suggestion in suggestions if suggestion.exists is False}
     if row.verdict is Verdict.NOT_FOUND and row.doi is not None:
         missing.add(HandleName(row.doi).key)
-    readings = (*first, best, *(one.reading for one in suggestions))
-    likeliest = next((one for one in readings if one is not None and one.name.key not in missing), None)
+    readings = (*first, best, *(suggestion.reading for suggestion in suggestions))
+    likeliest = next((reading for reading in readings if reading is not None and reading.name.key not in missing), None)
     return replace(row, best=likeliest, suggestions=tuple(suggestions))
 
 

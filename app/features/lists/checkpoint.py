@@ -94,8 +94,8 @@ class CheckpointFile:
         return checkpoint
 
     def _require_same_inputs(self, before: Sequence[InputIdentity], now: Sequence[InputIdentity]) -> None:
-        if [one.path for one in before] != [one.path for one in now]:
-            names = ", ".join(one.path for one in before)
+        if [identity.path for identity in before] != [identity.path for identity in now]:
+            names = ", ".join(identity.path for identity in before)
             raise self._refuse(f"the job began with other lists ({names[:500]}); {_REMEDY}")
         for old, new in zip(before, now, strict=True):
             if old != new:

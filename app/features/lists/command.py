@@ -201,9 +201,9 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
 
     if namespace.rounds > 1 and not namespace.again:
         raise ConfigurationError("--rounds: name the verdicts of the rows that are repeated with --again")
-    names = tuple(one for one in namespace.lists if is_name(one) and not Path(one).exists())
+    names = tuple(argument for argument in namespace.lists if is_name(argument) and not Path(argument).exists())
     return ResolveChoice(
-        lists=tuple(one for one in namespace.lists if one not in names) if namespace.lists else ("-",),
+        lists=tuple(argument for argument in namespace.lists if argument not in names) if namespace.lists else ("-",),
         names=names,
         server_limits=ServerLimits(namespace.server_names, namespace.server_tries, namespace.server_timeout),
         form=namespace.form,

@@ -114,7 +114,7 @@ class LineCutter:
             self._keep(first)
             return []
         lines = self._finish(first)
-        lines += [self._line(one) for one in others[:-1]]
+        lines += [self._line(line) for line in others[:-1]]
         self._rest = b""
         self._keep(others[-1])
         return lines
@@ -237,7 +237,7 @@ def _read_words(value: object, depth: int = 0) -> list[str]:
     if isinstance(value, dict):
         value = value.get("family") or value.get("literal") or value.get("name")
     if isinstance(value, list):
-        return [] if depth else [word for one in value[:_MAX_AUTHORS] for word in _read_words(one, 1)]
+        return [] if depth else [word for author in value[:_MAX_AUTHORS] for word in _read_words(author, 1)]
     return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
 
 

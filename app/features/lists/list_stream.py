@@ -201,7 +201,7 @@ async def _wait_for(
         add(fd, ready.set)
     except PermissionError:
         return  # epoll refuses it: it is always ready, such as /dev/null
-    events = [asyncio.ensure_future(one.wait()) for one in (ready, stop) if one is not None]
+    events = [asyncio.ensure_future(event.wait()) for event in (ready, stop) if event is not None]
     try:
         await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -190,7 +190,7 @@ class RisReader(LineReader):
         if not self.keeps_entries:
             return items
         entry = f"TY  - \n{self._entry}"
-        return [msgspec.structs.replace(one, entry=entry) if isinstance(one, ListItem) else one for one in items]
+        return [msgspec.structs.replace(item, entry=entry) if isinstance(item, ListItem) else item for item in items]
 
 
 def _number_lines(

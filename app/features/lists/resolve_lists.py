@@ -154,10 +154,10 @@ async def _read_inputs(
 
 async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput]:
     async for group in groups:
-        for one in group:
+        for item in group:
             if stop.is_set():
                 return
-            yield one
+            yield item
 
 
 # --- The rows -----------------------------------------------------------------------------------------------------

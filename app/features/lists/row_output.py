@@ -134,7 +134,7 @@ class RowRecorder:
     async def write(self, rows: Sequence[ListRow]) -> None:
         """Write rows. Raises DoiProxyError, and BrokenPipeError if the reader of a pipe has left."""
         members = [row.members() for row in rows]
-        data = self._writer.write([{name: one.get(name) for name in self._fields} for one in members])
+        data = self._writer.write([{name: row_members.get(name) for name in self._fields} for row_members in members])
         self.verdicts.update([row.verdict for row in rows])
         self.others += sum(row.match == "different" for row in rows)
         await self._write(data)

@@ -63,7 +63,7 @@ class BatchClient:
 
     async def _resolve(self, inputs: Sequence[BatchInput]) -> AsyncGenerator[list[ListRow]]:
         waiting = iter(inputs)
-        items = [one for one in inputs if not isinstance(one, ListRow)]
+        items = [item for item in inputs if not isinstance(item, ListRow)]
         while items and not self._stop.is_set():
             rows_of_texts = fetch_rows(self._server, self._query, list(items), self._limits.timeout, self._stop)
             try:
@@ -99,12 +99,12 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     """The inputs in parts of at most `most` names and, unless one alone is longer, of MAX_BYTES."""
     parts: list[list[BatchInput]] = []
     room = 0
-    for one in inputs:
-        size = 0 if isinstance(one, ListRow) else len(_encode(one))
+    for item in inputs:
+        size = 0 if isinstance(item, ListRow) else len(_encode(item))
         if not parts or len(parts[-1]) >= most or size > room:
             parts.append([])
             room = MAX_BYTES
-        parts[-1].append(one)
+        parts[-1].append(item)
         room -= size
     return parts
 
@@ -112,15 +112,15 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
 def _merge(waiting: Iterator[BatchInput], rows: Sequence[ListRow]) -> list[ListRow]:
     """The rows in the order of the inputs: an input that needed no request has its row already."""
     if not rows:
-        return [one for one in waiting if isinstance(one, ListRow)]
+        return [item for item in waiting if isinstance(item, ListRow)]
     merged: list[ListRow] = []
     for row in rows:
-        for one in waiting:
-            if not isinstance(one, ListRow):
+        for item in waiting:
+            if not isinstance(item, ListRow):
                 # The server numbers the lines of its request.
-                merged.append(row.place(one if isinstance(one, ListItem) else ListItem(one)))
+                merged.append(row.place(item if isinstance(item, ListItem) else ListItem(item)))
                 break
-            merged.append(one)
+            merged.append(item)
     return merged
 
 

@@ -194,7 +194,8 @@ class ListRow:
         }
         if self.suggestions is not None:
             found[SUGGESTIONS] = [
-                {"doi": one.doi.text, "rule": one.rule, "exists": one.exists} for one in self.suggestions
+                {"doi": suggestion.doi.text, "rule": suggestion.rule, "exists": suggestion.exists}
+                for suggestion in self.suggestions
             ]
             found["best"] = write_reading(self.best)
         if self.match is not None:
@@ -210,7 +211,8 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
         suggestions = members.get("suggestions")
         if suggestions is not None:
             suggestions = tuple(
-                Suggestion(HandleName(one["doi"]), one["rule"], exists=one.get("exists")) for one in suggestions
+                Suggestion(HandleName(suggestion["doi"]), suggestion["rule"], exists=suggestion.get("exists"))
+                for suggestion in suggestions
             )
         known = {name: members[name] for name in _OLD_FIELDS} | {"verdict": Verdict(members["verdict"])}
         known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO, *MATCH_FIELDS)}
@@ -248,14 +250,14 @@ def judge(destination: Destination) -> Judgement:
     resolutions = destination.chain.resolutions
     last = destination.chain.last
     url = None if destination.target is None else destination.target.location
-    stale = next((one for one in resolutions if one.origin in UNCONFIRMED), None)
+    stale = next((resolution for resolution in resolutions if resolution.origin in UNCONFIRMED), None)
     return Judgement(
         _verdict(destination),
         url,
         _fetched_at(last),
         stale is not None,
         _message(destination, stale),
-        min(one.entry.fresh_until for one in resolutions),
+        min(resolution.entry.fresh_until for resolution in resolutions),
         tombstone=last.tombstone,
     )
 

@@ -166,7 +166,7 @@ class ConciseWriter(RowWriter):
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
         lines = [(self._next_file(), row) for row in rows]
-        wrong = [one for one in lines if one[1]["verdict"] not in self._good or one[1].get("match") == "different"]
+        wrong = [line for line in lines if line[1]["verdict"] not in self._good or line[1].get("match") == "different"]
         return "".join([self._line(file, row) for file, row in wrong]).encode("utf-8", "replace")
 
     def _line(self, file: str, row: Members) -> str:
@@ -175,7 +175,7 @@ class ConciseWriter(RowWriter):
         is_other = row.get("match") == "different"
         verdict, message = ("another work", row["title"]) if is_other else (row["verdict"], row["message"])
         reason = f": {_show(message)}" if message else ""
-        names = [one["doi"] for one in row["suggestions"] or ()]
+        names = [suggestion["doi"] for suggestion in row["suggestions"] or ()]
         hint = f"; did you mean {_show(names[0])}?" if names else ""
         return f"{place}{self._red}{verdict}{self._end} {_show(row['input'])}{key}{reason}{hint}\n"
 
@@ -201,7 +201,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return " ".join(one["doi"] for one in value)
+        return " ".join(suggestion["doi"] for suggestion in value)
     return str(value)
 
 
@@ -220,4 +220,6 @@ def printable(text: str) -> str:
     """A text for a terminal. A character that is not graphic becomes its notation, such as <U+200B>."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else f"<{CodePoint(one, 0).notation}>" for one in text)
+    return "".join(
+        character if character.isprintable() else f"<{CodePoint(character, 0).notation}>" for character in text
+    )

@@ -192,7 +192,7 @@ def _read_target(table: Mapping[str, Any]) -> LocalAnswer | TargetTemplate:
         raise WrongTable(f"target is not a URL of {schemes} with at most {MAX_REDIRECT_TARGET_BYTES} bytes", "target")
     if not target.lower().startswith("mailto:") and not _host(target):
         raise WrongTable("target has no host name", "target")
-    if "prefix" not in table or not any(one in target for one in (DOI_PLACEHOLDER, SUFFIX_PLACEHOLDER)):
+    if "prefix" not in table or not any(placeholder in target for placeholder in (DOI_PLACEHOLDER, SUFFIX_PLACEHOLDER)):
         return LocalAnswer(answer_of_value("URL", target))
     if _host(fill_target(target, HandleName("10.1/x"))) != _host(target):
         raise WrongTable("target has a placeholder in its host name; use it in the path or the query", "target")

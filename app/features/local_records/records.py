@@ -128,7 +128,11 @@ class LocalRecords:
         """See LocalAnswers. Two keys before it, and two after it."""
         at = bisect_left(self._sorted, key)
         before = self._sorted[max(0, at - 2) : at]
-        return [one for one in candidates if one in self._names], before[::-1], self._sorted[at : at + 2]
+        return (
+            [candidate for candidate in candidates if candidate in self._names],
+            before[::-1],
+            self._sorted[at : at + 2],
+        )
 
     def _find(self, key: str, now: float) -> LocalRecord | None:
         found = self._names.get(key)

@@ -55,7 +55,7 @@ class _PublicResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """See AbstractResolver. Raises OSError."""
         found = await self._system.resolve(host, port, family)
-        public = [one for one in found if _is_allowed(one["host"], self._allowed)]
+        public = [result for result in found if _is_allowed(result["host"], self._allowed)]
         if not public:
             raise _Refused("the host has no address that is queried")
         return public

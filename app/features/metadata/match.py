@@ -90,14 +90,14 @@ def read_cited(entry: str) -> dict[str, str]:
 
 
 def _compare_titles(cited: str, found: str) -> _Agreement:
-    one, other = _words(cited), _words(found)
-    if not one or not other:
+    words_cited, words_found = _words(cited), _words(found)
+    if not words_cited or not words_found:
         return None
-    if one == other:
+    if words_cited == words_found:
         return True
-    least = min(len(one), len(other))
+    least = min(len(words_cited), len(words_found))
     # One of them can be without its subtitle.
-    share = len(one & other) / least
+    share = len(words_cited & words_found) / least
     if share >= _SAME and least >= _MIN_WORDS:
         return True
     return False if share <= _DIFFERENT and least >= _MIN_OTHER_WORDS else None
@@ -141,7 +141,7 @@ def _compare_years(cited: str, year: int | None) -> _Agreement:
     years = [int(found) for found in _YEAR.findall(_MARK.sub(" ", cited))]
     if year is None or not years:
         return None
-    return any(abs(one - year) <= _YEARS_APART for one in years)
+    return any(abs(cited_year - year) <= _YEARS_APART for cited_year in years)
 
 
 def _names(text: str) -> set[str]:
@@ -155,13 +155,17 @@ def _words(text: str) -> set[str]:
 def _fold(text: str) -> str:
     """A text without accents, TeX and letter case."""
     decomposed = unicodedata.normalize("NFKD", _TEX.sub("", text))
-    return "".join(one for one in decomposed if not unicodedata.combining(one)).casefold().translate(_LETTERS)
+    return (
+        "".join(character for character in decomposed if not unicodedata.combining(character))
+        .casefold()
+        .translate(_LETTERS)
+    )
 
 
 def _is_latin(text: str) -> bool:
     """Whether most letters of a text are Latin. A DOI and a URL have no say."""
-    letters = [one for one in _MARK.sub(" ", text) if one.isalpha()]
-    return sum(one < "\u0250" or "\u1e00" <= one < "\u1f00" for one in letters) * 2 >= len(letters)
+    letters = [character for character in _MARK.sub(" ", text) if character.isalpha()]
+    return sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) * 2 >= len(letters)
 
 
 def _read(reference: str) -> _Cited:

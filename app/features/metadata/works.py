@@ -202,8 +202,8 @@ class Works:
         found = await self._destinations.find(DestinationQuery(name, _OPTIONS, negotiation), demand)
         locations = found.locations.of_prefix.items
         for locatt in negotiation.locatts:
-            for one in locations:
-                url = href(one, found.chain.last.name) if matches(one, *locatt) else None
+            for location in locations:
+                url = href(location, found.chain.last.name) if matches(location, *locatt) else None
                 if url is not None:
                     return web_target(name_media_type(url.strip(), CSL))
         return None

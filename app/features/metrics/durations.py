@@ -46,12 +46,12 @@ def assemble_histograms(families: Iterable[Metric]) -> Iterator[Metric]:
 
 
 def _assemble(buckets: Metric, sums: Metric) -> Metric:
-    totals = [one for one in sums.samples if one.name.endswith("_total")]
-    label = next((label for one in totals for label in one.labels), _LE)
+    totals = [sample for sample in sums.samples if sample.name.endswith("_total")]
+    label = next((label for sample in totals for label in sample.labels), _LE)
     counts: dict[str, dict[str, float]] = {}
-    for one in buckets.samples:
-        if one.name.endswith("_total"):
-            counts.setdefault(one.labels[label], {})[one.labels[_LE]] = one.value
+    for sample in buckets.samples:
+        if sample.name.endswith("_total"):
+            counts.setdefault(sample.labels[label], {})[sample.labels[_LE]] = sample.value
     family = HistogramMetricFamily(buckets.name.removesuffix(_BUCKETS), buckets.documentation, labels=[label])
     for total in totals:
         value = total.labels[label]

@@ -89,14 +89,14 @@ class Totals:
     def sum(self, metric: str, label: str = "", values: frozenset[str] = frozenset()) -> float:
         """The sum of a metric, or of its samples whose label has one of the values."""
         samples = self._samples.get(metric, ())
-        return sum(one.value for one in samples if not label or one.labels.get(label) in values)
+        return sum(sample.value for sample in samples if not label or sample.labels.get(label) in values)
 
     def by(self, metric: str, label: str) -> dict[str, int]:
         """The sums of a counter by the value of a label, without zeros."""
         sums: dict[str, int] = {}
-        for one in self._samples.get(metric, ()):
-            if one.value:
-                sums[one.labels[label]] = sums.get(one.labels[label], 0) + int(one.value)
+        for sample in self._samples.get(metric, ()):
+            if sample.value:
+                sums[sample.labels[label]] = sums.get(sample.labels[label], 0) + int(sample.value)
         return sums
 
     def series(self) -> dict[str, float]:

@@ -85,7 +85,9 @@ class AllowedAddresses:
 
     def __contains__(self, address: Address) -> bool:
         """Whether a server at this address is queried."""
-        is_refused = bool(self.refused) and any(str(one) in self.refused for one in (address, _find_inside(address)))
+        is_refused = bool(self.refused) and any(
+            str(candidate) in self.refused for candidate in (address, _find_inside(address))
+        )
         return not is_refused and (self.private or is_public(address))
 
     def find(self, address: Address) -> Address | None:

@@ -115,7 +115,7 @@ async def _examine_root(settings: Settings, url: str) -> list[Finding]:
 def _name_interface(site: ServiceSite) -> str:
     server = site.servers[0]
     interface = server.interfaces[0]
-    names = {one.value: one.name for one in TransportProtocol}
+    names = {protocol.value: protocol.name for protocol in TransportProtocol}
     return f"{server.ip} port {interface.port} by {names.get(interface.protocol, interface.protocol)}"
 
 

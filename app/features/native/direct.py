@@ -142,7 +142,7 @@ class DirectServer:
             if self._addresses:
                 return self._addresses
             raise UpstreamUnreachable(detail=f"{host}: {error}"[:200]) from error
-        return [ip_address(one[4][0]) for one in found][:_MAX_ADDRESSES]
+        return [ip_address(result[4][0]) for result in found][:_MAX_ADDRESSES]
 
     def _refresh(self, serial: int) -> None:
         """Read the site information if it is due, or if an answer has the serial number of another site."""

@@ -80,8 +80,8 @@ def verify_proof(root: HandleService, answers: Sequence[SignedAnswer], handle: b
     if len(answers) > MAX_ANSWERS:
         raise SignatureInvalid(f"The proof has over {MAX_ANSWERS} answers.")
     # Answers about the root are verified as at a start: their expiry does not count there either.
-    root = follow_chain(root, [one.answer for one in answers if not one.request])
-    return _Replay(root, [one for one in answers if one.request]).resolve(handle)
+    root = follow_chain(root, [signed_answer.answer for signed_answer in answers if not signed_answer.request])
+    return _Replay(root, [signed_answer for signed_answer in answers if signed_answer.request]).resolve(handle)
 
 
 class _Replay:
@@ -89,7 +89,7 @@ class _Replay:
 
     def __init__(self, root: HandleService, answers: Sequence[SignedAnswer]) -> None:
         self._root = root
-        self._left = [(_read_request(one), one) for one in answers]
+        self._left = [(_read_request(signed_answer), signed_answer) for signed_answer in answers]
         self._signatures = _MAX_SIGNATURES
         self._links: list[Link] = []
         #: The services of the prefixes that were found. Several service handles can have one prefix.
@@ -165,23 +165,23 @@ def _read(response: Response, *, is_referral: bool) -> Lead | None:
     return (read_referral if is_referral else read_lead)(response.body.values, 0.0)
 
 
-def _read_request(one: SignedAnswer) -> tuple[bytes, Message]:
+def _read_request(signed_answer: SignedAnswer) -> tuple[bytes, Message]:
     """The handle of a request for all public values, and the request."""
-    message = decode_message(one.request)
+    message = decode_message(signed_answer.request)
     handle = FieldReader(message.body, "request").string()
     header = message.header
     query = Query(
         Filters(handle), message.envelope.request_id, header.expiration, header.flags, OpCode.RESOLUTION,
         header.site_serial,
     )  # fmt: skip
-    if encode_query(query) != one.request:
+    if encode_query(query) != signed_answer.request:
         raise AnswerMismatch("A request of the proof is not about all values of a name.")
     return handle, message
 
 
-def request_handle(one: SignedAnswer) -> bytes:
+def request_handle(signed_answer: SignedAnswer) -> bytes:
     """The handle that a request is about. Raises MalformedMessage, and AnswerMismatch."""
-    return _read_request(one)[0]
+    return _read_request(signed_answer)[0]
 
 
 def _check_request(response: Response, request: Message, data: bytes) -> None:

@@ -154,12 +154,12 @@ class ServiceClient:
             health=self._health,
             now=now,
         )
-        usable = [one for one in candidates if one.endpoint.protocol in self._transports]
+        usable = [candidate for candidate in candidates if candidate.endpoint.protocol in self._transports]
         if question.authenticate is not None:
             usable = _list_private(usable)
         if not usable:
             raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
-        usable.sort(key=lambda one: self._health.rests(one.endpoint.protocol, now))
+        usable.sort(key=lambda candidate: self._health.rests(candidate.endpoint.protocol, now))
         return usable[: self._limits.max_attempts]
 
     async def _race(self, candidates: Sequence[Candidate], question: Question) -> tuple[Response, Endpoint]:
@@ -208,7 +208,11 @@ class ServiceClient:
         """The first candidate that may be queried now. UDP would only repeat the query that a slow server has."""
         slow = {endpoint.address for endpoint in running if self._health.is_slow(endpoint.address)}
         udp = TransportProtocol.UDP
-        ready = (one for one in waiting if one.endpoint.protocol is not udp or one.endpoint.address not in slow)
+        ready = (
+            candidate
+            for candidate in waiting
+            if candidate.endpoint.protocol is not udp or candidate.endpoint.address not in slow
+        )
         return next(ready, None)
 
     def _find_timeout(self, running: Iterable[Endpoint]) -> float:
@@ -352,8 +356,10 @@ def _list_private(candidates: Sequence[Candidate]) -> list[Candidate]:
 
     The other transports are not encrypted, so a failure of HTTPS must not lead to them.
     """
-    encrypted = [one for one in candidates if one.endpoint.protocol is TransportProtocol.HTTPS]
-    return encrypted or [one for one in candidates if one.endpoint.protocol is not TransportProtocol.UDP]
+    encrypted = [candidate for candidate in candidates if candidate.endpoint.protocol is TransportProtocol.HTTPS]
+    return encrypted or [
+        candidate for candidate in candidates if candidate.endpoint.protocol is not TransportProtocol.UDP
+    ]
 
 
 def _name(endpoint: Endpoint) -> str:
@@ -371,5 +377,5 @@ def _is_answered(failure: CouldNotVerify) -> bool:
 def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
     """The most informative failure: of a server that answered, else of one that timed out, else the first."""
     answered = filter(_is_answered, failures)
-    silent = (one for one in failures if isinstance(one, UpstreamTimeout))
+    silent = (failure for failure in failures if isinstance(failure, UpstreamTimeout))
     return next(answered, None) or next(silent, failures[0])

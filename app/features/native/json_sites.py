@@ -108,7 +108,7 @@ def read_sites(record: Record, types: tuple[str, ...]) -> tuple[ServiceSite, ...
 def read_service_values(record: Record) -> tuple[Value, ...]:
     """The values of a record that name sites and service handles, as the wire has them. Others are left out."""
     named = [value for value in record.values if value.folded_type in _SITES | _SERVICES][:_MAX_SITES]
-    return tuple(value for one in named if (value := _to_wire(one)) is not None)
+    return tuple(value for named_value in named if (value := _to_wire(named_value)) is not None)
 
 
 def read_bootstrap(content: bytes) -> HandleService:
@@ -203,11 +203,13 @@ def _to_site(site: _JsonSite) -> ServiceSite:
 def _to_server(server: _JsonServer) -> Server:
     interfaces = tuple(
         Interface(
-            Purpose.QUERY * one.query | Purpose.ADMIN * one.admin,
-            TransportProtocol[one.protocol] if isinstance(one.protocol, str) else _to_unsigned(one.protocol, 8),
-            _to_unsigned(one.port, 32),
+            Purpose.QUERY * interface.query | Purpose.ADMIN * interface.admin,
+            TransportProtocol[interface.protocol]
+            if isinstance(interface.protocol, str)
+            else _to_unsigned(interface.protocol, 8),
+            _to_unsigned(interface.port, 32),
         )
-        for one in server.interfaces
+        for interface in server.interfaces
     )
     number, address = _to_unsigned(server.server_id, 32), pack_address(ip_address(server.address))
     return Server(number, address, _to_key(server.public_key), interfaces)

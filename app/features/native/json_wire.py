@@ -55,7 +55,9 @@ def to_wire(values: Iterable[HandleValue]) -> tuple[Value, ...]:
 
     A value that the native protocol cannot carry fails them all: without it, the record would be another one.
     """
-    return tuple(one for one in map(to_wire_value, values) if one.permissions & Permission.PUBLIC_READ)
+    return tuple(
+        wire_value for wire_value in map(to_wire_value, values) if wire_value.permissions & Permission.PUBLIC_READ
+    )
 
 
 def to_wire_value(value: HandleValue) -> Value:
@@ -104,7 +106,9 @@ def _to_admin(data: bytes) -> bytes:
 
 
 def _to_list(data: bytes) -> bytes:
-    return encode_references(tuple(ValueReference(one.handle.encode(), one.index) for one in _list.decode(data)))
+    return encode_references(
+        tuple(ValueReference(reference.handle.encode(), reference.index) for reference in _list.decode(data))
+    )
 
 
 #: How the data of a format becomes bytes.

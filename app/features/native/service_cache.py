@@ -31,7 +31,10 @@ class ServiceEntry:
     @property
     def weight(self) -> int:
         """The memory that this takes, in usual services."""
-        proof = sum(len(one.request) + len(one.answer) for one in self.proof or ()) // _USUAL_PROOF_BYTES
+        proof = (
+            sum(len(signed_answer.request) + len(signed_answer.answer) for signed_answer in self.proof or ())
+            // _USUAL_PROOF_BYTES
+        )
         return proof + (self.lead.weight if self.lead else 1)
 
 

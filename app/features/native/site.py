@@ -144,9 +144,9 @@ def _list_interfaces(
     """The interfaces of a server that queries can be sent to, at this address."""
     key = server.public_key
     return tuple(
-        Candidate(Endpoint(address, TransportProtocol(one.protocol), one.port), key, serial, host, version)
-        for one in server.interfaces
-        if _is_usable(one)
+        Candidate(Endpoint(address, TransportProtocol(interface.protocol), interface.port), key, serial, host, version)
+        for interface in server.interfaces
+        if _is_usable(interface)
     )
 
 

@@ -119,7 +119,7 @@ def read_signature(text: str) -> ValueSignature:
     claims, signed, signature = _read_token(text, _Claims)
     if claims.digests.alg not in _HASHES:
         raise ValueError(f"its digest {claims.digests.alg[:40]!r} is not known")
-    digests = {one.index: one.digest for one in claims.digests.digests}
+    digests = {entry.index: entry.digest for entry in claims.digests.digests}
     common = (claims.sub, claims.iss, claims.nbf, claims.exp, claims.chain or (), signed, signature)
     return ValueSignature(*common, _HASHES[claims.digests.alg], digests)
 

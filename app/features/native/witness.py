@@ -113,21 +113,23 @@ class Witness:
 
 def _find_others(candidates: Sequence[Candidate], answered: Endpoint) -> list[Candidate]:
     """The candidates of other sites. Two addresses of different families with one key are one server."""
-    key = next(one.public_key for one in candidates if one.endpoint == answered)
+    key = next(candidate.public_key for candidate in candidates if candidate.endpoint == answered)
 
-    def is_other(one: Candidate) -> bool:
-        address = one.endpoint.address
-        return one.public_key != key or (address != answered.address and address.version == answered.address.version)
+    def is_other(candidate: Candidate) -> bool:
+        address = candidate.endpoint.address
+        return candidate.public_key != key or (
+            address != answered.address and address.version == answered.address.version
+        )
 
-    return [one for one in candidates if is_other(one)]
+    return [candidate for candidate in candidates if is_other(candidate)]
 
 
 def find_difference(first: Response, second: Response) -> str | None:
     """What differs between two answers, in words; None if nothing does. Time stamps and permissions do not count."""
     if first.code != second.code:
         return f"response codes {first.code:d} and {second.code:d}"
-    one, other = _list_values(first), _list_values(second)
-    indexes = sorted({index for index, *_ in one ^ other})
+    values_of_first, values_of_second = _list_values(first), _list_values(second)
+    indexes = sorted({index for index, *_ in values_of_first ^ values_of_second})
     return f"values {', '.join(map(str, indexes[:_SHOWN]))}" if indexes else None
 
 

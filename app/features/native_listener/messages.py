@@ -114,7 +114,7 @@ def write_refusal(request: Request, code: int, text: str, now: float) -> bytes:
 def select_values(request: Request, found: Resolution) -> Record:
     """The values that are requested."""
     filters = request.filters
-    return found.record.select([one.decode("utf-8", "replace") for one in filters.types], filters.indexes)
+    return found.record.select([value_type.decode("utf-8", "replace") for value_type in filters.types], filters.indexes)
 
 
 def convert_record(record: Record) -> tuple[Value, ...]:

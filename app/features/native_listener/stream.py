@@ -100,7 +100,7 @@ class NativeStream(asyncio.Protocol):
         except MalformedMessage:
             self._write(write_unreadable())
             return
-        (client, *_), (host, port, *_) = (self._transport.get_extra_info(one) for one in ("peername", "sockname"))
+        (client, *_), (host, port, *_) = (self._transport.get_extra_info(end) for end in ("peername", "sockname"))
         peer = Peer(client, host, port)
         answer = self._responder.answer_now(request, peer)
         if answer is not None:

@@ -146,8 +146,8 @@ class _Api:
         self.responses: Part = {}
         self._parameters = {
             name: _describe_parameter(kind, name, text)
-            for kind, one in data["parameters"].items()
-            for name, text in one.items()
+            for kind, texts in data["parameters"].items()
+            for name, text in texts.items()
         }
         self._groups = {name: dict(self._read_group(group)) for name, group in data["answers"].items()}
 
@@ -159,7 +159,7 @@ class _Api:
             read = {method: like.get(method, {}) | item.get(method, {}) for method in ("get", "post")}
             if _LIKE in read["post"]:
                 read["post"] = read["get"] | read["post"]
-            found[path] = {method: self._read_operation(one) for method, one in read.items() if one}
+            found[path] = {method: self._read_operation(operation) for method, operation in read.items() if operation}
         return found
 
     def _read_operation(self, operation: Part) -> Part:
@@ -243,8 +243,12 @@ class _Api:
     def _describe_options(self, like: Part, method: str, *, is_admin: bool) -> Part:
         """OPTIONS, which limits of clients concern as every method."""
         parameters = like.get("parameters", [])
-        found = (self.parameters.get(one.get("$ref", "").rpartition("/")[2], one) for one in parameters)
-        in_path = [one for one, parameter in zip(parameters, found, strict=True) if parameter["in"] == "path"]
+        found = (
+            self.parameters.get(reference.get("$ref", "").rpartition("/")[2], reference) for reference in parameters
+        )
+        in_path = [
+            reference for reference, parameter in zip(parameters, found, strict=True) if parameter["in"] == "path"
+        ]
         return {
             "tags": like.get("tags", []),
             "summary": "The methods of this path",
@@ -260,7 +264,9 @@ class _Api:
         """The answers of these groups and of the operation. Those of groups alone are components."""
         invalid = ["invalid"] if "422" in own else []
         named = [self._groups[name] for name in ("server", *groups, *invalid)]
-        answers = _merge(*named, {status: self._fill(one, example) for status, one in own.items() if status != "422"})
+        answers = _merge(
+            *named, {status: self._fill(own_answer, example) for status, own_answer in own.items() if status != "422"}
+        )
         if "500" not in answers:
             answers |= self._groups["fault"]
         complete: Part = {}

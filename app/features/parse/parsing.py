@@ -104,9 +104,9 @@ def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
         "prefix": None if name is None else name.prefix,
         "suffix": None if name is None else name.suffix,
         "rules": list(parsed.rules),
-        "warnings": [{"code": one.code, "message": one.message} for one in parsed.warnings],
+        "warnings": [{"code": warning.code, "message": warning.message} for warning in parsed.warnings],
         "best": write_reading(parsed.best),
-        "suggestions": [{"doi": one.doi.text, "rule": one.rule} for one in parsed.suggestions],
+        "suggestions": [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in parsed.suggestions],
         "message": parsed.message,
     }
 

@@ -25,7 +25,7 @@ def open_privacy(context: Context) -> Opened:
         async def privacy(request: fastapi.Request) -> Response:
             # The upstreams can change with the local records.
             facts = read_privacy(context.settings, context.core.upstream.guards)
-            links = (one.cookie_key for one in face.pages.links if one.cookie_key and one.is_shown())
+            links = (link.cookie_key for link in face.pages.links if link.cookie_key and link.is_shown())
             cookies = next(links, "privacy.cookies_none")
             language = language_of(request, face.pages)
             body = face.pages.render("privacy", face.link, language, "privacy.title", privacy=facts, cookies=cookies)

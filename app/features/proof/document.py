@@ -62,7 +62,7 @@ def write_document(root: HandleService, answers: Sequence[SignedAnswer], handle:
         "values": msgspec.json.decode(answer.values),
         "time": time,
         "expires": format_time(_expiry(links)),
-        "root": [_encode(one.answer) for one in answers if not one.request],
+        "root": [_encode(signed_answer.answer) for signed_answer in answers if not signed_answer.request],
         "messages": [_describe(link) for link in links],
     }
 
@@ -82,8 +82,8 @@ def verify_document(content: bytes, root: HandleService, at: float) -> str:
     try:
         read, document = _decoder.decode(content), json.loads(content)
         answers = [SignedAnswer(b"", b64decode(answer, validate=True)) for answer in read.root[: MAX_ANSWERS + 1]]
-        for one in read.messages[: MAX_ANSWERS + 1]:
-            request, answer = (b64decode(text, validate=True) for text in (one.request, one.answer))
+        for message in read.messages[: MAX_ANSWERS + 1]:
+            request, answer = (b64decode(text, validate=True) for text in (message.request, message.answer))
             if not request:
                 raise SignatureInvalid("A message of the proof has no request.")
             answers.append(SignedAnswer(request, answer))

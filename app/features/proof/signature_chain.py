@@ -98,7 +98,9 @@ def find_certificate(record: Record, subject: str, place: str) -> Certificate | 
             continue
         if certificate.subject.upper() == subject.upper():
             found.append(certificate)
-    return max(found, key=lambda one: float("-inf") if one.issued is None else one.issued, default=None)
+    return max(
+        found, key=lambda certificate: float("-inf") if certificate.issued is None else certificate.issued, default=None
+    )
 
 
 def judge(
@@ -119,7 +121,9 @@ def judge(
     covered &= signable
     if state == "valid" and covered != signable:
         state = "partial"
-    ends = [one.ends for chain in chains for one in (chain.signature, *chain.certificates) if one.ends is not None]
+    ends = [
+        claim.ends for chain in chains for claim in (chain.signature, *chain.certificates) if claim.ends is not None
+    ]
     later = min((end for end in ends if end > now), default=None)
     return SignatureVerdict(state, chains[0].signature.issuer[:_MAX_SIGNER], len(covered), len(signable), later)
 
@@ -146,7 +150,7 @@ def _judge_chain(
             return "broken"
     except (*_ERRORS, SignatureInvalid, MalformedMessage):
         return "broken"
-    is_current = all((one.begins or 0) <= now and (one.ends is None or now < one.ends) for one in signed)
+    is_current = all((claim.begins or 0) <= now and (claim.ends is None or now < claim.ends) for claim in signed)
     return "valid" if is_current else "expired"
 
 

@@ -127,7 +127,7 @@ async def _read_references(
             inputs.append((read_input(UnreadableItem(block[:MAX_EXCERPT], at, _WITHOUT_DOI, None, None, NO_DOI)), None))
         _require_few(len(inputs))
         line += text.count("\n", start, end)
-    return tuple(one for one, _ in inputs), tuple(place for _, place in inputs)
+    return tuple(item for item, _ in inputs), tuple(place for _, place in inputs)
 
 
 def _covers(inputs: list[tuple[BatchInput, FoundName | None]], start: int) -> bool:

@@ -128,7 +128,7 @@ class ReferencesPage:
                 async for group in place.limit(groups):
                     rows += group
         except TimeoutError:
-            rows += [_too_late(one) for one in found.inputs[len(rows) :]]
+            rows += [_too_late(item) for item in found.inputs[len(rows) :]]
         return rows
 
 
@@ -192,8 +192,8 @@ async def _collect(body: BodyBuffer, received: bytearray) -> None:
 
 
 async def _stream(found: Bibliography) -> AsyncGenerator[BatchInput]:
-    for one in found.inputs:
-        yield one
+    for item in found.inputs:
+        yield item
 
 
 def _too_late(item: BatchInput) -> ListRow:

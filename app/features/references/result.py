@@ -91,7 +91,9 @@ def describe(row: ListRow, found: FoundName | None) -> CheckedReference:
     elif row.reason == NO_DOI:
         state = "no_doi"
     else:
-        known = [one for one in row.suggestions or () if one.exists and one.confidence != "doubtful"]
+        known = [
+            candidate for candidate in row.suggestions or () if candidate.exists and candidate.confidence != "doubtful"
+        ]
         if known:
             state, suggestion = "corrected", known[0].doi.text
     place = row.key or "", row.line or 0

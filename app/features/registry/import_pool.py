@@ -25,9 +25,9 @@ class ImportPool:
         context = multiprocessing.get_context("spawn")
         self._workers: dict[Connection, SpawnProcess] = {}
         self._busy: dict[Connection, Part] = {}
-        for one in options:
+        for worker_options in options:
             connection, worker_end = context.Pipe()
-            process = context.Process(target=run_worker, args=(worker_end, one), daemon=True)
+            process = context.Process(target=run_worker, args=(worker_end, worker_options), daemon=True)
             process.start()
             # While this process has the worker's end open too, it cannot detect that the worker has ended.
             worker_end.close()

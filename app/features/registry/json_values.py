@@ -79,17 +79,17 @@ class JsonReader(Generic[Value]):
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
         values: list[Value | str] = []
-        for one in found:
-            self._add(one, values)
+        for line_value in found:
+            self._add(line_value, values)
         return values
 
-    def _add(self, one: Value | list[Value], values: list[Value | str]) -> None:
-        if isinstance(one, list):
-            values += one
-        elif (inner := self._members(one)) is not None:
+    def _add(self, line_value: Value | list[Value], values: list[Value | str]) -> None:
+        if isinstance(line_value, list):
+            values += line_value
+        elif (inner := self._members(line_value)) is not None:
             values += inner
         else:
-            values.append(one)
+            values.append(line_value)
 
     def _read_slowly(self, block: bytes) -> Iterator[Value | str]:
         try:

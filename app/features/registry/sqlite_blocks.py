@@ -127,8 +127,8 @@ def find_near(
             with suppress(DamagedEntry):
                 found += find_keys(keys, first, data)
     earlier = connection.execute(_EARLIER, (key,))
-    before = [one for first, data in earlier for one, *_ in reversed(_try_unpack(first, data)) if one < key]
-    after = [one for one, *_ in islice(read_rows(connection, key), _NEIGHBOURS)]
+    before = [row_key for first, data in earlier for row_key, *_ in reversed(_try_unpack(first, data)) if row_key < key]
+    after = [row_key for row_key, *_ in islice(read_rows(connection, key), _NEIGHBOURS)]
     return found, before[:_NEIGHBOURS], after
 
 

@@ -121,7 +121,10 @@ class RestrictedReader(Service):
         sources = source.sources_of(name) if isinstance(source, RoutedSource) else (source,)
         guards = self._core.upstream.guards.items()
         return [
-            (is_from_root(url), guard) for one in sources for url, guard in guards if guard is one and is_native(url)
+            (is_from_root(url), guard)
+            for source_of_name in sources
+            for url, guard in guards
+            if guard is source_of_name and is_native(url)
         ]
 
     def _record_refusal(self, prefix: str, reason: str) -> IdentityRefused:

@@ -44,9 +44,9 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
     """Print findings as lines, or as one JSON object. Returns the exit status."""
     status = exit_status(findings)
     if as_json:
-        print(json.dumps({"status": status, "findings": [asdict(one) for one in findings]}, ensure_ascii=False))
+        print(json.dumps({"status": status, "findings": [asdict(finding) for finding in findings]}, ensure_ascii=False))
         return status
-    for one in sorted(findings, key=lambda one: ("error", "warning", "note").index(one.severity)):
-        print(f"{one.severity}: {one}")
+    for finding in sorted(findings, key=lambda finding: ("error", "warning", "note").index(finding.severity)):
+        print(f"{finding.severity}: {finding}")
     print(_SUMMARIES[status])
     return status

@@ -71,7 +71,7 @@ def write_compose(settings: Settings) -> str:
         **{name.upper(): _value(settings, name, changed.get(name)) for name in _PASSED_ON},
         "CACHE_MEMORY_BYTES": str(settings.cache_memory_bytes),
         "SETTINGS": "\n".join(f"{variable(name)}:{_value(settings, name, value)}" for name, value in others.items()),
-        "VOLUMES": "\n".join(["volumes:", *(f"  - {one}:{one}:ro" for one in files.values())]) if files else "",
+        "VOLUMES": "\n".join(["volumes:", *(f"  - {file}:{file}:ro" for file in files.values())]) if files else "",
         "MEMORY": str(max(_LEAST_MEMORY, memory)),
         "WORKERS": str(settings.workers),
         "STOP": stop_seconds(read_drain(settings), settings.grace_seconds),

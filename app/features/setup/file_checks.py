@@ -40,7 +40,7 @@ def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
         return
     path, source = Path(url.removeprefix(_SQLITE)), inspection.source("store_url")
     try:
-        existing = next((one for one in (path, *path.parents) if one.exists()), Path())
+        existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), Path())
     except OSError as error:
         yield Finding("error", source, f"{redact(str(path))} cannot be reached: {error.strerror}", _REACH)
         return

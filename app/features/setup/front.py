@@ -107,7 +107,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         front.sub_path,
         certificate,
         key,
-        *(one.replace(":", "") for one in front.status_networks),
+        *(network.replace(":", "") for network in front.status_networks),
     ):
         if not _WORD.fullmatch(text):
             raise ConfigurationError(f"{text[:80]!r} has a character with a meaning in configurations; choose another")

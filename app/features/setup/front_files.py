@@ -70,7 +70,7 @@ def _nginx_values(front: Front) -> dict[str, str]:
     ]
     secure = f"ssl_certificate {certificate};\nssl_certificate_key {key};" if "https" in front.ports else ""
     return _shared_values(front) | {
-        "SERVERS": "\n".join(f"server {one} max_fails=1 fail_timeout=5s;" for one in front.backends),
+        "SERVERS": "\n".join(f"server {backend} max_fails=1 fail_timeout=5s;" for backend in front.backends),
         "LISTEN": "\n".join(listen),
         "CERTIFICATE": secure,
         "PASS": _nginx_pass(front),
@@ -92,7 +92,7 @@ def _nginx_status(front: Front) -> str:
     if not front.status_networks:
         return ""
     rules = [
-        *(f"allow {one};" for one in front.status_networks),
+        *(f"allow {network};" for network in front.status_networks),
         "deny all;",
         f"include snippets/{_nginx_pass(front)};",
     ]
@@ -105,8 +105,8 @@ _MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl
 
 
 def _apache_values(front: Front) -> dict[str, str]:
-    members = [_MEMBER.format(_apache_address(front, one), front.timeout) for one in front.backends]
-    lists = [_MEMBER.format(_apache_address(front, one), front.list_timeout) for one in front.backends]
+    members = [_MEMBER.format(_apache_address(front, backend), front.timeout) for backend in front.backends]
+    lists = [_MEMBER.format(_apache_address(front, backend), front.list_timeout) for backend in front.backends]
     hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
     return _shared_values(front) | {
         "MEMBERS": "\n".join(members),
@@ -159,7 +159,7 @@ def _caddy_values(front: Front) -> dict[str, str]:
         "LISTS": " ".join(f"{front.sub_path}{path}" for path in _LIST_PATHS),
         "STATUS": _caddy_status(front),
         # Caddy writes network addresses with a slash after the network.
-        "BACKENDS": " ".join(one.replace(UNIX, "unix/", 1) for one in front.backends),
+        "BACKENDS": " ".join(backend.replace(UNIX, "unix/", 1) for backend in front.backends),
         "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
     }
 

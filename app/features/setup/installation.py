@@ -109,7 +109,7 @@ def _set_line(text: str, place: tuple[str, str], new: str) -> str:
     table, key = place
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.lstrip().startswith("[")] + [len(lines)]
-    start = next((one for one in heads[:-1] if lines[one].partition("#")[0].strip() == f"[{table}]"), None)
+    start = next((head for head in heads[:-1] if lines[head].partition("#")[0].strip() == f"[{table}]"), None)
     if start is None:
         return f"{text.rstrip()}\n\n[{table}]\n{new}\n"
     inside = range(start + 1, heads[heads.index(start) + 1])
@@ -123,5 +123,5 @@ def _set_line(text: str, place: tuple[str, str], new: str) -> str:
 def add_networks(text: str, networks: Sequence[str]) -> str:
     """The text of a list of networks with those that it does not have."""
     present = {line.partition("#")[0].strip() for line in text.splitlines()}
-    missing = [one for one in dict.fromkeys(networks) if one not in present]
+    missing = [network for network in dict.fromkeys(networks) if network not in present]
     return text if not missing else "\n".join([text.rstrip(), *missing]) + "\n"

@@ -75,7 +75,9 @@ def write_manifest(name: str, settings: Settings, image: str) -> str:
     memory = settings.workers * (replica["cache_memory_bytes"] + replica["express_memory_bytes"] + _PROGRAM_BYTES)
     limit = mebibytes(memory / _MEMORY_SHARE)
     secrets = [
-        one for one in type(settings).model_fields if settings.is_secret(one) and getattr(settings, one) is not None
+        secret
+        for secret in type(settings).model_fields
+        if settings.is_secret(secret) and getattr(settings, secret) is not None
     ]
     values = {
         "IMAGE": image,
@@ -86,9 +88,9 @@ def write_manifest(name: str, settings: Settings, image: str) -> str:
         "MEMORY": str(limit),
         "MEMORY_REQUEST": str(limit // 2),
         "STORE_URL": _store_url(settings.store_url),
-        "SECRETS": "\n".join(f"{_file(one)}: REPLACE" for one in secrets),
+        "SECRETS": "\n".join(f"{_file(secret)}: REPLACE" for secret in secrets),
         "SECRET_VARIABLES": "\n".join(
-            f"- name: {variable(one)}_FILE\n  value: {_SECRETS}/{_file(one)}" for one in secrets
+            f"- name: {variable(secret)}_FILE\n  value: {_SECRETS}/{_file(secret)}" for secret in secrets
         ),
     }
     return fill_file(f"kubernetes/{name}", values)

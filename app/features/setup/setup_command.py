@@ -90,11 +90,13 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
         namespace.config = config
         planned = list(_plan(settings, namespace, config, text, before))
     written = _write(planned, is_sure=namespace.yes)
-    steps = [one.step for one in written if one.step]
+    steps = [planned_file.step for planned_file in written if planned_file.step]
     if root == Path("/"):
         steps += _examine(context, namespace)
-    print("\n".join(("What is left:", *(f"  {one}" for one in dict.fromkeys(steps)))) if steps else "Nothing is left.")
-    return 0 if len(written) == sum(one.differs for one in planned) else 1
+    print(
+        "\n".join(("What is left:", *(f"  {step}" for step in dict.fromkeys(steps)))) if steps else "Nothing is left."
+    )
+    return 0 if len(written) == sum(planned_file.differs for planned_file in planned) else 1
 
 
 def _below(root: Path, path: Path) -> Path:
@@ -114,7 +116,7 @@ def _ask(context: CommandContext, namespace: argparse.Namespace) -> dict[str, An
     is_terminal = sys.stdin.isatty() and not namespace.yes
     given = {name for name in _QUESTIONS if getattr(namespace, name) is not None}
     if is_terminal:
-        for name in (one for one in _QUESTIONS if one not in given):
+        for name in (question for question in _QUESTIONS if question not in given):
             if _ask_setting(context, namespace, name, settings.value(name)):
                 given.add(name)
     if namespace.front is None:
@@ -222,7 +224,9 @@ def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path
     _, path, step = _FRONT_FILES[namespace.front]
     # Caddy gets its certificate itself.
     needed = front.certificate_paths if "https" in front.ports and namespace.front != "caddy" else ()
-    missing = [one for one in needed if not _below(namespace.root, Path(one)).exists()]
+    missing = [
+        certificate_file for certificate_file in needed if not _below(namespace.root, Path(certificate_file)).exists()
+    ]
     first = f"write the certificate chain and its key to {' and '.join(missing)}; then " if missing else ""
     return Path(path), write_front(namespace.front, front), first + step
 
@@ -232,21 +236,23 @@ def _write(planned: list[PlannedFile], *, is_sure: bool) -> list[PlannedFile]:
     from app.features.setup.installation import write_planned
 
     written = []
-    for one in planned:
-        if not one.differs:
-            print(f"unchanged: {one.path}")
-        elif one.before is None:
-            write_planned(one)
-            print(f"new: {one.path}")
-            written.append(one)
+    for planned_file in planned:
+        if not planned_file.differs:
+            print(f"unchanged: {planned_file.path}")
+        elif planned_file.before is None:
+            write_planned(planned_file)
+            print(f"new: {planned_file.path}")
+            written.append(planned_file)
         else:
-            print("\n".join(one.show_difference()))
-            if is_sure or (sys.stdin.isatty() and _read_line(f"Replace {one.path}? y or n", "n").lower() == "y"):
-                write_planned(one)
-                print(f"replaced: {one.path}; it is now {one.path.name}.before")
-                written.append(one)
+            print("\n".join(planned_file.show_difference()))
+            if is_sure or (
+                sys.stdin.isatty() and _read_line(f"Replace {planned_file.path}? y or n", "n").lower() == "y"
+            ):
+                write_planned(planned_file)
+                print(f"replaced: {planned_file.path}; it is now {planned_file.path.name}.before")
+                written.append(planned_file)
             else:
-                print(f"kept: {one.path}; --yes replaces it")
+                print(f"kept: {planned_file.path}; --yes replaces it")
     return written
 
 

@@ -22,4 +22,4 @@ def _fill(line: str, values: Mapping[str, str]) -> str:
     if alone is None:
         return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
     indent = line[: len(line) - len(line.lstrip())]
-    return "".join(f"{indent}{one}\n" if one else "\n" for one in values[alone[1]].splitlines())
+    return "".join(f"{indent}{row}\n" if row else "\n" for row in values[alone[1]].splitlines())

@@ -31,35 +31,41 @@ def _store_kind(settings: Settings) -> str:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
-    _Dependency("admin_listen", lambda one: one.value("has_admin_api"), "admin_token or admin_replica_token is set"),
+    _Dependency(
+        "admin_listen", lambda settings: settings.value("has_admin_api"), "admin_token or admin_replica_token is set"
+    ),
     _Dependency(
         "admin_replica_token",
-        lambda one: _store_kind(one) == "sqlite",
+        lambda settings: _store_kind(settings) == "sqlite",
         "store_url names a SQLite file, which has a log",
     ),
-    _Dependency("client_burst", lambda one: bool(one.value("client_rate")), "client_rate is set"),
-    _Dependency("express_memory_bytes", lambda one: one.express_lane, "express_lane is true"),
-    _Dependency("privacy_level", lambda one: one.value("access_log") != "off", "access_log is json or text"),
-    _Dependency("store_max_bytes", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file"),
+    _Dependency("client_burst", lambda settings: bool(settings.value("client_rate")), "client_rate is set"),
+    _Dependency("express_memory_bytes", lambda settings: settings.express_lane, "express_lane is true"),
+    _Dependency("privacy_level", lambda settings: settings.value("access_log") != "off", "access_log is json or text"),
+    _Dependency("store_max_bytes", lambda settings: _store_kind(settings) == "sqlite", "store_url names a SQLite file"),
     _Dependency(
         "store_timeout",
-        lambda one: _store_kind(one).startswith(_STORE_SERVERS),
+        lambda settings: _store_kind(settings).startswith(_STORE_SERVERS),
         "store_url names a Valkey or Redis server",
     ),
-    _Dependency("cache_negative_ttl", lambda one: one.mode == "online" or bool(one.value("seed")), "mode is online"),
+    _Dependency(
+        "cache_negative_ttl",
+        lambda settings: settings.mode == "online" or bool(settings.value("seed")),
+        "mode is online",
+    ),
 )
 
 
 def find_ineffective(inspection: Inspection) -> Iterator[Finding]:
     """Settings that are set and have no effect."""
     upstream = (name for name in type(inspection.settings).model_fields if name.startswith("upstream_"))
-    online = (_Dependency(name, lambda one: one.mode == "online", "mode is online") for name in upstream)
-    for one in (*_DEPENDENCIES, *online):
-        if inspection.is_set(one.name) and not one.holds(inspection.settings):
+    online = (_Dependency(name, lambda settings: settings.mode == "online", "mode is online") for name in upstream)
+    for dependency in (*_DEPENDENCIES, *online):
+        if inspection.is_set(dependency.name) and not dependency.holds(inspection.settings):
             yield Finding(
                 "warning",
-                inspection.source(one.name),
-                f"{one.name} has an effect only if {one.condition}",
+                inspection.source(dependency.name),
+                f"{dependency.name} has an effect only if {dependency.condition}",
                 "change the other setting, or remove this one",
             )
 
@@ -110,7 +116,7 @@ def find_refused_routes(inspection: Inspection) -> Iterator[Finding]:
 def find_risks(inspection: Inspection) -> Iterator[Finding]:
     """Values that work and expose the proxy or surprise its users."""
     settings, source = inspection.settings, inspection.source
-    if any(one == "*" or one.endswith("/0") for one in settings.trusted_proxies.split(",")):
+    if any(network == "*" or network.endswith("/0") for network in settings.trusted_proxies.split(",")):
         yield Finding(
             "warning",
             source("trusted_proxies"),

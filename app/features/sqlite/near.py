@@ -33,7 +33,11 @@ class NearSearch:
                 if self._connection is None:
                     self._connection = connect_to_read(self._path)
                 listed = json.dumps(candidates, ensure_ascii=False)
-                known = [one for (one,) in self._connection.execute(_KNOWN, (listed,)) if isinstance(one, str)]
+                known = [
+                    known_key
+                    for (known_key,) in self._connection.execute(_KNOWN, (listed,))
+                    if isinstance(known_key, str)
+                ]
                 if self._records is None:
                     return NearKeys(known)
                 records, before, after = self._records.near(self._connection, key, candidates)

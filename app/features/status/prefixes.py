@@ -134,7 +134,7 @@ def _add(tables: _Tables, kind: PrefixKind, prefix: str, new: _Counted) -> None:
     counted = table.get(prefix)
     if counted is None:
         if len(table) >= MAX_PREFIXES:
-            kept = sorted(table.items(), key=lambda one: -one[1].names)[: MAX_PREFIXES // 2]
+            kept = sorted(table.items(), key=lambda item: -item[1].names)[: MAX_PREFIXES // 2]
             table = tables[kind] = dict(kept)
         counted = table[prefix] = _Counted()
     counted.names += new.names
@@ -144,8 +144,8 @@ def _add(tables: _Tables, kind: PrefixKind, prefix: str, new: _Counted) -> None:
 
 
 def _find_top(table: Mapping[str, _Counted]) -> list[tuple[str, int]]:
-    shown = [(prefix, one.names) for prefix, one in table.items() if len(one.networks) > MOST_HIDDEN]
-    return sorted(shown, key=lambda one: (-one[1], one[0]))[:SHOWN]
+    shown = [(prefix, counted.names) for prefix, counted in table.items() if len(counted.networks) > MOST_HIDDEN]
+    return sorted(shown, key=lambda item: (-item[1], item[0]))[:SHOWN]
 
 
 def _decode(data: bytes) -> _Day | None:

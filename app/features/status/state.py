@@ -43,7 +43,11 @@ def find_interruptions(events: Iterable[Event], hosts: Sequence[str]) -> tuple[t
     outages = [event for event in events if event.kind == "outage" and event.detail in hosts]
     common: list[tuple[int, float]] = [(0, float("inf"))]
     for host in set(hosts):
-        own = [(one.at, float("inf") if one.until is None else one.until) for one in outages if one.detail == host]
+        own = [
+            (outage.at, float("inf") if outage.until is None else outage.until)
+            for outage in outages
+            if outage.detail == host
+        ]
         pairs = ((max(a, c), min(b, d)) for a, b in common for c, d in own)
         common = [(begin, end) for begin, end in pairs if begin <= end]
     found = sorted(common, reverse=True) if hosts else []

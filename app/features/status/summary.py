@@ -37,9 +37,11 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
     names = answers + failed
     seconds = max(now - max(recent[0].start, status.started), 1.0) if recent else 1.0
     summary = StatusSummary(
-        state=find_state(status.mode, {one.state for one in upstreams}, is_draining=status.draining),
+        state=find_state(status.mode, {upstream.state for upstream in upstreams}, is_draining=status.draining),
         upstreams=list(upstreams),
-        down_since=min((one.down_since for one in upstreams if one.down_since is not None), default=None),
+        down_since=min(
+            (upstream.down_since for upstream in upstreams if upstream.down_since is not None), default=None
+        ),
         requests_per_second=requests / seconds,
         hit_share=hits / answers if answers else None,
         failed_share=failed / names if names else 0.0,
@@ -61,7 +63,7 @@ def _find_problems(
     status: Status, summary: StatusSummary, stale_share: float, recent: Sequence[HistoryPoint]
 ) -> Iterator[str]:
     """The entries of the runbook about what is wrong, the worst first."""
-    states = {one.state for one in summary.upstreams}
+    states = {upstream.state for upstream in summary.upstreams}
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
     wrong = {
         "DoiProxyCouldNotVerify": summary.failed_share > _UNVERIFIED,
@@ -81,7 +83,7 @@ def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
     """The state as a sentence or two, in the language of the texts, about the upstreams that are in this state."""
     language, key = texts.language, f"status.sentence_{summary.state}"
     deciding = _DECIDING.get(summary.state)
-    names = list(dict.fromkeys(one.name for one in summary.upstreams if one.state == deciding))
+    names = list(dict.fromkeys(upstream.name for upstream in summary.upstreams if upstream.state == deciding))
     return str(
         texts(
             key if deciding is None else f"{key}_{'one' if len(names) == 1 else 'many'}",

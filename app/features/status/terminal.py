@@ -41,8 +41,8 @@ class StatusText:
             return
         colour = _BOLD if summary.state in ("working", "sealed", "unknown") and not summary.problems else _BOLD + _RED
         yield self._paint(colour, _clean(write_sentence(self._texts, summary)))
-        for one in summary.problems:
-            yield f"  {self._paint(_YELLOW, self._say(f'problem_{one}'))}  /status/runbook#{_clean(one)}"
+        for problem in summary.problems:
+            yield f"  {self._paint(_YELLOW, self._say(f'problem_{problem}'))}  /status/runbook#{_clean(problem)}"
         yield ""
         yield "   ".join(self._numbers(status))
         yield from self._plot(status)
@@ -61,7 +61,9 @@ class StatusText:
         for kind, prefixes in (status.prefixes or {}).items():
             if prefixes:
                 yield from ("", self._say(f"prefixes_{kind}"))
-                yield from (f"  {one.names:>9,}  {_clean(one.prefix)}" for one in prefixes)
+                yield from (
+                    f"  {counted_prefix.names:>9,}  {_clean(counted_prefix.prefix)}" for counted_prefix in prefixes
+                )
 
     def _numbers(self, status: Status) -> Iterator[str]:
         summary = status.summary
@@ -112,8 +114,8 @@ class StatusText:
         yield self._say("service"), f"{self._say(state)}, {status.version}"
         yield self._say("started"), f"{write_start(status.started)} ({write_uptime(status.uptime)})"
         yield self._say("workers"), str(status.workers)
-        for one in () if status.summary is None else status.summary.upstreams:
-            yield one.name, self._say("upstream_" + one.state.replace("-", "_"))
+        for upstream in () if status.summary is None else status.summary.upstreams:
+            yield upstream.name, self._say("upstream_" + upstream.state.replace("-", "_"))
         waiting = write_count(texts, "status.waiting", budget.waiting)
         tokens = write_count(texts, "status.queries", round(budget.tokens, 1))
         yield self._say("budget"), self._say("budget_text", tokens=tokens, rate=f"{budget.rate:g}", waiting=waiting)

@@ -79,13 +79,13 @@ class NearestNames:
         near = await self._names.find_near(name, candidates)
         one_edit = await self._choose(candidates, near)
         around = [
-            HandleName(one)
-            for one in select_neighbours(name.key, near.before, near.after)
-            if one not in {shown.key for shown in one_edit}
+            HandleName(neighbour)
+            for neighbour in select_neighbours(name.key, near.before, near.after)
+            if neighbour not in {shown.key for shown in one_edit}
         ]
         return Nearest(
-            tuple(spell_like(name, one) for one in one_edit),
-            tuple([spell_like(name, one) for one in around if await self._names.is_registered(one)]),
+            tuple(spell_like(name, near_name) for near_name in one_edit),
+            tuple([spell_like(name, neighbour) for neighbour in around if await self._names.is_registered(neighbour)]),
         )
 
     async def _choose(self, candidates: Sequence[str], near: NearNames) -> tuple[HandleName, ...]:
@@ -93,7 +93,7 @@ class NearestNames:
         published, known = set(near.published), {*near.published, *(near.cached if self._uses_cache else ())}
         chosen: list[HandleName] = []
         cached = 0
-        for key in [one for one in candidates if one in known][:_MAX_CHECKED]:
+        for key in [candidate for candidate in candidates if candidate in known][:_MAX_CHECKED]:
             is_cached = key not in published
             if len(chosen) >= MAX_NEAREST or (is_cached and cached >= MAX_CACHED):
                 continue
@@ -107,7 +107,7 @@ def select_neighbours(key: str, before: Iterable[str], after: Iterable[str]) -> 
     """The keys around a key, in order, that share its prefix and at least half of its suffix."""
     start = key.index("/") + 1
     least = start + (len(key) - start + 1) // 2
-    return [one for one in (*reversed(list(before)), *after) if one[:least] == key[:least]]
+    return [neighbour for neighbour in (*reversed(list(before)), *after) if neighbour[:least] == key[:least]]
 
 
 def spell_like(name: HandleName, found: HandleName) -> HandleName:

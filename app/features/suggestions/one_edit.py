@@ -36,8 +36,8 @@ _MARKS: Final = ".-_/()"
 def _list_alternatives() -> dict[str, list[str]]:
     alternatives: dict[str, list[str]] = {}
     for group in _LOOK_ALIKES:
-        for one in group:
-            alternatives.setdefault(one, []).extend(other for other in group if other != one)
+        for character in group:
+            alternatives.setdefault(character, []).extend(other for other in group if other != character)
     return alternatives
 
 
@@ -55,7 +55,7 @@ def list_candidates(name: HandleName) -> list[str]:
     if not name.is_doi or len(key) > MAX_CHARACTERS:
         return []
     edits = chain(_remove(key, start), _swap(key, start), _replace(key, start), _insert(key, start))
-    return list(dict.fromkeys(one for one in edits if one != key))
+    return list(dict.fromkeys(candidate for candidate in edits if candidate != key))
 
 
 def _remove(key: str, start: int) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _insert(key: str, start: int) -> Iterator[str]:
     """
     for at in reversed(range(start, len(key) + 1)):
         around = key[max(start, at - 1) : at + 1]
-        has_digit = any(one.isdigit() for one in around)
-        has_other = not all(one.isdigit() for one in around)
+        has_digit = any(character.isdigit() for character in around)
+        has_other = not all(character.isdigit() for character in around)
         dropped = (_DIGITS if has_digit or not around.isalnum() else "") + (_LETTERS if has_other else "") + _MARKS
-        yield from (key[:at] + one + key[at:] for one in dropped)
+        yield from (key[:at] + character + key[at:] for character in dropped)

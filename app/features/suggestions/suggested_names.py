@@ -72,7 +72,7 @@ class Existence:
         """Whether a name exists, also by a record that cannot be confirmed now. Raises nothing."""
         known = await self._resolver.recall(name)
         found = [known] if known is not None else await self._query([name], client)
-        return any(one.is_registered for one in found)
+        return any(resolution.is_registered for resolution in found)
 
     async def check(self, name: HandleName, client: ClientNetwork) -> bool | None:
         """Whether a name of a list exists. None if the budget has no room, or the upstream gave no answer in time."""
@@ -140,8 +140,11 @@ class SuggestedNames:
 
     async def check(self, suggestions: Iterable[Suggestion], client: str | None) -> list[Suggestion]:
         """The suggestions, those that exist first, those that do not exist last; at the cost of `client`."""
-        found = [replace(one, exists=await self._existence.check(one.doi, client)) for one in suggestions]
-        return sorted(found, key=lambda one: {True: 0, None: 1, False: 2}[one.exists])
+        found = [
+            replace(suggestion, exists=await self._existence.check(suggestion.doi, client))
+            for suggestion in suggestions
+        ]
+        return sorted(found, key=lambda suggestion: {True: 0, None: 1, False: 2}[suggestion.exists])
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
@@ -161,7 +164,11 @@ class SuggestedNames:
         """The name in a text, None if it has several or none, or if its reading is doubtful. "%" begins an escape."""
         with suppress(InvalidName):
             text = decode(text)
-        names = {one.name.key: one.name for one in find_names(text[:_MAX_SEARCHED]) if one.confidence != "doubtful"}
+        names = {
+            found_name.name.key: found_name.name
+            for found_name in find_names(text[:_MAX_SEARCHED])
+            if found_name.confidence != "doubtful"
+        }
         if len(names) == 1:
             return next(iter(names.values()))
         best = read_best(text, own_hosts=self._own_hosts) if not names else None
@@ -179,13 +186,15 @@ class SuggestedNames:
         offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
         names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
         near = NOTHING_NEAR if self._nearest is None or name is None else self._nearest.find(name)
-        edited = [one for one in near.one_edit if one.text != offered]
-        registered = list(dict.fromkeys([*(one for one in names if self._existence.find(one)), *edited]))
-        unchecked = [one for one in names if one not in registered]
+        edited = [near_name for near_name in near.one_edit if near_name.text != offered]
+        registered = list(
+            dict.fromkeys([*(candidate for candidate in names if self._existence.find(candidate)), *edited])
+        )
+        unchecked = [candidate for candidate in names if candidate not in registered]
         return {
             "registered": show_names(registered),
             "suggestions": show_names(unchecked),
-            "around": show_names([one for one in near.around if one.text != offered]),
+            "around": show_names([near_name for near_name in near.around if near_name.text != offered]),
         }
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:

@@ -157,8 +157,8 @@ def read_all(
     """
     repairs = _REPAIRS_OF_ENCODED if name is not None and _has_encoded_delimiters(text, name) else REPAIRS
     outcomes = _explore(_start(text if name is None else name.text, own_hosts), repairs)
-    names = [one for one in outcomes if one.attempt.name is not None and one.is_plausible]
-    best = min(names, key=lambda one: one.rank).attempt if names else None
+    names = [outcome for outcome in outcomes if outcome.attempt.name is not None and outcome.is_plausible]
+    best = min(names, key=lambda outcome: outcome.rank).attempt if names else None
     if best is None or best.name is None:
         reading = None if name is None else Reading(name, "literal", None)
     else:

@@ -85,7 +85,7 @@ def collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
     sources: dict[str, Callable[[], bytes]] = {
         "versions.json": lambda: _json(_describe_versions()),
         "settings.json": lambda: _json(_describe_settings(context)),
-        "check.json": lambda: _json([_mask(str(one)) for one in context.inspect((), offline=True)]),
+        "check.json": lambda: _json([_mask(str(finding)) for finding in context.inspect((), offline=True)]),
         "store.json": lambda: _json(asyncio.run(_describe_store(context))),
     }
     for name, target in _FETCHED.items():
@@ -131,7 +131,7 @@ def _describe_versions() -> dict[str, Any]:
         "doi-proxy": __version__,
         "python": sys.version,
         "platform": " ".join(os.uname()[::2]),
-        "packages": {one.metadata["Name"]: one.version for one in distributions()},
+        "packages": {distribution.metadata["Name"]: distribution.version for distribution in distributions()},
     }
 
 
@@ -139,10 +139,10 @@ def _describe_settings(context: CommandContext) -> dict[str, Any]:
     """Each setting with its value and its source. Secrets are masked."""
     settings, values, shown = context.settings, context.values, {}
     for name, value in settings.model_dump(mode="json").items():
-        one = values.get(name)
-        is_secret = value is not None and (settings.is_secret(name) or (one is not None and one.secret))
+        sourced = values.get(name)
+        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
         text = None if value is None else MASK if is_secret else redact(str(value))
-        shown[name] = {"value": text, "source": "default" if one is None else one.source}
+        shown[name] = {"value": text, "source": "default" if sourced is None else sourced.source}
     return shown
 
 

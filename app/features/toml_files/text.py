@@ -72,7 +72,7 @@ def split_tables(text: str, names: str) -> Iterator[Block]:
     A line that begins with a header begins a table, even within a string of several lines.
     """
     header = re.compile(rf"^[ \t]*\[\[[ \t]*({names})[ \t]*\]\]", re.MULTILINE)
-    found = [(one.start(), one[1]) for one in header.finditer(text)]
+    found = [(match.start(), match[1]) for match in header.finditer(text)]
     line = 1
     for (start, name), (end, _) in pairwise([(0, ""), *found, (len(text), "")]):
         block = text[start:end]

@@ -42,7 +42,7 @@ def list_toml_files(path: Path) -> list[Path]:
         return [path]
     try:
         with os.scandir(path) as entries:
-            names = (one.name for one in entries if one.name.endswith(".toml") and not one.name.startswith("."))
+            names = (entry.name for entry in entries if entry.name.endswith(".toml") and not entry.name.startswith("."))
             return [path / name for name in sorted(islice(names, MAX_FILES + 1))]
     except OSError:
         return [path]

@@ -74,7 +74,9 @@ async def read_announcements(servers: Servers, layout: Layout, cursor: str | Non
     streams = [_Stream(partition, part) for partition, part in zip(layout.partitions, parts, strict=True)]
     waiting, failures = streams, 0
     for _ in range(_MAX_PAGES):
-        replies = await servers.query_each([(one.partition.slot, one.command()) for one in waiting], _read_page)
+        replies = await servers.query_each(
+            [(announcement.partition.slot, announcement.command()) for announcement in waiting], _read_page
+        )
         failures += sum(isinstance(reply, StoreError) for reply in replies)
         if failures == len(streams):
             raise next(reply for reply in replies if isinstance(reply, StoreError))

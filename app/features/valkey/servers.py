@@ -266,7 +266,7 @@ def _search_sentinel(service: str) -> Search:
 
 def _read_sentinels(reply: Any) -> tuple[Address, ...]:
     facts = [dict(zip(fields[::2], fields[1::2], strict=True)) for fields in reply]
-    return tuple(Address(one[b"ip"].decode(), int(one[b"port"])) for one in facts)
+    return tuple(Address(fact[b"ip"].decode(), int(fact[b"port"])) for fact in facts)
 
 
 def _read_address(primary: Sequence[Any], node: Node) -> Address:

@@ -98,7 +98,9 @@ class ValkeyStore:
         # A prefix, and everything, concern the keys of all partitions.
         is_one_name = key and not key.endswith("/")
         partitions = (self._layout.find(key),) if is_one_name else self._layout.partitions
-        results = await asyncio.gather(*(self._purge(one, key) for one in partitions), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self._purge(partition, key) for partition in partitions), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -113,7 +115,7 @@ class ValkeyStore:
 
     async def announce(self, scope: str) -> None:
         """See Store."""
-        await asyncio.gather(*(self._announce(one, scope) for one in self._layout.partitions))
+        await asyncio.gather(*(self._announce(partition, scope) for partition in self._layout.partitions))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
@@ -211,14 +213,16 @@ class ValkeyStore:
             return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
         try:
             if not self._read_only:
-                await asyncio.gather(*(self._try_to_write(one) for one in await self._partition_of_each_primary()))
+                await asyncio.gather(
+                    *(self._try_to_write(partition) for partition in await self._partition_of_each_primary())
+                )
         except StoreError as error:
             detail = f"{self._servers.label} reads, but does not write: {error.message}"
             return StoreStats(max(0, entries - 1), memory, False, detail, is_read_only=True)
         return StoreStats(max(0, entries - 1), memory, True, self._servers.label)
 
     async def _partition_of_each_primary(self) -> Iterable[Partition]:
-        slots = await self._servers.primaries_of([one.slot for one in self._layout.partitions])
+        slots = await self._servers.primaries_of([partition.slot for partition in self._layout.partitions])
         return dict(zip(slots, self._layout.partitions, strict=True)).values()
 
     async def _try_to_write(self, partition: Partition) -> None:

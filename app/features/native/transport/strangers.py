@@ -31,7 +31,7 @@ class Strangers:
         if now < next_at:
             return False
         if len(self._waiting) >= _MOST:
-            self._waiting = {one: wait for one, wait in self._waiting.items() if now < wait[0]}
+            self._waiting = {waiting_address: wait for waiting_address, wait in self._waiting.items() if now < wait[0]}
         if len(self._waiting) >= _MOST:
             return False
         self._waiting[address] = now + packets * self._interval, answer
@@ -50,7 +50,7 @@ class Strangers:
         """The system says that a port is closed. Messages to it that wait, and further ones, need not wait."""
         next_at, answer = self._waiting.get(address, (now, asyncio.Event()))
         if len(self._closed) >= _MOST:
-            self._closed = {one: until for one, until in self._closed.items() if now < until}
+            self._closed = {closed_port: until for closed_port, until in self._closed.items() if now < until}
         if now < next_at and len(self._closed) < _MOST:
             self._closed[address, port] = next_at
             self._waiting[address] = next_at, asyncio.Event()

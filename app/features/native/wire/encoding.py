@@ -45,6 +45,6 @@ def encode_value(value: Value) -> bytes:
 def encode_references(references: tuple[ValueReference, ...]) -> bytes:
     """A list of references."""
     pieces = [encode_count(references)]
-    for one in references:
-        pieces += (U32.pack(len(one.handle)), one.handle, I32.pack(one.index))
+    for reference in references:
+        pieces += (U32.pack(len(reference.handle)), reference.handle, I32.pack(reference.index))
     return b"".join(pieces)

@@ -149,6 +149,8 @@ def encode_site(site: ServiceSite) -> bytes:
 
 
 def _encode_server(server: Server) -> bytes:
-    interfaces = b"".join(_INTERFACE.pack(one.purpose, one.protocol, one.port) for one in server.interfaces)
+    interfaces = b"".join(
+        _INTERFACE.pack(interface.purpose, interface.protocol, interface.port) for interface in server.interfaces
+    )
     key = encode_string(server.public_key)
     return U32.pack(server.id) + server.address + key + encode_count(server.interfaces) + interfaces
