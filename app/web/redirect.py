@@ -37,7 +37,7 @@ _MODERN: Final = frozenset({303, 307, 308})
 #: Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
 _MAX_CACHED_LOCATION: Final = 2_048
 #: Seconds that a not-found page waits for the prefix's contact.
-_CONTACT_PATIENCE: Final = 1.0
+_CONTACT_TIMEOUT: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class Redirects:
             return NO_REPORT_CONTACT
         demand = demand_for_others(request)
         try:
-            async with asyncio.timeout(_CONTACT_PATIENCE):
+            async with asyncio.timeout(_CONTACT_TIMEOUT):
                 return await self._destinations.prefixes.report_contact(last.name, demand)
         except TimeoutError:
             return replace(NO_REPORT_CONTACT, is_complete=False)

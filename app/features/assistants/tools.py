@@ -85,7 +85,7 @@ class ToolBounds:
     result_bytes: int = 256 * 1024
     #: Calls at a time that look names up. A client alone may have all of them.
     calls: int = 8
-    patience: float = CALL_TIMEOUT
+    timeout: float = CALL_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Tools:
         """
         if tool == "parse":
             return await self._parse(self._read(ParseArguments, arguments).texts)
-        call = _Call(self.bounds.patience)
+        call = _Call(self.bounds.timeout)
         if not self._calls.enter(client, call):
             raise InvalidRequest(
                 f"At most {self.bounds.calls} calls are answered at a time; wait for one of yours, then call again."

@@ -103,7 +103,7 @@ def build_batches(
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
     group = settings.group(BatchSettings)
-    bounds = BatchBounds(concurrency=group.batch_concurrency, patience=group.batch_wait_timeout)
+    bounds = BatchBounds(concurrency=group.batch_concurrency, timeout=group.batch_wait_timeout)
     names = names or build_suggested_names(settings, core.resolver, settings.public_url)
     return Batches(core.destinations, bounds, clock, time.monotonic, names, count, compare=compare)
 
@@ -160,7 +160,7 @@ class _Batch:
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}
         self._judgements = JudgementMemory(parts.bounds.memory_bytes)
         self._agencies = AgencyLookup(parts.destinations, options)
-        self._wait = UpstreamWait(parts.bounds.patience)
+        self._wait = UpstreamWait(parts.bounds.timeout)
         self._turn = Turn(parts.timer)
 
     # --- The inputs -----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _Batch:
         return _Answer(judgement, await self._agencies.find(name))
 
     async def _find(self, name: HandleName) -> Judgement:
-        """Look up a name. While the upstream accepts no queries, wait and try again, within the patience."""
+        """Look up a name. While the upstream accepts no queries, wait and try again, within the timeout."""
         query = DestinationQuery(name)
         while True:
             began = self._parts.timer()

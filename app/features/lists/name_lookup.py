@@ -30,7 +30,7 @@ class BatchBounds:
     #: Lookups that are under way.
     concurrency: int
     #: Seconds that names wait while the upstream accepts no queries, from its first failure since an answer.
-    patience: float
+    timeout: float
     #: Inputs that wait for their rows.
     window: int = 256
     #: Memory for judgements that the cache does not keep, in bytes: a repeated name is not looked up again.
@@ -68,13 +68,13 @@ def agency_source(fields: Sequence[str], *, is_named: bool, only_cached: bool) -
 
 
 class UpstreamWait:
-    """The time since which the upstream has accepted no query of a batch. All names of the batch share the patience.
+    """The time since which the upstream has accepted no query of a batch. All names of the batch share the timeout.
 
-    With a patience for each name, a list of 100,000 names would take days while the upstream is down.
+    With a timeout for each name, a list of 100,000 names would take days while the upstream is down.
     """
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
         self._since: float | None = None
 
     def record_answer(self, origin: Origin) -> None:
@@ -92,7 +92,7 @@ class UpstreamWait:
             return 0.0
         if self._since is None:
             self._since = began
-        return max(0.0, self._patience - (now - self._since))
+        return max(0.0, self._timeout - (now - self._since))
 
 
 class AgencyLookup:

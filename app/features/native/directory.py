@@ -239,7 +239,7 @@ class Directory:
         return replace(known, due_at=now + self._limits.shortest_lifetime)
 
     async def _look_up_again(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
-        entry = await within(self._limits.patience, self._look_up(record, certified, trail), _LATE)
+        entry = await within(self._limits.lookup_timeout, self._look_up(record, certified, trail), _LATE)
         if entry.lead is None and not entry.is_verified:
             # The servers of the service say which of its names exist. An unsigned answer does not end all of them.
             raise ServiceNotFound(detail=f"{record[:100]!r} does not exist any more, says an answer without signature")

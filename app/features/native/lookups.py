@@ -46,7 +46,7 @@ class DirectoryLimits:
     #: but servers can change their addresses in a week.
     grace: float = 7 * 86_400.0
     #: Wait for the lookup of a service whose last known sites could be used, and for a root that is not needed.
-    patience: float = LOOKUP_TIMEOUT
+    lookup_timeout: float = LOOKUP_TIMEOUT
 
     def bound(self, lifetime: float) -> float:
         """A lifetime within the limits."""

@@ -56,7 +56,7 @@ class Root:
             self._due_at = now + self._limits.shortest_lifetime
             self._refresh = asyncio.create_task(self._refresh_service())
         try:
-            return await within(None if is_needed else self._limits.patience, self._query(question), _LATE)
+            return await within(None if is_needed else self._limits.lookup_timeout, self._query(question), _LATE)
         except UpstreamTimeout as error:
             self._record_failure(question)
             raise UpstreamTimeout(_LATE) from error

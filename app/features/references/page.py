@@ -36,7 +36,7 @@ PATH: Final = "/references"
 #: Limit of a form, in bytes. A document with pictures is larger; its text can be pasted.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 #: Seconds that a page waits for answers. Browsers and front proxies wait for 30 to 60.
-PATIENCE: Final = 20.0
+CHECK_TIMEOUT: Final = 20.0
 #: Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
 _MAX_RETURNED: Final = 16
 _RETURN_SECONDS: Final = 5.0
@@ -124,7 +124,7 @@ class ReferencesPage:
         rows: list[ListRow] = []
         try:
             groups = self._service.batches.groups(_stream(found), options)
-            async with asyncio.timeout(PATIENCE), aclosing(groups):
+            async with asyncio.timeout(CHECK_TIMEOUT), aclosing(groups):
                 async for group in place.limit(groups):
                     rows += group
         except TimeoutError:

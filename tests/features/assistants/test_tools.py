@@ -24,7 +24,7 @@ from tests.web.proxy import OUT_OF_THE_WAY
 pytestmark = pytest.mark.anyio
 
 URL = "http://www.doi.org/hb.html"
-BOUNDS = {"lines": 500, "line_characters": 4096, "result_bytes": 256 * 1024, "calls": 8, "patience": 30.0}
+BOUNDS = {"lines": 500, "line_characters": 4096, "result_bytes": 256 * 1024, "calls": 8, "timeout": 30.0}
 
 
 @dataclass
@@ -149,7 +149,7 @@ def test_a_parsed_text_has_the_members_of_the_rest_api() -> None:
 
 
 async def test_lines_without_an_answer_in_time_are_unverified() -> None:
-    async with running(patience=0.2) as desk:
+    async with running(timeout=0.2) as desk:
         desk.upstream.put("10.1000/182", url=URL)
         desk.upstream.put("10.1000/slow", url=URL)
         desk.upstream.hold("10.1000/slow")

@@ -33,7 +33,7 @@ from tests.upstream.guards import open_guard
 pytestmark = pytest.mark.anyio
 
 URL = "http://example.org/"
-BOUNDS = BatchBounds(concurrency=4, window=16, patience=60.0, memory_bytes=1_000_000)
+BOUNDS = BatchBounds(concurrency=4, window=16, timeout=60.0, memory_bytes=1_000_000)
 PLAIN = BatchOptions()
 #: Seconds after which a test that waits for an event fails.
 SOON = 10
@@ -207,14 +207,14 @@ async def test_a_name_that_failed_or_expired_is_not_queried_again_in_the_same_ba
     assert bench.upstream.queries("10.5555/broken") == 2 * once
 
 
-async def test_names_wait_for_the_budget_and_are_rate_limited_after_the_patience() -> None:
+async def test_names_wait_for_the_budget_and_are_rate_limited_after_the_timeout() -> None:
     async with running(rate=1e-9, burst=1.0) as bench:
         bench.upstream.put("10.5555/a", url=URL)
         bench.upstream.put("10.5555/b", url=URL)
         rows = await bench.run("10.5555/a", "10.5555/b", "10.5555/c", agency="none")
         assert [row.verdict for row in rows] == [Verdict.RESOLVED, Verdict.RATE_LIMITED, Verdict.RATE_LIMITED]
         assert rows[1].message is not None and "budget" in rows[1].message
-        assert sum(bench.pauses) <= 2 * BOUNDS.patience
+        assert sum(bench.pauses) <= 2 * BOUNDS.timeout
 
 
 async def test_a_name_is_queried_when_the_upstream_accepts_queries_again(bench: Bench) -> None:

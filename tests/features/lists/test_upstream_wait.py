@@ -1,4 +1,4 @@
-"""The patience that the names of a batch share while the upstream accepts no queries."""
+"""The timeout that the names of a batch share while the upstream accepts no queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.features.lists.name_lookup import UpstreamWait
 from app.resolver.resolution import Origin
 
 
-def test_all_names_share_the_patience_from_the_first_failure() -> None:
+def test_all_names_share_the_timeout_from_the_first_failure() -> None:
     wait = UpstreamWait(60.0)
     assert wait.record_failure(BudgetSpent(), 100.0, 110.0) == 50.0
     assert wait.record_failure(BudgetSpent(), 140.0, 150.0) == 10.0

@@ -44,7 +44,7 @@ LIMITS: Final = DirectoryLimits(
     shortest_lifetime=60.0,
     longest_lifetime=3600.0,
     grace=86_400.0,
-    patience=5.0,
+    lookup_timeout=5.0,
     root_failures=3,
     root_pause=60.0,
     timeout=60.0,
@@ -191,7 +191,7 @@ async def client_of(
     verification: Verification = "when-asked",
     total_timeout: float = 5.0,
     clock: Callable[[], float] = time.time,
-    patience: float = 5.0,
+    lookup_timeout: float = 5.0,
     direct: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[NativeSource]:
@@ -201,7 +201,7 @@ async def client_of(
     finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
     if from_root:
         root = RootFile(None, HandleService(sites, is_verified=True))
-        limits = replace(LIMITS, patience=patience)
+        limits = replace(LIMITS, lookup_timeout=lookup_timeout)
         finder = Directory(root, Lookups(exchange, Tokens().spend, limits, clock, Reports(), verification == "lookups"))
     source = NativeSource(finder, exchange, total_timeout=total_timeout, verification=verification)
     try:

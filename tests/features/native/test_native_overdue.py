@@ -125,7 +125,7 @@ async def test_without_a_grace_a_service_ends_with_its_lifetime() -> None:
 
 
 async def test_a_silent_root_delays_a_known_prefix_once() -> None:
-    bench = Bench(_direct(), patience=0.01)
+    bench = Bench(_direct(), lookup_timeout=0.01)
     await bench.codes(_NAME)
     bench.clock.advance(_DUE)
     bench.world.silent.add(ROOT)
@@ -348,7 +348,7 @@ async def test_new_names_of_a_known_prefix_resolve_while_the_root_lies(lie: str)
     async with HandleServer() as root, HandleServer(serial=2) as home:
         home.put("10.1000/2", url="http://two.example/")
         root.put_values("0.NA/10.1000", home.site_value())
-        async with client_of(root, from_root=True, clock=clock, patience=1.0) as client:
+        async with client_of(root, from_root=True, clock=clock, lookup_timeout=1.0) as client:
             assert (await client.fetch(query("10.1000/1", certified=True))).is_verified
             root.lie("0.NA/10.1000", lie)
             clock.advance(3_600.0)
