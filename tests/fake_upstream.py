@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
+from tests.accepting import accept_into
 from tests.upstream.faults import FAULTS, Asked, Peer, encoded, send
 
 #: The name for a fault of all names that have no fault of their own.
@@ -70,7 +71,7 @@ class FakeUpstream:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, limit=_MIB, backlog=1024, ssl=self._tls
+            accept_into(self._tasks, self._serve), "127.0.0.1", self._port, limit=_MIB, backlog=1024, ssl=self._tls
         )
         self._port = self._server.sockets[0].getsockname()[1]
         return self
@@ -144,18 +145,12 @@ class FakeUpstream:
     # The server
 
     async def _serve(self, reader: asyncio.StreamReader, writer: Peer) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.connections += 1
         try:
             while await self._exchange(reader, writer):
                 await writer.drain()
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass
-        finally:
-            self._tasks.discard(task)
-            writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: Peer) -> bool:
         """Answer one request. Returns True if another may follow on the connection."""

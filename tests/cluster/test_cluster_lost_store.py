@@ -17,8 +17,8 @@ from tests.cluster.processes import START_DEADLINE, until
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 TARGETS: Final = {f"10.1234/{number}": f"https://www.example.org/{number}" for number in range(20)}
-#: Times that each name is looked up, each on a connection of its own, so that every worker has it in memory.
-ROUNDS: Final = 20
+#: The metric that counts the names in the memory of all workers.
+IN_MEMORY: Final = b"\ndoi_proxy_memory_entries "
 
 
 def delete(path: Path) -> None:
@@ -61,8 +61,12 @@ async def test_names_in_memory_are_answered_while_the_store_is_lost_and_comes_ba
     async def ask_all() -> set[int]:
         return {(await proxy.ask(f"/{name}")).status for name in TARGETS}
 
-    for _ in range(ROUNDS):
+    async def is_in_memory() -> bool:
         assert await ask_all() == {302}
+        _, _, rest = (await proxy.ask("/metrics")).body.partition(IN_MEMORY)
+        return float(rest.split(b"\n", 1)[0]) >= workers * len(TARGETS)
+
+    await until(is_in_memory, START_DEADLINE, "every worker has every name in memory")
 
     async def is_written() -> bool:
         return count_entries(path) == len(TARGETS)

@@ -51,6 +51,7 @@ from app.features.native.wire.query import Query
 from app.features.native.wire.response import Digest, Explanation, Response, Values
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, encode_site
 from app.features.native.wire.value import Value
+from tests.accepting import accept_into
 from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.lies import LIES, Hangup, Silence, split_lie
@@ -120,7 +121,8 @@ class HandleServer:
     async def __aenter__(self) -> Self:
         await self._listen()
         if self.tls is not None:
-            self._tls_server = await asyncio.start_server(self._serve, self.host, 0, limit=_LIMIT, ssl=self.tls)
+            accept = accept_into(self._tasks, self._serve)
+            self._tls_server = await asyncio.start_server(accept, self.host, 0, limit=_LIMIT, ssl=self.tls)
             self.tls_port = self._tls_server.sockets[0].getsockname()[1]
         return self
 
@@ -140,7 +142,8 @@ class HandleServer:
     async def _listen(self) -> None:
         """Listen by TCP and UDP. A free TCP port may be taken for UDP, so without a chosen port several are tried."""
         for remaining in reversed(range(_PORTS if self.port == 0 else 1)):
-            server = await asyncio.start_server(self._serve, self.host, self.port, limit=_LIMIT, backlog=1024)
+            accept = accept_into(self._tasks, self._serve)
+            server = await asyncio.start_server(accept, self.host, self.port, limit=_LIMIT, backlog=1024)
             port = server.sockets[0].getsockname()[1]
             try:
                 if "udp" in self.transports:
@@ -306,9 +309,6 @@ class HandleServer:
         return Response(Envelope(query.request_id), header, body, digest)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.connections += 1
         try:
             start = await reader.readexactly(4)
@@ -320,9 +320,6 @@ class HandleServer:
                 await self._serve_messages(start, reader, writer)
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass
-        finally:
-            self._tasks.discard(task)
-            writer.close()
 
     async def _serve_messages(self, start: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

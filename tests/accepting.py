@@ -1,0 +1,31 @@
+"""Connections of a small server of the tests. Each is closed at the end, also one whose task has not begun."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+
+
+def accept_into(
+    tasks: set[asyncio.Task[None]], serve: Callable[[StreamReader, StreamWriter], Awaitable[None]]
+) -> Callable[[StreamReader, StreamWriter], None]:
+    """The callback of asyncio.start_server that serves each connection in a task of the set.
+
+    A coroutine that is cancelled before it begins runs no `finally`, so the connection is closed by its task.
+    """
+
+    async def run(reader: StreamReader, writer: StreamWriter) -> None:
+        await serve(reader, writer)
+
+    def accept(reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(run(reader, writer))
+        tasks.add(task)
+
+        def end(_: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            writer.close()
+
+        task.add_done_callback(end)
+
+    return accept
