@@ -29,3 +29,10 @@ def accept_into(
         task.add_done_callback(end)
 
     return accept
+
+
+async def stop_accepting(server: asyncio.Server) -> None:
+    """Close a listening socket. A connection that was just accepted is made in the next turns of the loop."""
+    server.close()
+    for _ in range(3):
+        await asyncio.sleep(0)

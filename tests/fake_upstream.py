@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
-from tests.accepting import accept_into
+from tests.accepting import accept_into, stop_accepting
 from tests.upstream.faults import FAULTS, Asked, Peer, encoded, send
 
 #: The name for a fault of all names that have no fault of their own.
@@ -79,7 +79,7 @@ class FakeUpstream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         self.drop_connections()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()

@@ -21,6 +21,7 @@ from app.main import SuppliedParts, create
 from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
 from app.upstream.source import Source
+from tests.accepting import stop_accepting
 
 #: The deadline of every awaited event, in seconds, on a busy machine.
 PATIENCE: Final = 30.0
@@ -134,7 +135,7 @@ async def served(**settings: Any) -> AsyncIterator[Served]:
     try:
         yield server
     finally:
-        listening.close()
+        await stop_accepting(listening)
         for connection in tuple(state.connections):
             connection.transport.abort()
         await asyncio.gather(*state.tasks, return_exceptions=True)

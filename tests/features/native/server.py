@@ -51,7 +51,7 @@ from app.features.native.wire.query import Query
 from app.features.native.wire.response import Digest, Explanation, Response, Values
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, encode_site
 from app.features.native.wire.value import Value
-from tests.accepting import accept_into
+from tests.accepting import accept_into, stop_accepting
 from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.lies import LIES, Hangup, Silence, split_lie
@@ -129,9 +129,9 @@ class HandleServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         if self.tls is not None:
-            self._tls_server.close()
+            await stop_accepting(self._tls_server)
         if "udp" in self.transports:
             self._datagrams.close()
         for task in self._tasks:
