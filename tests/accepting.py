@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 
 
 def accept_into(
-    tasks: set[asyncio.Task[None]], serve: Callable[[StreamReader, StreamWriter], Awaitable[None]]
+    tasks: set[asyncio.Task[None]],
+    writers: list[StreamWriter],
+    serve: Callable[[StreamReader, StreamWriter], Awaitable[None]],
 ) -> Callable[[StreamReader, StreamWriter], None]:
-    """The callback of asyncio.start_server that serves each connection in a task of the set.
+    """The callback of asyncio.start_server that serves each connection in a task of the set, and lists its writer.
 
     A coroutine that is cancelled before it begins runs no `finally`, so the connection is closed by its task.
     """
@@ -21,6 +23,7 @@ def accept_into(
     def accept(reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(run(reader, writer))
         tasks.add(task)
+        writers.append(writer)
 
         def end(_: asyncio.Task[None]) -> None:
             tasks.discard(task)
@@ -29,6 +32,12 @@ def accept_into(
         task.add_done_callback(end)
 
     return accept
+
+
+def abort_all(writers: list[StreamWriter]) -> None:
+    """End the connections at once. With TLS, one that is only closed waits 30 s for the other side."""
+    for writer in writers:
+        writer.transport.abort()
 
 
 async def stop_accepting(server: asyncio.Server) -> None:

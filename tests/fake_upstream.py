@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
-from tests.accepting import accept_into, stop_accepting
+from tests.accepting import abort_all, accept_into, stop_accepting
 from tests.upstream.faults import FAULTS, Asked, Peer, encoded, send
 
 #: The name for a fault of all names that have no fault of their own.
@@ -57,6 +57,7 @@ class FakeUpstream:
         self._records: dict[str, list[dict[str, Any]]] = {}
         self._agencies: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self.reset()
 
     def reset(self) -> None:
@@ -71,7 +72,12 @@ class FakeUpstream:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            accept_into(self._tasks, self._serve), "127.0.0.1", self._port, limit=_MIB, backlog=1024, ssl=self._tls
+            accept_into(self._tasks, self._writers, self._serve),
+            "127.0.0.1",
+            self._port,
+            limit=_MIB,
+            backlog=1024,
+            ssl=self._tls,
         )
         self._port = self._server.sockets[0].getsockname()[1]
         return self
@@ -82,6 +88,7 @@ class FakeUpstream:
         await stop_accepting(self._server)
         self.drop_connections()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        abort_all(self._writers)
         await self._server.wait_closed()
 
     @property

@@ -51,7 +51,7 @@ from app.features.native.wire.query import Query
 from app.features.native.wire.response import Digest, Explanation, Response, Values
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, encode_site
 from app.features.native.wire.value import Value
-from tests.accepting import accept_into, stop_accepting
+from tests.accepting import abort_all, accept_into, stop_accepting
 from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.lies import LIES, Hangup, Silence, split_lie
@@ -108,6 +108,7 @@ class HandleServer:
         self.serial = serial
         self._records: dict[str, Content] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._held: dict[str, asyncio.Event] = {}
         self._lies: dict[str, str] = {}
         self._arrival = asyncio.Event()
@@ -121,7 +122,7 @@ class HandleServer:
     async def __aenter__(self) -> Self:
         await self._listen()
         if self.tls is not None:
-            accept = accept_into(self._tasks, self._serve)
+            accept = accept_into(self._tasks, self._writers, self._serve)
             self._tls_server = await asyncio.start_server(accept, self.host, 0, limit=_LIMIT, ssl=self.tls)
             self.tls_port = self._tls_server.sockets[0].getsockname()[1]
         return self
@@ -137,12 +138,13 @@ class HandleServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        abort_all(self._writers)
         await self._server.wait_closed()
 
     async def _listen(self) -> None:
         """Listen by TCP and UDP. A free TCP port may be taken for UDP, so without a chosen port several are tried."""
         for remaining in reversed(range(_PORTS if self.port == 0 else 1)):
-            accept = accept_into(self._tasks, self._serve)
+            accept = accept_into(self._tasks, self._writers, self._serve)
             server = await asyncio.start_server(accept, self.host, self.port, limit=_LIMIT, backlog=1024)
             port = server.sockets[0].getsockname()[1]
             try:
