@@ -127,11 +127,11 @@ async def test_a_store_that_failed_is_an_event_with_its_end(tmp_path: Path) -> N
         await cache.put(entry(NAME))
         await cache.flush()
         reader.watch()
-        # Before anything is awaited: the service itself may find out within a second that the store works.
-        proxy.clock.advance(120)
         assert "The store fails" in await page(proxy)
         cache.store._writing.execute("PRAGMA query_only = 0")
+        # Before the clock moves, every write that had begun has ended: one that fails later prolongs the outage.
         await cache.flush()
+        proxy.clock.advance(120)
         await cache.end_outage()
         reader.watch()
         assert "The store failed for 2 min" in await page(proxy)
