@@ -1,7 +1,7 @@
 """The log lines about an upstream and the budget: one when a state begins, one when it ends.
 
 A single query writes no line. The log is for operators: it may name the upstream's host and a library's error.
-A record has its `part` and the `state` that begins, so that only one of several workers writes the line.
+A record has its `part` and the `state` that begins, so only one of several workers writes the line.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class UpstreamStates(Service):
         self._clock = clock
 
     def tick(self) -> None:
-        """Tell the other workers."""
+        """Let the other workers know."""
         self.read()
 
     def read(self) -> dict[str, tuple[UpstreamState, float | None]]:
