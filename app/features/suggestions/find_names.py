@@ -52,6 +52,8 @@ _WORD: Final = re.compile(r"\S+")
 _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
 #: A word after the first; a slash between blanks belongs to the word after it.
 _NEXT_WORD: Final = re.compile(r"(?:/[^\S\n]{1,4})?\S+")
+#: The number of the next reference, after the full stop and the line end of the last one: "2. Author".
+_LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
 _WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|\\{1,4}/|.", re.DOTALL)
 _CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
@@ -197,7 +199,9 @@ def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
     for _ in range(_MAX_PIECES):
         blank = _BREAK.match(text, end, limit)
         word = _NEXT_WORD.match(text, blank.end(), limit) if blank else None
-        if word is None or not _is_broken(text[begin:end], word[0]):
+        if blank is None or word is None or not _is_broken(text[begin:end], word[0]):
+            break
+        if text[end - 1] == "." and "\n" in blank[0] and _LIST_NUMBER.match(text, word.start()):
             break
         end = word.end()
     return begin + len(within_cell(text[begin - 1 : begin], text[begin:end]))

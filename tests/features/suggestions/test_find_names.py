@@ -25,6 +25,8 @@ TEXTS = [
     ("https://doi.org/abcde or doi:10/aabbe and 10/aabbf", "10/abcde 10/aabbe"),
     ('href="https://doi.org/10.1000/182">10.1000/182</a>', "10.1000/182 10.1000/182"),
     ("10.1000/j\ufb01n 10.1000/1\u00ad82 10.1000/1\u20138", "10.1000/jfin 10.1000/182 10.1000/1-8"),
+    ("1. A. 10.1000/work.\n2. B. 10.1000/b\n[3] C. 10.1000/c.\n[4] D", "10.1000/work 10.1000/b 10.1000/c"),
+    ("10.1000/journal.\n182.", "10.1000/journal.182"),
     ("10.1000/1, 10.1001/2;10.1002/3", "10.1000/1 10.1001/2 10.1002/3"),
     ("10.1000/182 (accessed 2020)", "10.1000/182"),
     ("10.1000/10.1000/10.1000/", ""),
@@ -40,7 +42,11 @@ def test_every_name_of_a_text_is_found(text: str, names: str) -> None:
 def test_each_name_has_its_place() -> None:
     found = find_names(WHOLE)
     assert [WHOLE[one.start : one.end] for one in found] == [one.text for one in found]
-    assert [one.text for one in found if one.rule == "blank"] == ["10.1371/journal.\npone.0123456", "10.1000/18-\n2"]
+    assert [one.text for one in found if one.rule == "blank"] == [
+        "10.1371/journal.\npone.0123456",
+        "10.1000/18-\n2",
+        "10.1000/journal.\n182",
+    ]
     assert all(first.end <= second.start for first, second in pairwise(found))
 
 
