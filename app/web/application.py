@@ -12,6 +12,7 @@ from typing import Protocol
 
 from app.doi.name import HandleName
 from app.doi.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
+from app.doi.uri import url_path
 from app.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, RequestTooLarge, TooManyRequests
 from app.web import which_ra
 from app.web.api import PROTOCOL_ERROR
@@ -285,9 +286,17 @@ class Application:
         except DoiProxyError as error:
             reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
         if typed is not None and request.method == "POST" and reply.status in (400, 404):
-            client = client_of(request.client_address)
-            return await self._face.errors.find_in_text(request, typed, client) or reply
+            return await self._answer_only(request, parameters, typed, reply)
         return reply
+
+    async def _answer_only(self, request: Request, parameters: Parameters, typed: str, reply: Reply) -> Reply:
+        """The page about the one name in a text of the form that has this `reply` as it stands."""
+        if (name := self._face.errors.find_only(request, typed)) is None:
+            return reply
+        answer = await self._dispatch(request, "resolve", b"/" + url_path(name).encode(), parameters)
+        if answer.status < 400:
+            return self._face.errors.show_found(request, name, typed)
+        return answer if reply.status == 400 and name.text in typed[1:] else reply
 
     def _home(self, request: Request) -> Reply:
         language = request.language(self._face.pages.languages)

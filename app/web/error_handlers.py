@@ -44,8 +44,6 @@ _TITLES = {
     431: "error_too_large",
     508: "error_request",
 }
-
-
 _OUR_FAULT: Final = "This resolver made an error. Try again; if it happens again, tell its operators."
 
 
@@ -67,14 +65,16 @@ class ErrorPages:
             self._logged_faults.add(type(error))
             log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
-    async def find_in_text(self, request: Request, typed: str, client: str | None) -> Reply | None:
-        """The page about the one name in a text of the form that does not exist as it stands, if that name does."""
-        if not wants_problem(request.header(b"accept")):
-            for section in self._sections:
-                if (name := await section.find_only(typed, client)) is not None:
-                    language = request.language(self._pages.languages)
-                    return _page(200, self._pages.found(self._link, language, name=name, typed=typed))
-        return None
+    def find_only(self, request: Request, typed: str) -> HandleName | None:
+        """The one name in a text of the form. None for a client that wants a problem."""
+        found = (section.find_only(typed) for section in self._sections)
+        return None if wants_problem(request.header(b"accept")) else next(filter(None, found), None)
+
+    def show_found(self, request: Request, name: HandleName, typed: str) -> Reply:
+        """The page about the one name in a text of the form, which exists."""
+        return _page(
+            200, self._pages.found(self._link, request.language(self._pages.languages), name=name, typed=typed)
+        )
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""

@@ -326,7 +326,8 @@ def test_the_not_found_page_offers_what_helps() -> None:
     mail = next(href for href in page.links if "?subject=" in href)
     assert mail.startswith("mailto:library@example.edu?subject=DOI%20not%20found%3A%2010.1000%2Fx%23y&body=")
     assert page.links["https://search.crossref.org/search/works?q=10.1000%2Fx%23y&from_ui=yes"] == "Crossref"
-    assert page.links["https://web.archive.org/web/*/https://doi.org/10.1000/x%23y"] == "copies under the DOI"
+    archived = "https://web.archive.org/web/*/https://doi.org/10.1000/x%23y"
+    assert page.links[archived] == "copies of the link with the DOI"
     assert "Report the missing DOI to the registration agency: https://agency.example/report" in page.words
     assert page.words.index("What you can do") < page.words.index("Why this happens")
 

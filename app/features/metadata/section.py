@@ -30,7 +30,7 @@ class WorkSection:
         if name.is_doi and not demand.only_cached:
             await self._works.find(name, demand.client, PAGE_TIMEOUT)
 
-    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+    def find_only(self, text: str) -> HandleName | None:
         """Find nothing."""
         return None
 

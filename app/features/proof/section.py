@@ -28,7 +28,7 @@ class ProofLink:
     async def prepare_record(self, name: HandleName, demand: Demand) -> None:
         """The entry of the name is in memory."""
 
-    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+    def find_only(self, text: str) -> HandleName | None:
         """Find nothing."""
         return None
 

@@ -126,7 +126,7 @@ class SignatureLine:
         verdict, due = self._verdicts.get(_key(name, values), (None, 0.0))
         return verdict if self._clock() < due else None
 
-    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+    def find_only(self, text: str) -> HandleName | None:
         """Find nothing."""
         return None
 

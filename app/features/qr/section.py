@@ -43,7 +43,7 @@ class QRSection:
             self._draw = await asyncio.to_thread(_import_draw)
         self._codes[url] = self._draw(url)
 
-    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+    def find_only(self, text: str) -> HandleName | None:
         """Find nothing."""
         return None
 

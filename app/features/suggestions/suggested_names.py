@@ -68,12 +68,6 @@ class Existence:
         """Bring what the store or the upstream knows about the names into memory. Raises nothing."""
         await self._query([name for name in names if await self._resolver.recall(name) is None], client)
 
-    async def exists(self, name: HandleName, client: ClientNetwork) -> bool:
-        """Whether a name exists, also by a record that cannot be confirmed now. Raises nothing."""
-        known = await self._resolver.recall(name)
-        found = [known] if known is not None else await self._query([name], client)
-        return any(resolution.is_registered for resolution in found)
-
     async def check(self, name: HandleName, client: ClientNetwork) -> bool | None:
         """Whether a name of a list exists. None if the budget has no room, or the upstream gave no answer in time."""
         known = await self._resolver.recall(name)
@@ -155,12 +149,7 @@ class SuggestedNames:
     async def prepare_record(self, name: HandleName, demand: Demand) -> None:
         """The page of a record has no suggestions."""
 
-    async def find_only(self, text: str, client: str | None) -> HandleName | None:
-        """The one name in a text, if it exists, at the cost of `client`, a network."""
-        name = self._read_only(text)
-        return name if name is not None and await self._existence.exists(name, client) else None
-
-    def _read_only(self, text: str) -> HandleName | None:
+    def find_only(self, text: str) -> HandleName | None:
         """The name in a text, None if it has several or none, or if its reading is doubtful. "%" begins an escape."""
         with suppress(InvalidName):
             text = decode(text)

@@ -123,13 +123,15 @@ async def test_a_program_causes_no_queries_for_suggestions(proxy: Proxy) -> None
         ("https://doi.example.org", "https://doi.example.net/aabbe", []),
     ],
 )
-async def test_a_url_of_this_resolver_is_not_a_doi_and_suggests_its_name(
+async def test_a_url_of_this_resolver_has_the_page_of_its_name_or_suggests_it(
     public_url: str, asked: str, names: list[str]
 ) -> None:
     async with running(public_url=public_url, suggestion_queries=0) as proxy:
         got = await proxy.post("/", body=f"hdl={asked}", accept=BROWSER)
-        links = [link.removeprefix("doi/") for link in suggested(got)]
-        assert got.status == 400 and links == names
+        if asked.endswith("/10.5555/1"):
+            assert (got.status, '<bdi translate="no">10.5555/1</bdi>' in got.text) == (404, True)
+        else:
+            assert (got.status, [link.removeprefix("doi/") for link in suggested(got)]) == (400, names)
 
 
 async def test_a_text_that_is_not_a_name_suggests_what_is_in_it(proxy: Proxy) -> None:
@@ -153,9 +155,19 @@ async def test_the_form_finds_the_one_name_of_a_citation(proxy: Proxy) -> None:
     assert proxy.upstream.queries() == 1
 
 
-async def test_a_name_in_a_text_that_does_not_exist_or_is_not_alone_is_only_suggested(proxy: Proxy) -> None:
+async def test_the_one_name_of_a_citation_has_the_page_that_it_has_alone(proxy: Proxy) -> None:
+    proxy.upstream.fault("10.5555/silent", "status", status=503)
+    for text, name, status, title in (
+        (CITATION, "10.5555/amajethics.2021.550", 404, "DOI Not Found"),
+        ("see 10.5555/silent, p. 3", "10.5555/silent", 502, "This DOI Could Not Be Verified"),
+    ):
+        got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
+        assert (got.status, title in got.text, f'<bdi translate="no">{name}</bdi>' in got.text) == (status, True, True)
+
+
+async def test_a_name_in_a_text_that_is_not_alone_is_only_suggested(proxy: Proxy) -> None:
     proxy.upstream.put("10.5555/a", url="https://example.org/")
-    for text in (CITATION, "10.5555/a., 10.5555/b. and more", "no name"):
+    for text in ("10.5555/a., 10.5555/b. and more", "no name"):
         got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
         assert (got.status, 'class="button" href' in got.text) == (404 if text.startswith("10.") else 400, False)
 
