@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from errno import ELOOP
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Final
@@ -36,11 +37,14 @@ def make_folders(path: Path) -> None:
 
 def open_private(path: Path, flags: int, mode: int = _FILE) -> int:
     """Open a file, which is created if it is missing, and return its descriptor. Raises OSError."""
-    flags |= os.O_CREAT | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags | os.O_EXCL, mode)
+        return _open_new(path, flags, mode)
     except FileExistsError:
-        return os.open(path, flags, mode)
+        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode)
+
+
+def _open_new(path: Path, flags: int, mode: int = _FILE) -> int:
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     _give_to_owner(descriptor, path.parent)
     return descriptor
 
@@ -55,13 +59,24 @@ def open_beside(path: Path) -> int:
 
 
 def create_beside(path: Path) -> None:
-    """Create a file in the same way as `open_beside`."""
-    os.close(open_beside(path))
+    """Create a file beside another one if it is missing. A symbolic link is refused. See `create_file`."""
+    if path.is_symlink():
+        raise OSError(ELOOP, os.strerror(ELOOP), str(path))
+    _create_missing(path)
 
 
 def create_file(path: Path) -> None:
-    """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError."""
-    os.close(open_private(path.resolve(), os.O_RDONLY))
+    """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError.
+
+    A file that is there is not opened. To close it would release the locks that SQLite holds on it in this process
+    (sqlite.org, howtocorrupt.html, section 2.2). Another process would then delete the write-ahead log that is in use.
+    """
+    _create_missing(path.resolve())
+
+
+def _create_missing(path: Path) -> None:
+    with suppress(FileExistsError):
+        os.close(_open_new(path, os.O_RDONLY))
 
 
 def replace_private(path: Path, content: bytes) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +20,7 @@ from app.doi.name import HandleName
 from app.errors import StoreError
 from app.features.admin.purge import Selection, purge
 from app.features.sqlite.read_only import ReadOnlySqliteStore
+from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill
@@ -24,6 +28,8 @@ from tests.parts import usual_cache
 from tests.registry_records import FILE_DATE, count_registry, write_registry
 
 pytestmark = pytest.mark.anyio
+
+_OPEN_AND_CLOSE: Final = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT 1 FROM entries').fetchone()"
 
 KEY = "10.1000/182"
 TARGET = "https://a.example/registry"
@@ -138,4 +144,19 @@ async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writ
     store = ReadOnlySqliteStore(path, clock=clock, tables=read_tables())
     found: list[Entry | None] = [await store.get(KEY), await store.get("10.1000/00000")]
     assert (found[0], found[1] is not None, (await store.stats()).registry) == (None, True, 0)
+    await store.close()
+
+
+@pytest.mark.process
+async def test_the_log_in_use_stays_when_registry_records_are_forgotten(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    store = SqliteStore(path, clock=clock, max_bytes=1_000_000, tables=read_tables())
+    await store.forget_registry("10.2000/")
+    await store.put(entry("10.1000/1"))
+    await store.flush()
+    log = Path(f"{path}-wal").stat().st_ino
+    # A process that finds no other one with the file open deletes the log at its end.
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _OPEN_AND_CLOSE, str(path))
+    assert await process.wait() == 0
+    assert Path(f"{path}-wal").stat().st_ino == log
     await store.close()
