@@ -75,6 +75,7 @@ class Fetcher:
         self._verification = options.verification
         self._failures = failures
         self._observer = observer
+        self._releases = set[asyncio.Task[None]]()
 
     async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: WaitingClients) -> Entry:
         """Query the upstream. If another process that shares the store does so already, wait for its answer.
@@ -100,7 +101,14 @@ class Fetcher:
             return await self._fetch_and_store(name, demand, entry, waiters)
         finally:
             renewal.cancel()
-            await self._cache.release(name.key, self._owner)
+            # The lease ends when the answer is written. The clients need not wait for that: a write can be locked out.
+            release = asyncio.create_task(self._cache.release(name.key, self._owner))
+            self._releases.add(release)
+            release.add_done_callback(self._releases.discard)
+
+    async def close(self) -> None:
+        """Wait until the leases are released."""
+        await asyncio.gather(*self._releases)
 
     def _is_answer(self, entry: Entry, previous: Entry | None, demand: Demand) -> bool:
         """Whether another process has stored an answer, in place of `previous`, that meets the demand."""

@@ -175,6 +175,7 @@ class Resolver:
     async def close(self) -> None:
         """Cancel the queries in flight."""
         await self._flights.close()
+        await self._fetcher.close()
 
     async def _resolve_from_cache(self, name: HandleName, demand: Demand) -> Resolution:
         entry, now = await self._cache.get(name.key), self._clock()

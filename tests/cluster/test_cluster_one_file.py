@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,27 @@ async def test_a_service_answers_although_another_process_never_finishes_opening
             return "another process is opening it and does not finish" in proxy.process.log
 
         await until(said, START_DEADLINE, "the log says why the store is not open")
+
+
+async def test_new_names_are_answered_while_another_process_locks_the_store(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str, tmp_path: Path
+) -> None:
+    names = {f"10.1234/new-{number}": f"https://www.example.org/new/{number}" for number in range(16)}
+    upstream = start_upstream(names)
+    proxy = start_proxy(upstream.url, store_file, workers=2)
+    await asyncio.gather(upstream.ready(), proxy.serves())
+    path = tmp_path / "store.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        # Each request has a connection of its own, so both workers get some.
+        found = await asyncio.gather(*(proxy.ask(f"/{name}") for name in names))
+        assert [answer.location for answer in found] == list(names.values())
+        # No write has waited for its whole time yet, so no answer waited for a write.
+        assert "The store is down" not in proxy.process.log
+        other.execute("ROLLBACK")
+
+    async def written() -> bool:
+        with closing(sqlite3.connect(path)) as connection:
+            return bool(connection.execute("SELECT count(*) FROM entries").fetchone()[0] == len(names))
+
+    await until(written, START_DEADLINE, "the names are in the store")

@@ -45,6 +45,9 @@ _MAX_ABSENT: Final = 1_000
 #: Seconds after a failure in which the coordination file is not used. An attempt can wait for a lock and block the
 #: event loop meanwhile.
 _PAUSE: Final = 1.0
+#: Seconds that a release waits for the write that the other processes wait for. It is less than the length of a lease,
+#: because the same process can take the lease again when it has expired.
+_RELEASE_SECONDS: Final = 1.0
 
 
 class SqliteStore:
@@ -191,7 +194,9 @@ class SqliteStore:
         """See Store."""
         try:
             if self._writer.find(key) is not None:
-                await self.flush()
+                await asyncio.wait_for(self.flush(), _RELEASE_SECONDS)
+        except TimeoutError:
+            pass  # the process that waits for the lease queries the upstream itself
         finally:
             with self._use_coordination():
                 self._coordination.release(key, owner, self._clock())
