@@ -176,6 +176,10 @@ class Holder(Hashable, Protocol):
     def is_idle(self) -> bool:
         """Whether it waits for its client alone."""
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it has had its place for longer than what is fair while others wait."""
+
     def speed(self) -> float:
         """Its progress for its time."""
 
@@ -191,7 +195,7 @@ class SharedPlaces(Generic[Holding]):
 
     If a newcomer finds no free place, the idle holder of another client that has the least speed gives way. If none is
     idle, the one with the least speed of the client with the largest share does, if that share has `least_lead` more
-    items than the newcomer's. See ShareTree.
+    items than the newcomer's, or one more and this one is overdue. See ShareTree.
     """
 
     def __init__(self, most: int, *, least_lead: int) -> None:
@@ -225,5 +229,7 @@ class SharedPlaces(Generic[Holding]):
         idle = [holder for holder, client in self._holders.items() if client != newcomer and holder.is_idle]
         if not idle:
             share = self._tree.find_fullest(newcomer)
-            idle = [] if share is None or share.lead < self._least_lead else [*reversed(share.items)]
+            if share is not None and share.lead > 0:
+                is_rich = share.lead >= self._least_lead
+                idle = [holder for holder in reversed(share.items) if is_rich or holder.is_overdue]
         return min(idle, key=lambda holder: holder.speed(), default=None)

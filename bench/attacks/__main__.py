@@ -20,6 +20,7 @@ from typing import Final
 from bench.attacks import (
     assistants,
     boundaries,
+    clocks,
     connections,
     failures,
     handshakes,
@@ -53,6 +54,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "outage": failures.outage,
     "reload": failures.reload,
     "lists": lists.parallel,
+    "whole lists": lists.whole,
     "unread lists": lists.unread,
     "empty lists": lists.empty,
     "left lists": lists.left,
@@ -69,6 +71,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "paused": neighbours.paused,
     "replies": neighbours.replies,
     "wal": neighbours.wal,
+    "clock": clocks.steps,
 }
 #: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.
 _WITHOUT_FRONTS: Final = {
@@ -85,7 +88,7 @@ _WITHOUT_FRONTS: Final = {
     "the shipped configurations close these paths, or have no such service": ("tokens", "assistants"),
     "it attacks the upstream, the store or files, where no front is": (
         *("failures", "outage", "reload", "swapped", "numbers", "odd files"),
-        *("refused", "flood", "paused", "replies", "wal"),
+        *("refused", "flood", "paused", "replies", "wal", "clock"),
     ),
 }
 _THROUGH_FRONTS: Final = tuple(part for part in _PARTS if not any(part in parts for parts in _WITHOUT_FRONTS.values()))
@@ -97,12 +100,13 @@ def main() -> int:
     parser.add_argument("part", nargs="*", default=[], help=f"what to try (default: all): {', '.join(_PARTS)}")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="the checkout to attack (default: this one)")
     parser.add_argument("--front", choices=FRONTS, default="", help="attack through this front proxy")
+    parser.add_argument("--workers", type=int, default=1, help="the processes of each proxy (default: 1)")
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     # SIGTERM raises an exception, which ends the processes of the attack.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    checkout = Checkout(chosen.checkout.resolve(), chosen.front)
+    checkout = Checkout(chosen.checkout.resolve(), chosen.front, chosen.workers)
     usual = _THROUGH_FRONTS if chosen.front else _PARTS
     print("| attack | result | withstood |\n| --- | --- | --- |", flush=True)
     withstood = [_attempt(part, checkout) for part in chosen.part or usual]

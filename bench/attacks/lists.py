@@ -18,7 +18,7 @@ import psutil
 from bench.attacks.connections import ATTACKER, OTHER
 from bench.attacks.world import Checkout, Peak, Probe, Proxy, Row, connect, get, proxy, until, upstream
 from tests.cluster.raw_http import ask
-from tests.hostile.clients import flood, head, send
+from tests.hostile.clients import flood, head, read, send, statuses
 
 _NAME: Final = "/10.1000/182"
 _PATH: Final = "/api/resolve"
@@ -51,6 +51,12 @@ _RATE: Final = 50
 _MAX_QUERIES: Final = 8
 _LEFT_NAMES: Final = 5_000
 _LEFT_SECONDS: Final = 4.0
+#: Unrelated networks with a complete list of names that hang, the names of each, and the requests of another client.
+_CROWD: Final = 16
+_CROWD_NAMES: Final = 2_000
+_SHORT_LISTS: Final = 8
+#: Seconds in which a long list of a client without one must have a place, refusals with Retry-After included.
+_PLACE_SECONDS: Final = 90.0
 _QUERIES: Final = re.compile(rb"^doi_proxy_upstream_questions_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 
 
@@ -116,6 +122,45 @@ def _send_lists(running: Proxy) -> tuple[Counter[int], int]:
     return Counter(status for status, _ in answers), sum(rows for _, rows in answers)
 
 
+def whole(checkout: Checkout) -> Iterator[Row]:
+    """Unrelated networks have a complete list each, of names that hang, and another client sends lists."""
+    for networks in (0, _CROWD * checkout.workers):
+        with upstream() as url, proxy(checkout, url) as running, ExitStack() as stack:
+            for number in range(networks):
+                names = b"".join(b"10.6204/%d-%d\n" % (number, row) for row in range(_CROWD_NAMES))
+                connection = stack.enter_context(connect(running.port, source=f"127.{number + 10}.0.1"))
+                send(connection, _list_head(names) + names)
+            time.sleep(2.0)
+            short = [_send_list(running, _NAMES) for _ in range(_SHORT_LISTS)]
+            began, refusals, status = time.monotonic(), 0, 0
+            while time.monotonic() - began < _PLACE_SECONDS and (status := _send_list(running, _CROWD_NAMES)) != 200:
+                refusals += 1
+                time.sleep(10.0)
+            waited = time.monotonic() - began
+        attack = f"{networks} unrelated networks with a complete list each" if networks else "control: no other lists"
+        yield Row(
+            f"{attack}: lists of {_NAMES} names of another client that are answered; refusals of one of "
+            f"{_CROWD_NAMES:,} names, seconds until it is answered",
+            f"{short.count(200)} of {_SHORT_LISTS}; {refusals}, {waited:.0f} s",
+            short.count(200) == _SHORT_LISTS and status == 200,
+        )
+
+
+def _list_head(names: bytes) -> bytes:
+    return head(_PATH, _TEXT, f"Content-Length: {len(names)}", "Connection: close", method="POST")
+
+
+def _send_list(running: Proxy, count: int) -> int:
+    """The status of a list of registered names. 0 without an answer."""
+    names = b"".join(b"10.1000/whole-%d\n" % number for number in range(count))
+    try:
+        with connect(running.port, source=OTHER) as connection:
+            send(connection, _list_head(names) + names)
+            return next(iter(statuses(read(connection, 20.0))), 0)
+    except OSError:
+        return 0
+
+
 def empty(checkout: Checkout) -> Iterator[Row]:
     """Lists without a name, compressed, beside as many lists of as many bytes with names."""
     # Noise after each megabyte keeps the ratio of compression below its limit: a comment, which is not a name.
@@ -155,8 +200,9 @@ async def _send_all(running: Proxy, body: bytes) -> Counter[int]:
 
 
 def _processor_time(running: Proxy) -> float:
-    times = psutil.Process(running.process.pid).cpu_times()
-    return float(times.user + times.system)
+    first = psutil.Process(running.process.pid)
+    times = [process.cpu_times() for process in (first, *first.children(recursive=True))]
+    return float(sum(used.user + used.system for used in times))
 
 
 def unread(checkout: Checkout) -> Iterator[Row]:

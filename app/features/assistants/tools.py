@@ -101,7 +101,7 @@ class _Line:
 class _Call:
     """The place of a call. `timeout` is in seconds."""
 
-    is_idle = False
+    is_idle = is_overdue = False
 
     def __init__(self, timeout: float) -> None:
         self._began = asyncio.get_running_loop().time()

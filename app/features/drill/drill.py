@@ -25,32 +25,39 @@ class Drill:
         self._clock = clock
         self._budget = budget
         self._announce = announce
-        self._until = 0.0
+        #: If the clock was set back to a time before the beginning, the drill has ended: it would last for too long.
+        self._began = self._until = 0.0
         self._has_people = False
 
     def begin(self, seconds: float, *, people: bool) -> float:
         """Begin a drill, or with 0 seconds end it. Returns its end. Raises OSError."""
-        until = self._clock() + seconds
+        began = self._clock()
+        until = began + seconds
         if self._file is not None:
-            self._file.change(lambda _: json.dumps([until, people]).encode())
+            self._file.change(lambda _: json.dumps([began, until, people]).encode())
             self._announce()
-        self._use(until, people)
+        self._use(began, until, people)
         return until
 
     def refresh(self) -> None:
         """Read the file if another worker has changed it. At the end of a drill, nothing is refused any more."""
         if self._file is not None and (content := self._file.read_new()):
-            until, people = json.loads(content)
-            self._use(float(until), bool(people))
-        if self._budget.drill is not None and self._clock() >= self._until:
-            self._use(0.0, people=False)
+            began, until, people = json.loads(content)
+            self._use(float(began), float(until), bool(people))
+        if self._budget.drill is not None and not self._is_on:
+            self._use(0.0, 0.0, people=False)
 
-    def _use(self, until: float, people: bool) -> None:
-        self._until, self._has_people = until, people
-        is_on = until > self._clock()
+    @property
+    def _is_on(self) -> bool:
+        return self._began <= self._clock() < self._until
+
+    def _use(self, began: float, until: float, people: bool) -> None:
+        self._began, self._until, self._has_people = began, until, people
+        is_on = self._is_on
         if is_on != (self._budget.drill is not None):
             log.warning("a drill refuses queries to the upstream" if is_on else "the drill has ended")
         self._budget.drill = self._count_seconds if is_on else None
 
     def _count_seconds(self, priority: Priority) -> float:
-        return 0.0 if priority is Priority.PERSON and not self._has_people else self._until - self._clock()
+        is_refused = self._is_on and (self._has_people or priority is not Priority.PERSON)
+        return self._until - self._clock() if is_refused else 0.0

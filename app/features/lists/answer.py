@@ -49,6 +49,14 @@ ESTIMATE: Final = b"doi-proxy-estimate"
 _GAVE_WAY: Final = "Another client needed the place of this list; send the names without a row again."
 #: Seconds of waiting for its client after which a list may give way.
 IDLE_AFTER: Final = 1.0
+#: A list of at most so many bytes is short: 100 names have fewer.
+SHORT_BYTES: Final = 8_192
+#: Places of short lists for each place of others. A short list needs little memory.
+SHORT_PLACES: Final = 2
+#: Seconds after which a list may give way to a client with fewer lists if all places are taken. A short one does after
+#: fewer seconds, if it has less than a row for each: others end soon, and in a crowd none would end if they gave way.
+FAIR_SECONDS: Final = 60.0
+FAIR_SHORT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +77,15 @@ class BatchRequest:
 
 
 class OpenList:
-    """The place of a list that is being answered. `abort` ends its connection."""
+    """The place of a list that is being answered. `abort` ends its connection. `length` is in bytes, if it is known."""
 
-    def __init__(self, body: BodyBuffer, abort: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, body: BodyBuffer, abort: Callable[[], None] = lambda: None, *, length: int | None = None
+    ) -> None:
+        self.is_short = length is not None and length <= SHORT_BYTES
         self._body = body
         self._abort = abort
+        self._rows = 0
         self._gave_way = self._is_sending = False
         self._timeout: asyncio.Timeout | None = None
 
@@ -81,6 +93,12 @@ class OpenList:
     def is_idle(self) -> bool:
         """Whether it waits for its client alone: for more than IDLE_AFTER seconds in all. See Holder."""
         return self._body.is_awaited and self._body.waited > IDLE_AFTER
+
+    @property
+    def is_overdue(self) -> bool:
+        """See Holder. The client of a list that ends so sends the rest again, and gets a place in turn."""
+        age = self._body.age
+        return age > max(FAIR_SHORT_SECONDS, self._rows) if self.is_short else age > FAIR_SECONDS
 
     def speed(self) -> float:
         """Bytes of input a second. Only the time in which this service waited for the input counts."""
@@ -106,6 +124,7 @@ class OpenList:
                 self._timeout = None
             if group is None:
                 return
+            self._rows += len(group)
             self._is_sending = True
             yield group
             self._is_sending = False
@@ -113,28 +132,33 @@ class OpenList:
 
 
 class OpenBatches:
-    """The places of the lists that are being answered. A client alone may have all of them."""
+    """The places of the lists that are being answered. A client alone may have all of them.
+
+    Short lists have places of their own, so long ones never keep them out.
+    """
 
     def __init__(self, most: int, count_refusal: Callable[[str], None]) -> None:
         """`count_refusal` is called with the name of the limit."""
         # An eviction must leave the newcomer the smaller share: a list under way is worth more than one that begins.
         self._places = SharedPlaces[OpenList](most, least_lead=2)
+        self._short = SharedPlaces[OpenList](SHORT_PLACES * most, least_lead=2)
         self._count_refusal = count_refusal
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places) + len(self._short)
 
     @contextmanager
     def enter(self, client: str, place: OpenList) -> Iterator[None]:
         """Hold a place for a client. Raises TooManyBatches."""
-        if not self._places.enter(client, place):
+        places = self._short if place.is_short else self._places
+        if not places.enter(client, place):
             self._count_refusal(BATCHES)
-            most = self._places.most
+            most = places.most
             raise _refuse(f"This resolver is answering {most} lists; wait for one of them, or try again later.", most)
         try:
             yield
         finally:
-            self._places.leave(place)
+            places.leave(place)
 
 
 def _refuse(message: str, amount: int) -> TooManyBatches:
@@ -201,7 +225,8 @@ class RowsAnswer(StreamedAnswer):
         self._extraction = Extraction(partial(service.text_turns.hold, request.client)) if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        place = OpenList(body, output.abort)
+        # What a compressed list is large in is not known before its end.
+        place = OpenList(body, output.abort, length=None if self._request.form.is_gzip else self._request.length)
         with self._service.open.enter(self._request.client, place):
             inputs = self._read_inputs(body)
             async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:

@@ -135,6 +135,7 @@ class BodyBuffer:
         self._mark = mark
         self._marks = 0
         self._timer = timer
+        self._began = timer()
         self._received = 0
         #: Seconds of finished waits for the client, and when the one under way began.
         self._waited = 0.0
@@ -169,6 +170,11 @@ class BodyBuffer:
         if not self._mark or not self._received or length is None:
             return None
         return max(1, self._marks * length // self._received)
+
+    @property
+    def age(self) -> float:
+        """Seconds since its beginning."""
+        return self._timer() - self._began
 
     @property
     def waited(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
@@ -123,11 +123,16 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
         if query.match:
             form = _keep_entries(form, query, has_metadata=service.batches.compare is not None)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        length = headers.get("content-length", "")
-        size = int(length) if length.isdecimal() else None
-        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract, size))
+        length = read_length(headers)
+        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract, length))
 
     _add_route(app, resolve_list)
+
+
+def read_length(headers: Mapping[str, str]) -> int | None:
+    """The Content-Length of a request; None without one, and where it is wrong."""
+    text = headers.get("content-length", "")
+    return int(text) if text.isdecimal() else None
 
 
 def _keep_entries(form: BodyFormat, query: ResolveQuery, *, has_metadata: bool) -> BodyFormat:

@@ -20,7 +20,11 @@ class BatchSettings(SettingsGroup):
         "`rate_limited` or `unverified`.",
     )
     batch_max_names: int = Field(1_000_000, ge=1, description="Limit of names in one list.")
-    batch_max_open: int = Field(16, ge=1, description="Limit of lists that one worker process answers at a time.")
+    batch_max_open: int = Field(
+        16,
+        ge=1,
+        description="Limit of lists that one worker process answers at a time, beside twice as many short ones.",
+    )
 
 
 SETTINGS: Final = BatchSettings

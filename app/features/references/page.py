@@ -16,6 +16,7 @@ from app.errors import DoiProxyError, TooManyRequests, UpstreamTimeout
 from app.features.lists.answer import BatchService, OpenBatches, OpenList, Output, StreamedAnswer
 from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyBuffer
+from app.features.lists.http import read_length
 from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, Verdict
@@ -99,7 +100,7 @@ class ReferencesPage:
     async def check(self, request: Request, body: BodyBuffer, received: bytearray) -> tuple[Result, str]:
         """The result for a form, and its text. The form is added to `received`. Raises DoiProxyError."""
         client = self._client_at(_address(request))
-        place = OpenList(body)
+        place = OpenList(body, length=read_length(request.headers))
         with self._service.open.enter(client, place):
             await _collect(body, received)
             sent = read_form(request.headers.get("content-type", ""), received)

@@ -59,6 +59,15 @@ async def test_a_drill_ends_by_itself() -> None:
         assert (await proxy.get("/10.5555/new")).status == 302
 
 
+@pytest.mark.parametrize("step", [3_600, 365 * 86_400, -1, -3_600, -365 * 86_400])
+async def test_a_drill_ends_if_the_clock_is_set_to_a_time_outside_it(step: int) -> None:
+    async with proxy_with() as proxy:
+        assert await begin(proxy, seconds=60, people=True) == 200
+        assert (await proxy.get("/10.5555/new")).status == 502
+        proxy.clock.advance(step)
+        assert (await proxy.get("/10.5555/later")).status == 302
+
+
 async def test_a_drill_without_people_refuses_lists_alone() -> None:
     async with proxy_with() as proxy:
         assert await begin(proxy, seconds=60) == 200

@@ -13,7 +13,16 @@ from typing import Any, Final
 import pytest
 
 from app.errors import InvalidParameter, UnsupportedBody
-from app.features.lists.answer import OpenBatches, OpenList, Output, make_writer
+from app.features.lists.answer import (
+    FAIR_SECONDS,
+    FAIR_SHORT_SECONDS,
+    SHORT_BYTES,
+    SHORT_PLACES,
+    OpenBatches,
+    OpenList,
+    Output,
+    make_writer,
+)
 from app.features.lists.body import BodyBuffer, read_body_format
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.http import choose_output
@@ -296,6 +305,62 @@ def test_at_the_limit_the_list_with_the_slowest_input_gives_way(
         with contextlib.suppress(TooManyBatches), places.enter("newcomer", OpenList(Body())):
             pass
     assert ended == ([] if expected is None else [expected])
+
+
+def test_a_short_list_has_a_place_beside_long_ones_of_as_many_networks() -> None:
+    places = OpenBatches(2, lambda reason: None)
+    with contextlib.ExitStack() as stack:
+        for client in "ab":
+            stack.enter_context(places.enter(client, OpenList(Body(), length=SHORT_BYTES + 1)))
+        for number in range(2 * SHORT_PLACES):
+            stack.enter_context(places.enter(f"short-{number}", OpenList(Body(), length=SHORT_BYTES)))
+        with pytest.raises(TooManyBatches), places.enter("c", OpenList(Body(), length=SHORT_BYTES)):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("length", "seconds"), [(None, FAIR_SECONDS), (SHORT_BYTES + 1, FAIR_SECONDS), (1, FAIR_SHORT_SECONDS)]
+)
+def test_a_list_of_a_fair_time_gives_its_place_to_a_client_without_one(length: int | None, seconds: float) -> None:
+    now, ended = 0.0, list[str]()
+
+    class Named(OpenList):
+        def __init__(self, name: str) -> None:
+            super().__init__(body := BodyBuffer(0, timer=lambda: now), length=length)
+            body._is_complete = True
+            self.name = name
+
+        def give_way(self) -> None:
+            ended.append(self.name)
+
+    most = SHORT_PLACES if length == 1 else 1
+    places = OpenBatches(1, lambda reason: None)
+    with contextlib.ExitStack() as stack:
+        for name in "abcd"[:most]:
+            stack.enter_context(places.enter(name, Named(name)))
+        now = seconds
+        with pytest.raises(TooManyBatches), places.enter("early", Named("early")):
+            pass
+        now = seconds + 1.0
+        with pytest.raises(TooManyBatches), places.enter("a", Named("second of a")):
+            pass
+        stack.enter_context(places.enter("newcomer", Named("newcomer")))
+    assert ended == ["a"]
+
+
+async def test_a_short_list_with_a_row_a_second_keeps_its_place() -> None:
+    now = 0.0
+
+    async def groups() -> AsyncGenerator[list[ListRow]]:
+        yield [not_a_doi("x", "")] * 12
+
+    place = OpenList(BodyBuffer(0, timer=lambda: now), length=SHORT_BYTES)
+    async for _ in place.limit(groups()):
+        pass
+    now = 12.0
+    assert not place.is_overdue
+    now = 12.1
+    assert place.is_overdue
 
 
 async def test_a_list_that_gives_way_ends_with_the_reason_after_its_rows() -> None:
