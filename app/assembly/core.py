@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -177,6 +178,7 @@ def build_prepared_answers(
         clock=clock,
         timer=time.perf_counter,
         sub_path=read_sub_path(settings).encode(),
+        secret=secrets.token_bytes(16),
         max_bytes=settings.express_memory_bytes,
     )
     core.prepared.append(prepared)

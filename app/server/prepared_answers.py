@@ -41,7 +41,7 @@ FREQUENT: Final = 1
 #: Bytes of a target that was requested once, in the map of those.
 _SEEN_BYTES: Final = 150
 _VERSION: Final = b" HTTP/1.1\r\n"
-_HEAD_METHOD: Final = b"H"
+_HEAD_METHOD: Final = ord("H")
 _EMPTY_LINE: Final = b"\r\n"
 _ERROR: Final = 400
 #: Answers of which one is counted with its client, for all of them. An answer takes this lane 3.6 us; the client of
@@ -59,7 +59,8 @@ class Shelf:
         self.targets: Generations[bytes, tuple[Prepared, ...]] = Generations(
             max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
         )
-        # By a keyed hash of 64 bits: what a request says of its reader, such as Referer, is not kept.
+        # By a hash of 64 bits with a secret: what a request says of its reader, such as Referer, is not kept. A reply
+        # is used only for its own target, so two requests of one hash could at worst swap its variants.
         self.requests: Generations[int, Prepared] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
 
 
@@ -76,15 +77,18 @@ class ExpressLane:
         clock: Callable[[], float],
         timer: Callable[[], float],
         sub_path: bytes,
+        secret: bytes,
         max_bytes: int,
     ) -> None:
         """`languages` are those of the pages. `redirect` is the reply that a fresh record gives every client who does
-        not ask for data, None if it takes more. `timer` is that of logged durations. `max_bytes` bounds the cache.
+        not ask for data, None if it takes more. `timer` is that of logged durations. `secret` makes the hashes of
+        requests unpredictable, also with a fixed PYTHONHASHSEED. `max_bytes` bounds the cache.
         """
         self._resolver = resolver
         self._languages = languages
         self._redirect = redirect
         self._clock = clock
+        self._secret = secret
         self._gates = stages.gates
         self._count_prepared = stages.count_prepared
         self._count_client = stages.count_client
@@ -150,9 +154,10 @@ class ExpressLane:
         and for a sample.
         """
         began = 0.0 if self._log_prepared is None else self._timer()
-        prepared, forwarded_for = self._find_usual(key := hash(request)) or self._find_rare(key), None
+        forwarded_for, head_only = None, request[0] == _HEAD_METHOD
+        prepared = self._find_usual(key := hash(self._secret + request)) or self._find_rare(key)
         read: Resolution | None = None
-        if prepared is None:
+        if prepared is None or not request.startswith(prepared.line, 4 if head_only else 3):
             # What a reader alone sends is not kept. The next reader has the same request without it.
             whole, (request, forwarded_for) = request, cut_private(request)
             prepared, forwarded_for, read = self._find(request, request is not whole, forwarded_for, client_of)
@@ -178,7 +183,6 @@ class ExpressLane:
         ):
             self._count_use(prepared, followed, second)
             prepared.write_head(found, followed, second, default_headers)
-        head_only = request.startswith(_HEAD_METHOD)
         method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
         if self._count_prepared is not None:
             self._count_prepared(method, prepared.status)
@@ -228,15 +232,16 @@ class ExpressLane:
 
         `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
         """
-        if is_cut and (reply := self._find_usual(key := hash(request)) or self._find_rare(key)):
+        end, start = request.find(_VERSION), 5 if request[0] == _HEAD_METHOD else 4
+        reply = (self._find_usual(key := hash(self._secret + request)) or self._find_rare(key)) if is_cut else None
+        if reply is not None and request.startswith(reply.line, start - 1):
             return reply, forwarded_for, None
-        end = request.find(_VERSION)
-        target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
+        target = request[start:end]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
         if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
         head, languages = request[end + len(_VERSION) :], tuple(self._languages())
-        known = self._heads.get(lines := (hash(head), languages))
+        known = self._heads.get(lines := (hash(self._secret + head), languages))
         is_kept = known is not None or not is_private(head)
         read = select_head(head, languages) if known is None else known[0]
         if known is None and is_kept:
@@ -265,7 +270,7 @@ class ExpressLane:
                 if prepared.variant.admits(selected):
                     prepared.uses += 1
                     if request is not None and prepared.uses > FREQUENT:
-                        shelf.requests.put(hash(request), prepared)
+                        shelf.requests.put(hash(self._secret + request), prepared)
                     return prepared
         return None
 
@@ -306,7 +311,7 @@ class ExpressLane:
 
     def _drop(self, request: bytes, target: bytes) -> None:
         for shelf in (self._usual, self._rare):
-            shelf.requests.drop(hash(request))
+            shelf.requests.drop(hash(self._secret + request))
             shelf.targets.drop(target)
 
     def _is_seen(self, target: bytes) -> bool:

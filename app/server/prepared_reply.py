@@ -59,10 +59,13 @@ class Prepared(msgspec.Struct, gc=False):
     #: How often it was chosen in that second, and its size in memory, in bytes.
     uses: int = 0
     size: int = 0
+    #: The rest of the first line of its requests, after the method.
+    line: bytes = b""
 
     def __post_init__(self) -> None:
         names = len(self.name.text) + sum([len(ground.name.text) + 200 for ground in self.others])
-        self.size = len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
+        self.line = b" %b HTTP/1.1\r\n" % self.target
+        self.size = 2 * len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
 
     @property
     def cache_status(self) -> str | None:

@@ -267,7 +267,30 @@ async def test_only_a_reply_that_is_frequent_in_a_second_is_kept_for_the_whole_r
         await server.answers(get("/10.1000/182"))
     assert not lane._usual.requests._young
     await server.answers(get("/10.1000/182") * 3)
-    assert list(lane._usual.requests._young) == [hash(get("/10.1000/182"))]
+    assert list(lane._usual.requests._young) == [hash(lane._secret + get("/10.1000/182"))]
+
+
+@pytest.mark.parametrize("cookie", [(), ("Cookie: a=b",)], ids=["as sent", "without what is private"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_request_whose_hash_collides_gets_the_answer_for_its_own_target(
+    method: str, cookie: tuple[str, ...]
+) -> None:
+    clock = Clock()
+    server, plain = Server(clock, ExpressProtocol), Server(clock, FullPathProtocol)
+    lane = server.application.express
+    assert isinstance(lane, ExpressLane)
+    await server.answers(get("/10.1000/mail") * 3)
+    (other,) = lane._usual.requests._young.values()
+    for target in ("/10.1000/182", "/10.1000/mail2", "/10.1000/mai", "/10.1000/links?/10.1000/mail HTTP/1.1"):
+        lane._usual.requests.put(hash(lane._secret + get(target, method=method)), other)
+        answered, _ = await server.answers(get(target, *cookie, method=method))
+        assert answered == (await plain.answers(get(target, *cookie, method=method)))[0]
+
+
+async def test_the_hash_of_a_request_depends_on_a_secret_of_the_process() -> None:
+    one, other = (Server(Clock(), ExpressProtocol).application.express for _ in range(2))
+    assert isinstance(one, ExpressLane) and isinstance(other, ExpressLane)
+    assert len(one._secret) == 16 and one._secret != other._secret
 
 
 async def test_header_lines_that_are_remembered_are_bounded_and_have_no_client() -> None:
