@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import Proxy, until
+from tests.cluster.processes import STORE_TIMEOUT, Proxy, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -54,7 +54,12 @@ async def test_two_proxies_on_one_valkey_share_one_rate(
 ) -> None:
     upstream = start_upstream(NAMES)
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    more = {"upstream_rate": RATE, "upstream_burst": BURST, "upstream_queue_timeout": 0.5}
+    more = {
+        "upstream_rate": RATE,
+        "upstream_burst": BURST,
+        "upstream_queue_timeout": 0.5,
+        "store_timeout": STORE_TIMEOUT,
+    }
     await expect_one_budget([start_proxy(upstream.url, store, **more) for _ in range(2)], upstream)
 
 

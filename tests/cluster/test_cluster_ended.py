@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import Proxy, UpstreamProcess
+from tests.cluster.processes import STORE_TIMEOUT, Proxy, UpstreamProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -96,8 +96,8 @@ async def test_a_killed_proxy_s_question_is_asked_by_the_one_that_waits_for_it(
     name, url = next(iter(NAMES.items()))
     upstream = start_upstream(NAMES)
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    patience = {"upstream_timeout": 2, "upstream_queue_timeout": 0.5}
-    first, second = (start_proxy(upstream.url, store, **patience) for _ in range(2))
+    waits = {"upstream_timeout": 2, "upstream_queue_timeout": 0.5, "store_timeout": STORE_TIMEOUT}
+    first, second = (start_proxy(upstream.url, store, **waits) for _ in range(2))
     await asyncio.gather(upstream.ready(), first.ready(), second.ready())
     await upstream.tell("fault", name=name, kind="hang", count=1)
     leader = asyncio.create_task(first.ask(f"/{name}"))

@@ -1,4 +1,4 @@
-"""The client of handle servers for tests, with short waits."""
+"""The client of handle servers for tests. It waits long, so a busy machine causes no further query."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ from app.upstream.source import UpstreamQuery, Verification
 from tests.features.native.server import HandleServer
 
 MAX_BYTES: Final = 1024 * 1024
+#: Seconds that no answer takes. Only a test about silence has shorter waits: to another test, each would be a race.
+LONG: Final = 60.0
 UDP, TCP, HTTP = TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP
 HTTPS = TransportProtocol.HTTPS
 PROTOCOLS: Final = (UDP, TCP, HTTP)
@@ -44,7 +46,7 @@ LIMITS: Final = DirectoryLimits(
     shortest_lifetime=60.0,
     longest_lifetime=3600.0,
     grace=86_400.0,
-    lookup_timeout=5.0,
+    lookup_timeout=LONG,
     root_failures=3,
     root_pause=60.0,
     timeout=60.0,
@@ -113,10 +115,10 @@ def open_transports(
     protocols: Sequence[TransportProtocol],
     max_bytes: int = MAX_BYTES,
     tokens: Tokens | None = None,
-    connect_timeout: float = 5.0,
-    udp_wait: float = 0.1,
+    connect_timeout: float = LONG,
+    udp_wait: float = LONG,
 ) -> dict[Any, Transport]:
-    """The transports of a client, with few and short repetitions."""
+    """The transports of a client."""
     messages = ConnectionPool[bytes](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
     requests = ConnectionPool[HttpAnswer](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
     egress = Egress(connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES)
@@ -135,7 +137,8 @@ def open_exchange(
     *,
     tokens: Tokens | None = None,
     observer: Exchanges | None = None,
-    head_start: float = 0.2,
+    head_start: float = LONG,
+    udp_wait: float = LONG,
     health: HealthLimits = HEALTH,
     private_servers: bool = True,
     monotonic: Callable[[], float] = time.monotonic,
@@ -144,7 +147,7 @@ def open_exchange(
 ) -> ServiceClient:
     """An exchange with all or some transports."""
     return ServiceClient(
-        open_transports(protocols, tokens=tokens),
+        open_transports(protocols, tokens=tokens, udp_wait=udp_wait),
         ServerHealth(health),
         QueryLimits(AllowedAddresses(private_servers), head_start),
         clocks=Clocks(time.time, monotonic),
@@ -171,7 +174,7 @@ def direct_server(
         NamedServer(
             host or server.host,
             port or server.port,
-            DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
+            DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=LONG),
             known,
         ),
         exchange,
@@ -189,9 +192,9 @@ async def client_of(
     known: Sequence[ServiceSite] | None = None,
     from_root: bool = False,
     verification: Verification = "when-asked",
-    total_timeout: float = 5.0,
+    total_timeout: float = LONG,
     clock: Callable[[], float] = time.time,
-    lookup_timeout: float = 5.0,
+    lookup_timeout: float = LONG,
     direct: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[NativeSource]:

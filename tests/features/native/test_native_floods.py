@@ -115,13 +115,13 @@ async def forger(
 )
 async def test_the_answer_counts_after_20_000_forged_packets(forged: Callable[[int], bytes]) -> None:
     async with forger(forged, 20_000) as server:
-        transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+        transport = open_transports((UDP,))[UDP]
         assert await transport.exchange(candidate(server, UDP), NAME.encode(), message(7)) == message(7)
 
 
 async def test_an_answer_without_an_id_counts_if_no_other_comes() -> None:
     async with forger(lambda number: message(NO_REQUEST_ID), 1, lambda data: message(8)) as server:
-        transport = open_transports((UDP,))[UDP]
+        transport = open_transports((UDP,), udp_wait=0.1)[UDP]
         got = await transport.exchange(candidate(server, UDP), NAME.encode(), message(7))
         assert got == message(NO_REQUEST_ID)
 
@@ -160,7 +160,7 @@ async def test_a_third_party_that_never_answers_gets_one_packet_at_a_time() -> N
     listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
     place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
     # The interval is two first waits, which is longer than the test.
-    transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+    transport = open_transports((UDP,))[UDP]
     queries = [asyncio.create_task(transport.exchange(place, NAME.encode(), message(one))) for one in range(100)]
     await asyncio.wait_for(silent.arrived.wait(), 10.0)
     for _ in range(200):
@@ -178,7 +178,7 @@ async def test_messages_wait_for_the_first_answer_of_an_address_and_no_longer() 
     loop = asyncio.get_running_loop()
     listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
     place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
-    transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+    transport = open_transports((UDP,))[UDP]
     async with asyncio.timeout(20.0):
         answers = await asyncio.gather(*(transport.exchange(place, b"", message(one)) for one in range(100)))
     assert (answers, silent.packets) == ([message(one) for one in range(100)], 100)
@@ -190,7 +190,7 @@ async def test_messages_do_not_wait_for_a_port_that_refused_the_first() -> None:
         closed.bind(("127.0.0.1", 0))
         place = candidate(HandleServer(closed.getsockname()[1]), UDP)
     # The interval is two first waits, which is longer than the test.
-    transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+    transport = open_transports((UDP,))[UDP]
     async with asyncio.timeout(20.0):
         queries = (transport.exchange(place, b"", message(one)) for one in range(100))
         failures = await asyncio.gather(*queries, return_exceptions=True)

@@ -24,7 +24,7 @@ async def test_further_prefixes_of_a_slow_server_are_marked_and_those_of_a_quick
         HandleServer() as root,
         HandleServer(serial=2, host="127.0.0.2") as slow,
         HandleServer(serial=3, host="127.0.0.3") as quick,
-        client_of(root, from_root=True, head_start=60.0, monotonic=clock, mark_slow=marked.append) as client,
+        client_of(root, from_root=True, monotonic=clock, mark_slow=marked.append) as client,
     ):
         for prefix, server in (("10.1", slow), ("10.1a", slow), ("10.3", slow), ("10.2", quick)):
             root.put_values(f"0.NA/{prefix}", server.site_value())

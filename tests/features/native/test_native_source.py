@@ -46,7 +46,7 @@ async def test_a_record_over_a_limit_is_refused_at_once_and_is_no_failure_of_the
     values: tuple[Value, ...], sentence: str, protocols: Sequence[TransportProtocol]
 ) -> None:
     seen = Exchanges()
-    options: dict[str, Any] = {"protocols": protocols, "head_start": 60.0, "observer": seen}
+    options: dict[str, Any] = {"protocols": protocols, "observer": seen}
     async with HandleServer() as server, client_of(server, **options) as client:
         server.put_values(NAME, *values)
         for number in range(2):
@@ -232,6 +232,6 @@ async def test_the_total_timeout_holds_for_the_whole_way() -> None:
     async with HandleServer() as root, HandleServer(serial=2) as home:
         root.put_values(PREFIX, home.site_value())
         home.hold(NAME)
-        async with client_of(root, from_root=True, total_timeout=0.5, head_start=60.0) as client:
+        async with client_of(root, from_root=True, total_timeout=0.5) as client:
             with pytest.raises(UpstreamTimeout):
                 await client.fetch(query(NAME))

@@ -110,7 +110,7 @@ async def test_tcp_connects_again_if_the_server_closes_after_each_answer() -> No
 
 
 async def test_a_lost_datagram_is_sent_again_with_the_same_id() -> None:
-    async with HandleServer() as server, client_of(server, protocols=(UDP,), head_start=5.0) as client:
+    async with HandleServer() as server, client_of(server, protocols=(UDP,), udp_wait=0.1) as client:
         server.datagrams_lost = 1
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.queries() == 1
@@ -157,7 +157,7 @@ async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer()
         server = HandleServer(transport.get_extra_info("sockname")[1])
         request = encode_query(Query(Filters(b"10.1000/182"), request_id=7, expiration=0))
         with pytest.raises(UpstreamTimeout, match="were lost"):
-            await open_transports((UDP,))[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
+            await open_transports((UDP,), udp_wait=0.1)[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
         assert partial.received == 1
     finally:
         transport.close()
@@ -165,7 +165,8 @@ async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer()
 
 async def test_a_firewall_that_swallows_udp_is_learned() -> None:
     seen = Exchanges()
-    async with HandleServer(mute=frozenset({"udp"})) as server, client_of(server, observer=seen) as client:
+    no_udp = HandleServer(mute=frozenset({"udp"}))
+    async with no_udp as server, client_of(server, observer=seen, head_start=0.2) as client:
         for number in range(3):
             assert (await client.fetch(query(f"10.1000/{number}"))).code is ResponseCode.HANDLE_NOT_FOUND
         # One question was sent by UDP. The others did not wait for it.
@@ -185,7 +186,7 @@ async def test_messages_are_counted_by_their_purpose() -> None:
 
 
 async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_another() -> None:
-    exchange = open_exchange()
+    exchange = open_exchange(head_start=0.2)
     async with HandleServer(mute=frozenset({"udp"})) as server, HandleServer() as other:
         for each in (server, other):
             finder = direct_server(each, exchange)
@@ -197,13 +198,13 @@ async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_an
 
 async def test_a_closed_udp_port_costs_no_wait() -> None:
     without_udp = frozenset({"tcp", "http"})
-    async with HandleServer(transports=without_udp) as server, client_of(server, head_start=60.0) as client:
+    async with HandleServer(transports=without_udp) as server, client_of(server) as client:
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.by_transport == {"tcp": 1}
 
 
 async def test_a_server_behind_http_alone_is_found_at_its_port() -> None:
-    async with HandleServer(transports=frozenset({"http"})) as server, client_of(server, head_start=60.0) as client:
+    async with HandleServer(transports=frozenset({"http"})) as server, client_of(server) as client:
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.by_transport == {"http": 1}
 
@@ -264,7 +265,7 @@ async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanw
 
 async def test_a_slow_server_whose_other_ports_fail_is_queried_by_udp() -> None:
     async with HandleServer(transports=frozenset({"udp"})) as server:
-        async with client_of(server, health=SLOW, head_start=60.0) as client:
+        async with client_of(server, health=SLOW) as client:
             for _ in range(2):
                 assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.by_transport == {"udp": 2}

@@ -41,7 +41,7 @@ def key() -> RSAPrivateKey:
 
 async def ask(server: HandleServer, *, observer: Exchanges | None = None, both: bool = False) -> int:
     """The response code of an answer that came through HTTPS, or with `both`, through either scheme."""
-    exchange = open_exchange((HTTPS, HTTP) if both else (HTTPS,), observer=observer, head_start=60.0)
+    exchange = open_exchange((HTTPS, HTTP) if both else (HTTPS,), observer=observer)
     try:
         return (await exchange(HandleService((server.site(),), is_verified=False), Question(NAME))).code
     finally:

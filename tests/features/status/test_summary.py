@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,12 @@ async def proxy() -> AsyncIterator[Proxy]:
     async with running(**settings) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine delays the event loop, which would be one more problem."""
+    monkeypatch.setattr("app.features.status.summary._DELAY", math.inf)
 
 
 async def summary(proxy: Proxy) -> dict[str, Any]:
