@@ -173,12 +173,12 @@ class Redirects:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
         is_for_all = (
-            detour is NO_DETOUR
+            detour.varies is not None
             and not any(stage.awaits_detours for stage in self._detours)
             and not options.bypasses_cache
         )
         if found.is_hit and is_for_all:
-            hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, Varies.DATA)
+            hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)

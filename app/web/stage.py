@@ -20,6 +20,7 @@ from app.web.request import Request
 from app.web.request_path import Parameters
 from app.web.responses import Receive, Reply, Send
 from app.web.route import PREPARED
+from app.web.variants import Varies
 
 #: Answers a request by ASGI, given its route.
 Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
@@ -48,10 +49,12 @@ class Detour:
     facts: ClientFact = NO_FACTS
     #: `detail` in Cache-Status (RFC 9211, section 2.8).
     detail: str | None = None
+    #: What of a request besides its target the decision depends on. None: a fact about the client or its Host.
+    varies: Varies | None = None
 
 
 #: The redirect leads to its target for every client.
-NO_DETOUR = Detour()
+NO_DETOUR = Detour(varies=Varies.DATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Stage:
 
     #: Whether every client is admitted now. Then `admit` and `passes` are not called.
     admits_all: bool = False
-    #: Whether redirects can have a detour now. Such redirects have no prepared answer.
+    #: Whether redirects can have a detour now. `varies` of the detour says which of them have a prepared answer.
     makes_detours: bool = False
     #: Whether `prepare_detour` has to be awaited, for a redirect that can have a detour.
     awaits_detours: bool = False

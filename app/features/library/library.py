@@ -32,6 +32,7 @@ from app.web.negotiation import preferred_languages, wants_page
 from app.web.request import Request
 from app.web.request_path import Parameters
 from app.web.stage import NO_DETOUR, Detour, Explanation, Stage
+from app.web.variants import Varies
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
@@ -91,7 +92,7 @@ class Library(Stage):
         if not self.makes_detours or found.target is None:
             return NO_DETOUR
         decision = self.decide(request, parameters, Work(found.chain.last.name, found.target.location, prepared))
-        if decision is not NOT_CONCERNED:
+        if decision.outcome is not Outcome.NOT_CONCERNED:
             self._count(decision.outcome.value)
         return _detour(request, found.chain.last.name, decision)
 
@@ -114,7 +115,9 @@ class Library(Stage):
         """What becomes of the redirect of a request."""
         concerning = self.rules.find_concerning(work, _own_address(request.base_url))
         if not concerning:
-            return NOT_CONCERNED
+            # Without a URL of its own, this resolver takes the Host of the request, which any client can choose.
+            by_host = request.public_url is None and self.rules.find_concerning(work, None)
+            return Decision(Outcome.NOT_CONCERNED) if by_host else NOT_CONCERNED
         if any(parameter in parameters for parameter in OPT_OUTS):
             decision = Decision(Outcome.OPTED_OUT, NO_FACTS)  # the URL alone decides that
         elif not self.is_for_readers(request):
@@ -141,7 +144,9 @@ def _detour(request: Request, name: HandleName, decision: Decision) -> Detour:
     if decision is NOT_CONCERNED:
         return NO_DETOUR
     if decision.service is None or decision.url is None:
-        return Detour(facts=decision.facts)
+        # Without a fact about the client, the URL and Accept decided that the redirect stays as it is.
+        is_for_all = decision.outcome is not Outcome.NOT_CONCERNED and not decision.facts
+        return Detour(facts=decision.facts, varies=Varies.DATA | Varies.PAGE if is_for_all else None)
     direct = direct_url(request, name)
     stub = library_stub(decision.url, decision.service.label, direct)
     return Detour(decision.url, stub, (direct_link(direct),), decision.facts, DETAIL)

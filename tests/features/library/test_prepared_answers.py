@@ -44,16 +44,27 @@ async def test_every_way_gives_the_same_bytes(rules: Path) -> None:
     await Ways(privacy=0, library_rules=rules).compare([([one], 0.3) for one in (*requests, *reversed(requests))])
 
 
-async def test_the_lane_answers_only_what_no_rule_concerns(rules: Path) -> None:
+async def test_the_lane_answers_only_what_the_url_and_accept_decide(rules: Path) -> None:
     server = Server(Clock(), ExpressProtocol, library_rules=rules)
     uses = lane_uses(server.application)
     for _ in range(3):
-        assert DIRECT in (await server.answers(get("/10.1000/182")))[0]
         assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
+        assert DIRECT in (await server.answers(get("/10.1000/182", BROWSER, "Cookie: Library-OpenURL=none")))[0]
     assert uses == []
+    for path, *lines in (("/10.1000/182",), ("/10.1000/182?nols=y", BROWSER), ("/10.1000/mail", BROWSER)):
+        for _ in range(3):
+            assert EZPROXY not in (await server.answers(get(path, *lines)))[0]
+        assert uses, path
+        del uses[:]
+    assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
+
+
+async def test_a_client_that_chooses_the_host_of_a_target_prepares_nothing_for_others(rules: Path) -> None:
+    server = Server(Clock(), ExpressProtocol, library_rules=rules)
     for _ in range(3):
-        await server.answers(get("/10.1000/mail", BROWSER))
-    assert len(uses) == 2
+        forged = get("/10.1000/182", BROWSER).replace(b"Host: x", b"Host: www.doi.org")
+        assert DIRECT in (await server.answers(forged))[0]
+    assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
 
 
 async def test_a_prepared_answer_dies_when_the_rules_change(rules: Path) -> None:
