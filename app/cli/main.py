@@ -29,8 +29,11 @@ _SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", 
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 #: The characters of a path that a message shows.
 _MAX_PATH: Final = 200
-#: The message of argparse about a command or a value that it does not know.
-_INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+#: A message about a command or a value that is not known: of argparse, or of a list of values.
+_INVALID_CHOICE: Final = re.compile(r"(?:invalid choice: )?'([^']*)' (?:\(choose from|is not one of) (.*)")
+#: How similar a word is to the one that was meant. The flags of settings are taken by every command, and shown by few.
+_SIMILAR: Final = 0.7
+_VERY_SIMILAR: Final = 0.85
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,8 +49,7 @@ class _Parser(argparse.ArgumentParser):
         self.complete()
         namespace, rest = super().parse_known_args(args, namespace)
         if rest:
-            flag, _, _ = str(rest[0]).partition("=")
-            self.error(f"unrecognized arguments: {' '.join(rest)}{_suggest(flag, self._option_string_actions)}")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._suggest_flag(str(rest[0]).partition('=')[0])}")
         return namespace, rest
 
     def complete(self) -> None:
@@ -59,14 +61,24 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """See ArgumentParser."""
         if found := _INVALID_CHOICE.search(message):
-            message += _suggest(found[1], re.findall("'([^']*)'", found[2]))
+            longer = [name for name in COMMANDS if name.endswith(f" {found[1]}") and "COMMAND" in message]
+            message += _suggest(found[1], re.findall(r"[\w-]+", found[2])) or "".join(map(_ask, longer[:1]))
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
 
+    def _suggest_flag(self, word: str) -> str:
+        """The flag of this command that was probably meant: one that its help shows, else that of a setting."""
+        flags = self._option_string_actions
+        shown = [flag for flag, action in flags.items() if action.help != argparse.SUPPRESS]
+        return _suggest(word, shown) or _suggest(word, flags, _VERY_SIMILAR)
 
-def _suggest(word: str, known: Iterable[str]) -> str:
+
+def _suggest(word: str, known: Iterable[str], cutoff: float = _SIMILAR) -> str:
     """The known word that was probably meant, for the end of a message."""
-    similar = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {similar[0]}?" if similar else ""
+    return "".join(map(_ask, get_close_matches(word, list(known), n=1, cutoff=cutoff)))
+
+
+def _ask(word: str) -> str:
+    return f"; did you mean {word}?"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
