@@ -199,16 +199,24 @@ def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
     for _ in range(_MAX_PIECES):
         blank = _BREAK.match(text, end, limit)
         word = _NEXT_WORD.match(text, blank.end(), limit) if blank else None
-        if blank is None or word is None or not _is_broken(text[begin:end], word[0]):
-            break
-        if text[end - 1] == "." and "\n" in blank[0] and _LIST_NUMBER.match(text, word.start()):
+        if blank is None or word is None or not _goes_on(text, begin, blank, word):
             break
         end = word.end()
     return begin + len(within_cell(text[begin - 1 : begin], text[begin:end]))
 
 
-def _is_broken(before: str, word: str) -> bool:
+def _goes_on(text: str, begin: int, blank: re.Match[str], word: re.Match[str]) -> bool:
     """Whether a name goes on with the next word."""
+    end = blank.start()
+    if text[end - 1] == "=" and blank[0] in ("\n", "\r\n"):
+        return True  # a soft line break (RFC 2045, section 6.7)
+    if text[end - 1] == "." and "\n" in blank[0] and _LIST_NUMBER.match(text, word.start()):
+        return False
+    return _is_broken(text[begin:end], word[0])
+
+
+def _is_broken(before: str, word: str) -> bool:
+    """Whether a word belongs to the name before it: the rules join the two."""
     joined = without_blanks(" ".join(before.split())) + f" {word}"
     return without_blanks(joined) != joined
 

@@ -123,13 +123,19 @@ TEXTS: Final = [
     ("10.1000/1-<wbr>82", "10.1000/1-82"),
     (r"(https://doi.org/10.1000/S1\(05\)82)/S/URI", "10.1000/S1(05)82"),
     ("10.1000/182--", "10.1000/182"),
+    ("https://doi.org/10.1145/182.=\n3300831", "10.1145/182.3300831"),
+    ("see https://doi.org/10.1000/182#a", "10.1000/182"),
+    ("1. A. doi:10.1000/work.\n2. B, without a DOI", "10.1000/work"),
+    (r"{\tt doi:10.1000/182}", "10.1000/182"),
+    ("10.1000/1548(1998)127&lt;0543:AOTRF&gt;2.0.CO;2", "10.1000/1548(1998)127<0543:AOTRF>2.0.CO;2"),
+    (r"doi:10.1000/1520(1963)091\u003c0099:GC\u003e2.3.CO;2", "10.1000/1520(1963)091<0099:GC>2.3.CO;2"),
     ("10.1000/a&b", "10.1000/a&b"),
     ("https://share.example/?u=https%3A%2F%2Fdoi.org%2F10.1000%2F182%3Fid%3D1", "10.1000/182"),
 ]
 
 
-def test_there_are_99_kinds() -> None:
-    assert len({text for text, _ in TEXTS}) == 99
+def test_there_are_105_kinds() -> None:
+    assert len({text for text, _ in TEXTS}) == 105
 
 
 @pytest.fixture

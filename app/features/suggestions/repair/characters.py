@@ -23,6 +23,8 @@ _FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 }
 #: RFC 3676, section 4.5.
 _QUOTED_LINE: Final = re.compile(r"\n[ \t]{0,8}(?:>[ \t]?){1,8}")
+#: A line of an e-mail goes on (RFC 2045, section 6.7).
+_SOFT_BREAK: Final = re.compile(r"=\r?\n(?=\S)")
 #: The zeros of decimal digits (Unicode, category Nd) of scripts that write numbers with their own, and U+066B, Arabic
 #: Decimal Separator.
 _ZEROS: Final = (
@@ -52,6 +54,7 @@ _LATEX_ESCAPE: Final = re.compile(
     re.VERBOSE,
 )
 _LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-"}
+_JSON_ESCAPE: Final = re.compile(r"\\{1,4}u00(26|2f|3c|3e)", re.IGNORECASE)
 _BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
 _BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
 #: U+FB00 to U+FB06.
@@ -60,7 +63,7 @@ _LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in 
 
 def with_plain_blanks(text: str) -> str:
     """The text with one blank for each run of white space, and for the mark of a quoted line of an e-mail."""
-    return " ".join(_QUOTED_LINE.sub(" ", text).split())
+    return " ".join(_QUOTED_LINE.sub(" ", _SOFT_BREAK.sub("", text)).split())
 
 
 def without_html_entities(text: str) -> str:
@@ -127,7 +130,8 @@ def _write_latex_character(found: re.Match[str]) -> str:
 
 
 def with_slash_for_backslash(text: str) -> str:
-    r"""10.1000\182 -> 10.1000/182"""
+    r"""10.1000\182 -> 10.1000/182: also an escape of JSON (RFC 8259, section 7), as in 10.1000/a\u003cb."""
+    text = _JSON_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
     found = _BACKSLASH.search(text)
     if not found:
         return text

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
+_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
 _NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
