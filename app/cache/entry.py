@@ -37,6 +37,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     fresh_until: float
     stale_until: float
 
+    @property
+    def is_negative(self) -> bool:
+        """Whether it has no values, such as a "not found"."""
+        return self.answer.code is not ResponseCode.SUCCESS
+
     def is_fresh(self, now: float) -> bool:
         """Whether the soft expiry is in the future."""
         return now < self.fresh_until
@@ -106,11 +111,9 @@ def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:
         ends = min(entry.fetched_at, now) + ceiling
         if entry.fresh_until <= ends:
             return entry
-        stale_until = entry.stale_until if entry.answer.code is ResponseCode.SUCCESS else ends
+        stale_until = ends if entry.is_negative else entry.stale_until
         return replace(entry, fresh_until=ends, stale_until=stale_until)
-    if entry.answer.code is not ResponseCode.SUCCESS:
-        return None
-    return replace(entry, fetched_at=0.0, fresh_until=0.0)
+    return None if entry.is_negative else replace(entry, fetched_at=0.0, fresh_until=0.0)
 
 
 def expire_unverified(entry: Entry) -> Entry | None:
@@ -120,6 +123,4 @@ def expire_unverified(entry: Entry) -> Entry | None:
     """
     if entry.answer.is_verified or entry.fresh_until <= entry.fetched_at:
         return entry
-    if entry.answer.code is not ResponseCode.SUCCESS:
-        return None
-    return replace(entry, fresh_until=entry.fetched_at)
+    return None if entry.is_negative else replace(entry, fresh_until=entry.fetched_at)

@@ -13,7 +13,7 @@ from cachetools import FIFOCache, LRUCache
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.doorkeeper import Doorkeeper
 from app.cache.entry import Entry, bound_times, loses_proof
-from app.cache.purges import EVERYTHING, UNKNOWN, Purges
+from app.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
 from app.token_bucket import Bucket, back_off, take_token
@@ -105,9 +105,11 @@ class MemoryStore:
 
     async def drop_scope(self, scope: str) -> AsyncIterator[str]:
         """Drop the entries of a scope in turns of 3 ms, and yield the key of each; see purges.py."""
-        if scope in (EVERYTHING, UNKNOWN) or scope.endswith("/"):
-            async for key in self.walk(EVERYTHING if scope == UNKNOWN else scope):
-                if self.drop(key):
+        if has_many_keys(scope):
+            async for key in self.walk(scope if scope.endswith("/") else EVERYTHING):
+                entry = self._entries.get(key)
+                if entry is not None and (scope != NOT_FOUND or entry.is_negative):
+                    self.drop(key)
                     yield key
         elif self.drop(scope):
             yield scope
@@ -120,7 +122,7 @@ class MemoryStore:
                 break
             key = self._expiring.popleft()[1]
             entry = self._entries.get(key)
-            if entry is not None and entry.answer.code is not ResponseCode.SUCCESS and not entry.is_usable(now):
+            if entry is not None and entry.is_negative and not entry.is_usable(now):
                 dropped += self.drop(key)
         return dropped
 

@@ -16,6 +16,13 @@ EVERYTHING: Final = ""
 #: The scope of purges that are no longer known one by one. It deletes nothing. It refuses more answers to earlier
 #: queries than necessary, and each of those costs one more query. A name has no control characters.
 UNKNOWN: Final = "\tpurges"
+#: The scope of a purge of every "not found". It too refuses more answers than necessary.
+NOT_FOUND: Final = "\tnot-found"
+
+
+def has_many_keys(scope: str) -> bool:
+    """Whether a scope is more than one key."""
+    return scope in (EVERYTHING, UNKNOWN, NOT_FOUND) or scope.endswith("/")
 
 
 def scopes_of(key: str) -> tuple[str, str, str]:
@@ -40,7 +47,7 @@ class Purges(dict[str, float]):
 
         A purge in the future was recorded before the clock was set back. It does not count.
         """
-        return any(sent_at < self.get(scope, -inf) <= now for scope in (*scopes_of(key), UNKNOWN))
+        return any(sent_at < self.get(scope, -inf) <= now for scope in (*scopes_of(key), UNKNOWN, NOT_FOUND))
 
     def refuses_by_scope(self, key: str, sent_at: float, now: float) -> bool:
         """The same for the purges of a prefix and of everything alone."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from app.cache.purges import EVERYTHING, MAX_LATE_PURGES, UNKNOWN, Purges, scopes_of
+from app.cache.purges import MAX_LATE_PURGES, NOT_FOUND, UNKNOWN, Purges, has_many_keys, scopes_of
 from app.cache.store import SharedStore, change_note
 from app.errors import StoreError
 
@@ -35,9 +35,9 @@ async def delete_purged(store: SharedStore, purges: Purges) -> None:
         with suppress(StoreError):
             if scope == UNKNOWN:
                 log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
-            if scope in (EVERYTHING, UNKNOWN) or scope.endswith("/"):
-                async for entry in store.scan("" if scope == UNKNOWN else scope):
-                    if entry.fetched_at <= at:
+            if has_many_keys(scope):
+                async for entry in store.scan(scope if scope.endswith("/") else ""):
+                    if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
                         await store.delete(entry.key, announce=False)
                 await store.flush()
             elif (found := await store.get(scope)) is not None and found.fetched_at <= at:

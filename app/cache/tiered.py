@@ -19,7 +19,6 @@ from app.cache.purging import delete_purged, forget_names
 from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
 from app.doi.name import fold
 from app.errors import StoreError
-from app.handle.answer import ResponseCode
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +158,7 @@ class TieredStore(FallbackStore):
         """
         if isinstance(entry, RegistryEntry):
             return
-        if entry.answer.code is not ResponseCode.SUCCESS:
+        if entry.is_negative:
             await self.delete(entry.key, announce=announce)
             return
         stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
@@ -230,8 +229,7 @@ class TieredStore(FallbackStore):
 
     async def forget_registry(self, prefix: str = "") -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""
-        store = self._store
-        if not _has_records(store):
+        if not isinstance(store := self._store, RecordStore):
             return 0
         forgotten = await self._try("forget_registry", store.forget_registry(prefix), 0)
         self.edition += 1
@@ -247,8 +245,9 @@ class TieredStore(FallbackStore):
 
     async def count_registry(self, prefix: str = "") -> int:
         """The number of names under `prefix` with a registry record and no entry; see RecordStore."""
-        store = self._store
-        return await self._try("count_registry", store.count_registry(prefix), 0) if _has_records(store) else 0
+        if not isinstance(store := self._store, RecordStore):
+            return 0
+        return await self._try("count_registry", store.count_registry(prefix), 0)
 
     async def read_note(self, name: str) -> bytes | None:
         """The value of a note; see Store. None if the store fails."""
@@ -356,7 +355,7 @@ class TieredStore(FallbackStore):
 
         One announcement stands for all records: one for each would empty the memory of every process.
         """
-        if self._has_confirmed and _has_records(self._store):
+        if self._has_confirmed and isinstance(self._store, RecordStore):
             self._has_confirmed = False
             await self._try("announce", self._store.announce(REGISTRY_CHANGED), None)
 
@@ -394,7 +393,3 @@ class TieredStore(FallbackStore):
 
 def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:
     return isinstance(store, ImmediateStore)
-
-
-def _has_records(store: object) -> TypeGuard[RecordStore]:
-    return isinstance(store, RecordStore)

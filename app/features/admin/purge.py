@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.cache.entry import Entry, RegistryEntry
-from app.cache.purges import EVERYTHING
+from app.cache.purges import EVERYTHING, NOT_FOUND
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName, fold
-from app.handle.answer import ResponseCode
 
 #: Entries that are changed concurrently.
 _CONCURRENCY: Final = 64
@@ -27,10 +26,12 @@ class Selection:
     everything: bool = False
 
     def scopes(self) -> tuple[str, ...]:
-        """The scopes whose earlier queries a purge refuses. A negative entry is refused by its deletion."""
+        """The scopes whose earlier queries a purge refuses."""
         if self.prefix is not None:
             return (fold(self.prefix.key).rstrip("/") + "/",)
-        return (EVERYTHING,) if self.everything else tuple(name.key for name in self.names)
+        if self.names:
+            return tuple(name.key for name in self.names)
+        return (EVERYTHING if self.everything else NOT_FOUND,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,11 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
         await cache.begin_purge(scope)
 
     async def change(entry: Entry) -> None:
+        # Announced one by one, more than 5,000 names would empty the memory of the other processes.
         if soft:
-            # Announced one by one, more than 5,000 names would empty the memory of the other processes.
-            await cache.expire(entry, announce=not scopes)
+            await cache.expire(entry, announce=False)
         else:
-            await cache.delete(entry.key)
+            await cache.delete(entry.key, announce=selection.everything)
 
     result = await _change(cache, selection, change)
     for scope in scopes:
@@ -129,5 +130,5 @@ async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Ent
                 yield entry
         return
     async for entry in cache.scan("" if selection.prefix is None else selection.scopes()[0]):
-        if not selection.negative or entry.answer.code is not ResponseCode.SUCCESS:
+        if not selection.negative or entry.is_negative:
             yield entry

@@ -18,7 +18,7 @@ from typing import Final
 from zlib import crc32
 
 from app.cache.entry import Entry
-from app.cache.purges import Purges
+from app.cache.purges import NOT_FOUND, Purges
 from app.features.sqlite.feature_tables import Table, Written
 from app.features.store_compression import compress, decompress
 
@@ -69,7 +69,13 @@ class LoggedChange(IntEnum):
 
 
 def _log_batch(connection: sqlite3.Connection, written: Written) -> None:
-    log_purges(connection, written.purged, written.known, written.purges)
+    purged = dict(written.purged)
+    # A replica knows the scopes of names, prefixes and everything. Of this one it gets the names that were deleted.
+    purged.pop(NOT_FOUND, None)
+    for key in written.deleted:
+        if written.known[key] is not None:
+            purged.setdefault(key, written.now)
+    log_purges(connection, tuple(purged.items()), written.known, written.purges)
     log_changes(connection, LoggedChange.PUT, [entry.key for entry in written.entries], written.now)
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
-from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, UNKNOWN
+from app.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
 from app.features.stored_entry import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
 from app.token_bucket import MAX_BACK_OFF, ROUNDING
 
@@ -180,7 +180,7 @@ local function proves(data, fetched_at, at)
 end
 if ARGV[4] ~= '' then
     local sent_at = now - tonumber(ARGV[4])
-    for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9], '{UNKNOWN}')) do
+    for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9], '{UNKNOWN}', '{NOT_FOUND}')) do
         local purged_at = tonumber(at or '')
         if purged_at and sent_at < purged_at and purged_at <= now then return 0 end
     end

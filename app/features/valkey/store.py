@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
-from app.cache.purges import scopes_of
+from app.cache.purges import has_many_keys, scopes_of
 from app.cache.store import StoreStats
 from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.store_format import Rewrite, Survey
@@ -96,8 +96,7 @@ class ValkeyStore:
             deletion = command("DEL", partition.entry(key), read=read_number)
             return await self._servers.call(partition.slot, deletion, Access.WRITE) == 1
         # A prefix, and everything, concern the keys of all partitions.
-        is_one_name = key and not key.endswith("/")
-        partitions = (self._layout.find(key),) if is_one_name else self._layout.partitions
+        partitions = self._layout.partitions if has_many_keys(key) else (self._layout.find(key),)
         results = await asyncio.gather(
             *(self._purge(partition, key) for partition in partitions), return_exceptions=True
         )

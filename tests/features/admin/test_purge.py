@@ -92,6 +92,32 @@ async def test_a_soft_purge_of_more_names_than_are_announced_leaves_other_prefix
     assert [one is not None and one.is_usable(NOW) and not one.is_fresh(NOW) for one in found] == [True, False, True]
 
 
+@pytest.mark.parametrize("soft", [False, True])
+async def test_a_purge_of_more_not_found_names_than_are_announced_leaves_records_in_memory(
+    open_two: tuple[TieredStore, TieredStore],  # noqa: F811
+    soft: bool,
+) -> None:
+    here, there = open_two
+    await here.put(entry("10.2000/hot"))
+    for number in range(6_000):
+        await here.put(missing(f"10.1000/{number}"))
+        if number % 1_000 == 0:
+            await here.flush()
+    await here.flush()
+    purged = [f"10.1000/{number}" for number in (1, 100, 5_999)]
+    for key in ("10.2000/hot", *purged):
+        assert await there.get(key) is not None
+    assert await purge(here, Selection(negative=True), soft=soft) == PurgeResult(6_000)
+    await there.forget_announced()
+    assert there.peek("10.2000/hot") is not None
+    assert [there.peek(key) for key in purged] == [await there.get(key) for key in purged] == [None] * 3
+    # An answer to a query that was sent before the purge is not stored, here and there.
+    for cache, key in zip((here, there), purged, strict=False):
+        await cache.put(missing(key), sent_at=NOW - 10)
+        await cache.flush()
+        assert await cache.reread(key) is None
+
+
 async def test_a_soft_purge_of_names_is_announced_once_for_each(tmp_path: Path) -> None:
     clock = Clock(NOW)
     stores = [SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000) for _ in range(2)]

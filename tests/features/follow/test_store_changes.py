@@ -17,6 +17,7 @@ import pytest
 import app.features.follow.sqlite_change_pages
 import app.features.registry.sqlite_change_log
 from app.assembly.stores import read_tables
+from app.cache.purges import NOT_FOUND
 from app.features.bundles.delta import Cursor, DeltaStage, parse_cursor
 from app.features.bundles.lines import from_line
 from app.features.follow.errors import ChangesGone
@@ -25,7 +26,7 @@ from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
 from app.features.sqlite.store import SqliteStore
-from tests.cache.entries import NOW, entry
+from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +121,21 @@ async def test_a_purge_of_a_prefix_is_one_line_and_not_one_for_each_of_its_names
     await store.delete("10.1000/UNKNOWN")
     await store.flush()
     assert all_pages(path, cursor)[0] == ["purged 10.1000/", "purged 10.1000/UNKNOWN"]
+    await store.close()
+
+
+async def test_a_purge_of_every_not_found_is_a_line_for_each_of_its_names(path: Path, clock: Clock) -> None:
+    store = open_store(path, clock)
+    await store.put(missing("10.1000/MISSING"))
+    await put(store, *KEYS)
+    _, cursor = all_pages(path)
+    clock.advance(10)
+    await store.delete(NOT_FOUND)
+    await store.flush()
+    await store.delete("10.1000/MISSING", announce=False)
+    await store.announce(NOT_FOUND)
+    await store.flush()
+    assert all_pages(path, cursor)[0] == ["purged 10.1000/MISSING"]
     await store.close()
 
 
