@@ -1,4 +1,7 @@
-"""`python -m bench [PART …]` measures and prints. A run of all parts writes bench/RESULTS.md and bench/chart.svg."""
+"""`python -m bench [PART …]` measures and prints.
+
+A run of all parts writes bench/RESULTS.md and bench/chart.svg, and renews the tables of the manual that come from them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import Final
 
 from bench import machine
 from bench.chart import draw
+from bench.documents import renew_pages
 from bench.findings import Section
 from bench.names import MAX_NAMES, read_names, synthetic
 from bench.plan import LARGE, ZIPF_EXPONENT, Plan
@@ -64,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in _WHOLE if whole else dict.fromkeys(chosen.part):
         sections += _measure(part, plan)
     _write(_HERE if whole else work, date, facts, sections)
+    if whole:
+        renew_pages()
     _tidy(work)
     return 0
 

@@ -1,0 +1,39 @@
+"""The tables of the manual that come from RESULTS.md. A run of `make bench` renews them.
+
+`python -m bench.documents` does so from the RESULTS.md that is there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+_HERE: Final = Path(__file__).parent
+RESULTS: Final = _HERE / "RESULTS.md"
+#: The pages of the manual with such tables.
+PAGES: Final = (_HERE.parent / "docs" / "scale.md",)
+_ROWS: Final = r"(?:\|.*\n)+"
+#: A comment with the first heading of a table, and the table after it.
+_MARKED: Final = re.compile(rf"(?P<comment><!-- from RESULTS\.md: (?P<heading>.+) -->\n\n)(?P<table>{_ROWS})")
+
+
+def renew(page: str, results: str) -> str:
+    """The page with the tables of `results` in place of its own. A table that was not measured stays as it is."""
+
+    def replace(marked: re.Match[str]) -> str:
+        found = re.search(rf"^\| {re.escape(marked['heading'])} \|.*\n{_ROWS}", results, re.MULTILINE)
+        return marked[0] if found is None else marked["comment"] + found[0]
+
+    return _MARKED.sub(replace, page)
+
+
+def renew_pages() -> None:
+    """Renew all pages."""
+    results = RESULTS.read_text(encoding="utf-8")
+    for path in PAGES:
+        path.write_text(renew(path.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    renew_pages()
