@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import multiprocessing
 import os
@@ -48,6 +49,7 @@ def serve(load: Callable[[], Settings]) -> int:
     another DoiProxyError for what can pass by itself, such as a port in use.
     """
     ignore_hangup()
+    _write_at_once()
     settings = load()
     begin_logging(settings)
     certificate = Certificate(settings.tls_cert, settings.tls_key)
@@ -59,6 +61,18 @@ def serve(load: Callable[[], Settings]) -> int:
     finally:
         for listening in sockets.values():
             listening.close()
+
+
+def _write_at_once() -> None:
+    """Replace standard output and error by streams without a buffer.
+
+    What a full disk refuses stays in a buffer, and the flush before the start of a worker would end the service.
+    """
+    for name in ("stdout", "stderr"):
+        with suppress(AttributeError, OSError):  # None if it was closed, and a test's stream has no descriptor
+            raw = io.FileIO(getattr(sys, name).fileno(), "w", closefd=False)
+            stream = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+            setattr(sys, name, stream)
 
 
 def _further_addresses(settings: Settings) -> dict[str, str]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.cli.test_cli import COMMAND, PATIENCE, ROOT, environment, run
+from tests.cluster.processes import Process, until
+from tests.cluster.raw_http import ask
+from tests.ports import free_port
 
 pytestmark = pytest.mark.process
 
@@ -77,3 +82,33 @@ def test_an_odd_name_or_address_is_told_in_one_line(arguments: list[str], said: 
     assert ended.returncode in (1, 2)
     assert ended.stderr.startswith(said)
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+async def test_a_service_whose_log_is_on_a_full_disk_answers_and_replaces_its_workers(tmp_path: Path) -> None:
+    port = free_port()
+    settings = {"MODE": "sealed", "STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3", "PORT": str(port)}
+    # Without a buffer that outlives what the disk refuses: its flush would end the supervisor.
+    variables = {f"DOI_PROXY_{name}": value for name, value in settings.items()} | {"PYTHONUNBUFFERED": ""}
+    process = Process([*COMMAND, "serve", "--workers", "2"], Path("/dev/full"), variables)
+
+    async def answers() -> bool:
+        assert process.runs
+        with suppress(OSError):
+            return (await ask(port, "/healthz")).status == 200
+        return False
+
+    try:
+        await until(answers, PATIENCE, "an answer")
+        first = process.workers()
+        os.kill(first[0], signal.SIGKILL)
+
+        async def is_replaced() -> bool:
+            return process.runs and len(set(process.workers()) - {first[0]}) == 2
+
+        await until(is_replaced, PATIENCE, "the next worker")
+        process.terminate()
+        assert process.ended() == 0
+    finally:
+        process.kill()
