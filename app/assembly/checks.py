@@ -67,7 +67,7 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
         problem, _, remedy = outdated.message.rpartition("; ")
         findings.append(Finding("warning", outdated.source, problem, remedy))
     inspection = CoreInspection(settings, sources, offline)
-    for check in (*checks, find_feature_problems, *(() if offline else _NETWORK_CHECKS)):
+    for check in (*checks, find_feature_problems, find_store_failure, *(() if offline else _NETWORK_CHECKS)):
         known = {finding.source for finding in findings if finding.severity == "error"}
         findings += [
             finding for finding in check(inspection) if finding.severity != "error" or finding.source not in known
@@ -89,14 +89,17 @@ def find_feature_problems(inspection: Inspection) -> Iterator[Finding]:
 
 
 def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:
-    """A store that cannot be opened, or does not answer. A SQLite file that does not exist yet is not created."""
+    """A store that cannot be opened, or does not answer. A SQLite file that does not exist yet is not created.
+
+    Offline, no server is contacted, and its URL is checked all the same.
+    """
     url = inspection.settings.store_url
     if _is_missing(url):
         return
-    failure = _find_failure(_try_store(inspection.settings))
+    failure = _find_failure(_try_store(inspection.settings, contacts=not inspection.offline or url.startswith(_SQLITE)))
     if failure:
         source = inspection.source("store_url")
-        yield Finding("error", source, f"{redact(url)}: {failure}", "start the store, or correct store_url")
+        yield Finding("error", source, f"{redact(url)}: {failure.rstrip('.')}", "start the store, or correct store_url")
 
 
 def _is_missing(store_url: str) -> bool:
@@ -107,10 +110,10 @@ def _is_missing(store_url: str) -> bool:
         return True
 
 
-async def _try_store(settings: Settings) -> None:
+async def _try_store(settings: Settings, *, contacts: bool) -> None:
     cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _MEMORY_BYTES}), read_only=True)
     try:
-        stats = (await cache.stats()).store
+        stats = (await cache.stats()).store if contacts else None
         if stats is not None and not stats.healthy:
             raise StoreError(f"The store does not work: {stats.detail}")
     finally:
@@ -165,7 +168,7 @@ def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
 
 
 #: Checks that connect to the store and to the upstreams.
-_NETWORK_CHECKS: Final = (find_store_failure, find_upgrade, find_upstream_failure)
+_NETWORK_CHECKS: Final = (find_upgrade, find_upstream_failure)
 
 
 def examine_upstreams(settings: Settings) -> list[Finding]:

@@ -20,6 +20,20 @@ SECRET: Final[dict[str, JsonValue]] = {"secret": True}
 RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True}
 
 
+#: The largest values of numbers, for settings that have no smaller limit of their own: more is a slip of the pen.
+#: Seconds that something waits: an hour.
+MAX_WAIT: Final = 3_600
+#: Seconds for which something is kept: ten years.
+MAX_LIFETIME: Final = 315_360_000
+#: Events a second, and events at once.
+MAX_RATE: Final = 1_000_000
+#: Things of one process: connections, queries, lists.
+MAX_COUNT: Final = 1_000_000
+#: Names in a file or a list.
+MAX_NAMES: Final = 100_000_000
+#: Bytes of memory or of a disk: 100 TB.
+MAX_BYTES: Final = 100_000_000_000_000
+
 #: What the environment variable of a setting begins with.
 ENV_PREFIX: Final = "DOI_PROXY_"
 #: The path of the TOML file. The flag --config wins over it.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -195,6 +196,26 @@ def test_an_empty_flag_is_a_wrong_value_and_an_empty_variable_is_none() -> None:
     for name in ("port", "upstream_url"):
         with pytest.raises(ConfigurationError, match=f"^--{name.replace('_', '-')}: "):
             load({name: ""}, {})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, field in Settings.model_fields.items()
+        if {int, float} & {field.annotation, *get_args(field.annotation)}
+    ],
+)
+def test_every_number_has_a_largest_value_that_its_refusal_names(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load({name: "1" + "0" * 20}, {})
+    assert re.search(r"the value must be at most [\d,]+ \(it is '10", caught.value.message)
+
+
+def test_no_text_has_a_nul() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--library-rules: ") as caught:
+        load({"library_rules": "a\0b"}, {})
+    assert "the text has a NUL character; remove it" in caught.value.message
 
 
 def test_a_number_without_end_is_refused() -> None:

@@ -124,7 +124,7 @@ class Server:
             write=lambda line: self.lines.append(form(line)),
         )
         # Neither budget, breaker nor patience, which run on a clock of their own.
-        unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
+        unbound = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_breaker_failures": 10**6}
         unbound |= {"upstream_stale_timeout": 60.0}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
         self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))

@@ -57,6 +57,12 @@ class Problem:
 
 def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
     """The settings, or None and what is wrong with each value."""
+    # No path and no URL can have it, and the functions of the system raise ValueError.
+    with_nul = [name for name, sourced in values.items() if isinstance(sourced.value, str) and "\0" in sourced.value]
+    if with_nul:
+        return None, [
+            Problem(name, values[name].source, "the text has a NUL character; remove it") for name in with_nul
+        ]
     try:
         return Settings(**{name: sourced.value for name, sourced in values.items() if name not in REMOVED}), []
     except ValidationError as error:

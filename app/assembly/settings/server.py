@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.features.options import RELOADED, SettingsGroup, require_hosts, require_networks
+from app.features.options import MAX_BYTES, MAX_COUNT, RELOADED, SettingsGroup, require_hosts, require_networks
 from app.server.listening import UNIX, UNIX_ADDRESS
 
 
@@ -77,6 +77,7 @@ class ServerSettings(SettingsGroup):
     max_connections: int = Field(
         0,
         ge=0,
+        le=MAX_COUNT,
         description="Open client connections of one worker process; `0` for as many as the limit of open files allows.",
     )
     public_url: str | None = Field(
@@ -94,7 +95,10 @@ class ServerSettings(SettingsGroup):
         True, description="Send repeated simple requests a prepared answer. The bytes are the same as without it."
     )
     express_memory_bytes: int = Field(
-        128 * 1024 * 1024, ge=0, description="Memory for prepared answers, in bytes, in addition to the memory tier."
+        128 * 1024 * 1024,
+        ge=0,
+        le=MAX_BYTES,
+        description="Memory for prepared answers, in bytes, in addition to the memory tier.",
     )
 
     @field_validator("host")

@@ -7,7 +7,15 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.features.options import SettingsGroup, require_hosts, require_networks
+from app.features.options import (
+    MAX_COUNT,
+    MAX_LIFETIME,
+    MAX_RATE,
+    MAX_WAIT,
+    SettingsGroup,
+    require_hosts,
+    require_networks,
+)
 
 #: A URL of an HTTP API, or of handle servers.
 _UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?))"
@@ -65,20 +73,27 @@ class UpstreamSettings(SettingsGroup):
     upstream_http2: bool = Field(
         False, description="Use HTTP/2 if the upstream offers it. It takes six times the CPU time of HTTP/1.1."
     )
-    upstream_timeout: float = Field(10.0, gt=0, description="Timeout for a whole upstream query, in seconds.")
+    upstream_timeout: float = Field(
+        10.0, gt=0, le=MAX_WAIT, description="Timeout for a whole upstream query, in seconds."
+    )
     upstream_stale_timeout: float = Field(
-        1.8, ge=0, description="Seconds to wait for the upstream before a stale record is served instead."
+        1.8, ge=0, le=MAX_WAIT, description="Seconds to wait for the upstream before a stale record is served instead."
     )
     upstream_recheck: float = Field(
         30.0,
         ge=0,
+        le=MAX_LIFETIME,
         description="Seconds before the next upstream query for a name that is served stale after a failed query.",
     )
-    upstream_rate: float = Field(10.0, gt=0, description="Upstream queries a second, for all clients together.")
-    upstream_burst: float = Field(
-        50.0, ge=1, description="Upstream queries that can be sent at once after an idle period."
+    upstream_rate: float = Field(
+        10.0, gt=0, le=MAX_RATE, description="Upstream queries a second, for all clients together."
     )
-    upstream_max_concurrency: int = Field(16, ge=1, description="Upstream queries in progress at the same time.")
+    upstream_burst: float = Field(
+        50.0, ge=1, le=MAX_RATE, description="Upstream queries that can be sent at once after an idle period."
+    )
+    upstream_max_concurrency: int = Field(
+        16, ge=1, le=MAX_COUNT, description="Upstream queries in progress at the same time."
+    )
     upstream_machines: int = Field(
         1,
         ge=1,
@@ -87,13 +102,22 @@ class UpstreamSettings(SettingsGroup):
         "the store fails, of `upstream_rate` and `upstream_burst`.",
     )
     upstream_queue_timeout: float = Field(
-        5.0, ge=0, description="Seconds that a query for a person waits for the budget before the answer is 503."
+        5.0,
+        ge=0,
+        le=MAX_WAIT,
+        description="Seconds that a query for a person waits for the budget before the answer is 503.",
     )
     upstream_breaker_failures: int = Field(
-        10, ge=1, description="Consecutive names for which the upstream failed before the circuit breaker opens."
+        10,
+        ge=1,
+        le=MAX_COUNT,
+        description="Consecutive names for which the upstream failed before the circuit breaker opens.",
     )
     upstream_breaker_cooldown: float = Field(
-        15.0, gt=0, description="Seconds that the circuit breaker stays open before one query probes the upstream."
+        15.0,
+        gt=0,
+        le=MAX_WAIT,
+        description="Seconds that the circuit breaker stays open before one query probes the upstream.",
     )
 
     @field_validator("upstream_url", "upstream_routes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.features.options import SettingsGroup
+from app.features.options import MAX_LIFETIME, SettingsGroup
 
 
 class WebSettings(SettingsGroup):
@@ -16,6 +16,7 @@ class WebSettings(SettingsGroup):
     web_max_age: float = Field(
         300.0,
         ge=0,
+        le=MAX_LIFETIME,
         description="Upper limit of max-age sent to browsers, in seconds. A low value makes a corrected target "
         "visible sooner.",
     )

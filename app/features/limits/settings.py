@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from app.features.options import SettingsGroup
+from app.features.options import MAX_RATE, SettingsGroup
 
 
 class LimitSettings(SettingsGroup):
@@ -16,10 +16,11 @@ class LimitSettings(SettingsGroup):
     client_rate: float = Field(
         0.0,
         ge=0,
+        le=MAX_RATE,
         description="Limit of one client's requests a second, answers from the cache included; `0` for no limit.",
     )
     client_burst: float = Field(
-        100.0, ge=1, description="Requests that one idle client can send at once, if `client_rate` is set."
+        100.0, ge=1, le=MAX_RATE, description="Requests that one idle client can send at once, if `client_rate` is set."
     )
     client_allow_file: Path | None = Field(
         None,
@@ -32,6 +33,7 @@ class LimitSettings(SettingsGroup):
     bypass_burst: float = Field(
         60.0,
         ge=1,
+        le=MAX_RATE,
         description="Requests of one client that can bypass the cache (`auth`, `cert`) in a minute, or at once after "
         "an idle minute.",
     )

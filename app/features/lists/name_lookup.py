@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.doi.name import HandleName, fold
-from app.errors import CouldNotVerify, InvalidName, NotCached, NotInBundle, PrefixDenied
+from app.errors import BreakerOpen, CouldNotVerify, InvalidName, NotCached, NotInBundle, PrefixDenied
 from app.resolver.demand import Demand
 from app.resolver.destination import Destinations
 from app.resolver.resolution import UNCONFIRMED, Origin
@@ -76,20 +76,24 @@ class UpstreamWait:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._since: float | None = None
+        self._is_broken = False
 
     def record_answer(self, origin: Origin) -> None:
         """A name has been answered."""
         if origin not in _WITHOUT_QUERY:
             self._since = None
+            self._is_broken = False
 
     def record_failure(self, error: CouldNotVerify, began: float, now: float) -> float:
         """A lookup that began at `began` has failed. Returns the seconds that its name may still wait, at least 0."""
         if isinstance(error, _UNRELATED):
             return 0.0
         if error.concerns_name:
-            # The upstream has answered: it works for other names.
-            self._since = None
+            # The upstream has answered, so it works for other names; not if this was the probe of an open breaker:
+            # an upstream that fails for every name would hold a list for 15 s a name.
+            self._since = self._since if self._is_broken else None
             return 0.0
+        self._is_broken = self._is_broken or isinstance(error, BreakerOpen)
         if self._since is None:
             self._since = began
         return max(0.0, self._timeout - (now - self._since))

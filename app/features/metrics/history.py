@@ -16,7 +16,7 @@ import msgspec
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from app.errors import PrefixDenied, failure_tokens
+from app.errors import NotCached, PrefixDenied, failure_tokens
 
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
@@ -35,6 +35,9 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
     "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),
     "delay_seconds": ("doi_proxy_event_loop_delay_seconds_sum", "", frozenset()),
 }
+#: Names without an answer that nothing failed for: the client allowed no query, or the operator denies the prefix.
+#: The alert DoiProxyCouldNotVerify leaves them out too.
+MEANT: Final = frozenset({NotCached.token, PrefixDenied.token})
 
 
 #: A time, in seconds since the epoch until the year 9999, and a sum. A point that is read may be forged.
@@ -101,8 +104,7 @@ class Totals:
 
     def series(self) -> dict[str, float]:
         """The total of each series of the history."""
-        # The operator's own denial of a prefix leaves nothing to verify.
-        failures = failure_tokens() - {PrefixDenied.token}
+        failures = failure_tokens() - MEANT
         unverified = self.sum("doi_proxy_could_not_verify_total", "reason", failures)
         return {"unverified": unverified, **{name: self.sum(*which) for name, which in _SERIES.items()}}
 

@@ -19,6 +19,8 @@ _RECENT: Final = 2
 _UNVERIFIED: Final = 0.05
 _STALE: Final = 0.1
 _DELAY: Final = 0.25
+#: Of fewer names, a share says nothing: one failure in a quiet night is not trouble.
+_MIN_NAMES: Final = 5
 #: The state of an upstream that decides a state of the service, the best first.
 _DECIDING: Final[dict[State, str]] = {
     "working": "ok",
@@ -46,7 +48,11 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
         hit_share=hits / answers if answers else None,
         failed_share=failed / names if names else 0.0,
     )
-    problems = list(_find_problems(status, summary, stale / answers if answers else 0.0, recent))
+    problems = list(
+        _find_problems(
+            status, summary, recent, failed=_is_much(failed, names, _UNVERIFIED), stale=_is_much(stale, answers, _STALE)
+        )
+    )
     return summary.model_copy(update={"problems": problems})
 
 
@@ -59,19 +65,23 @@ def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> S
     return next((word for word, state in _DECIDING.items() if state in upstreams), "down")
 
 
+def _is_much(part: int, names: int, most: float) -> bool:
+    return names >= _MIN_NAMES and part / names > most
+
+
 def _find_problems(
-    status: Status, summary: StatusSummary, stale_share: float, recent: Sequence[HistoryPoint]
+    status: Status, summary: StatusSummary, recent: Sequence[HistoryPoint], *, failed: bool, stale: bool
 ) -> Iterator[str]:
     """The entries of the runbook about what is wrong, the worst first."""
     states = {upstream.state for upstream in summary.upstreams}
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
     wrong = {
-        "DoiProxyCouldNotVerify": summary.failed_share > _UNVERIFIED,
+        "DoiProxyCouldNotVerify": failed,
         "DoiProxyUpstreamBreakerOpen": "failing" in states,
         "DoiProxyUpstreamPaused": "backing-off" in states,
         "DoiProxyStoreFails": not status.store.healthy,
         "DoiProxyBudgetSpent": status.budget.waiting > 0 and status.budget.tokens < 1,
-        "DoiProxyServesStale": stale_share > _STALE,
+        "DoiProxyServesStale": stale,
         "DoiProxyEventLoopDelayed": bool(delays) and max(delays) > _DELAY,
         "local_records": status.local_records is not None and status.local_records.state == "broken",
         "restricted": status.restricted == "failing",

@@ -34,9 +34,19 @@ def test_an_answer_without_a_query_does_not(origin: Origin) -> None:
 
 def test_a_failure_of_one_name_shows_that_the_upstream_works() -> None:
     wait = UpstreamWait(60.0)
-    wait.record_failure(BreakerOpen(), 0.0, 0.0)
+    wait.record_failure(BudgetSpent(), 0.0, 0.0)
     assert wait.record_failure(InvalidAnswer(), 900.0, 1_000.0) == 0.0
-    assert wait.record_failure(BreakerOpen(), 1_000.0, 1_000.0) == 60.0
+    assert wait.record_failure(BudgetSpent(), 1_000.0, 1_000.0) == 60.0
+
+
+def test_the_probe_of_an_open_breaker_that_fails_for_its_name_does_not() -> None:
+    wait = UpstreamWait(60.0)
+    wait.record_failure(BreakerOpen(), 0.0, 0.0)
+    assert wait.record_failure(InvalidAnswer(), 15.0, 15.0) == 0.0
+    assert wait.record_failure(BreakerOpen(), 16.0, 16.0) == 44.0
+    wait.record_answer(Origin.ASKED)
+    assert wait.record_failure(InvalidAnswer(), 20.0, 20.0) == 0.0
+    assert wait.record_failure(BreakerOpen(), 100.0, 100.0) == 60.0
 
 
 @pytest.mark.parametrize("error", [NotCached(), NotInBundle(), PrefixDenied("For tests.")])

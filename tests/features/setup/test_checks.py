@@ -41,7 +41,7 @@ def configured(**settings: Any) -> CoreInspection:
     values = read_sources(
         {}, {variable(name): str(value) for name, value in given.items()}, None, Settings.model_fields
     )
-    return CoreInspection(Settings(**given), {name: one.source for name, one in values.items()})
+    return CoreInspection(Settings(**given), {name: one.source for name, one in values.items()}, offline=False)
 
 
 def test_good_settings_have_no_findings() -> None:
@@ -113,7 +113,7 @@ def test_a_risk_is_named() -> None:
 
 
 def test_more_workers_than_processors_and_more_cache_than_memory_are_warnings() -> None:
-    many = configured(workers=64, cache_memory_bytes=2**50, store_url="sqlite:///x")
+    many = configured(workers=64, cache_memory_bytes=2**46, store_url="sqlite:///x")
     assert [one.source for one in find_machine_limits(many)] == [
         "DOI_PROXY_WORKERS",
         "DOI_PROXY_CACHE_MEMORY_BYTES",
@@ -237,6 +237,12 @@ def test_a_path_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
     (found,) = findings_of(store_url=f"sqlite:///{tmp_path}/{'x' * 300}/store.sqlite3")
     assert (found.severity, found.source) == ("error", "DOI_PROXY_STORE_URL")
     assert "cannot be reached: File name too long" in found.problem
+
+
+@pytest.mark.parametrize("url", ["other://x", "sqlite://x", "sqlite:///", "valkey://h:99999/0", "valkey://h/x"])
+def test_a_store_url_that_cannot_be_used_is_an_error_without_a_network_too(url: str) -> None:
+    assert [one.source for one in findings_of(store_url=url) if one.severity == "error"] == [variable("store_url")]
+    assert findings_of(store_url="valkey://127.0.0.1:9/0") == []
 
 
 def test_a_check_creates_no_store(tmp_path: Path) -> None:
