@@ -71,7 +71,7 @@ def partial(checkout: Checkout) -> Iterator[Row]:
                 f"{_PARTIAL:,} unfinished first requests, max_connections {_CAP}, {target.door.value}: "
                 "failed requests of another client (without them); most descriptors; memory gained",
                 f"{failed} of {_REQUESTS} ({control}); {most.highest:,}; {gained:,.0f} MB",
-                failed == control == 0 and most.highest < 3 * _CAP,
+                failed == control == 0 and most.highest < 3 * _CAP * checkout.workers,
             )
 
 

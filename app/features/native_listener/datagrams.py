@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any, Final, cast
 
 from app.features.native.errors import MalformedMessage
-from app.features.native.wire.message import OpCode
+from app.features.native.wire.message import OpCode, OpFlag
 from app.features.native.wire.packets import MAX_PACKET_BYTES
 from app.features.native_listener.messages import Request, read_request
 from app.features.native_listener.responder import Peer, Responder
@@ -79,10 +79,12 @@ class NativeDatagrams(asyncio.DatagramProtocol):
         except MalformedMessage:
             self._responder.count("dropped")
             return
-        peer = Peer(addr[0], self._host, self._port)
+        peer = Peer(addr[0], self._host, self._port, is_forgeable=not ip_address(addr[0].partition("%")[0]).is_loopback)
+        bypasses = request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED)
         # At an unspecified address, the socket does not know which address the client used.
         is_unknown = request.op_code == OpCode.SITE_INFORMATION and ip_address(self._host).is_unspecified
-        if request.message.envelope.is_part or is_unknown:
+        # What bypasses the cache is charged to the network of the client, by TCP alone if the address can be forged.
+        if request.message.envelope.is_part or is_unknown or (bypasses and peer.is_forgeable):
             self._responder.count("dropped")
         elif (answer := self._responder.answer_now(request, peer)) is not None:
             self._send(answer, addr)

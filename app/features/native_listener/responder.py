@@ -57,6 +57,8 @@ _CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
     (InvalidName, ResponseStatus.INVALID_HANDLE),
     (DoiProxyError, ResponseStatus.ERROR),
 )
+#: The client of all queries whose senders can forge their addresses.
+FORGEABLE: Final = "udp"
 #: The route of a native request in the access log.
 NATIVE_ROUTE: Final = "native"
 #: Where the response code is in an answer: after the envelope and the operation.
@@ -69,11 +71,16 @@ _FAULT: Final = "The request failed."
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A client, and the address and port where it reached this service."""
+    """A client, and the address and port where it reached this service.
+
+    A sender of UDP can forge its address. Its queries are not charged to the network of that address, which would then
+    get fewer answers by HTTP, but to one client for all such senders.
+    """
 
     client: str
     host: str
     port: int
+    is_forgeable: bool = False
 
 
 class Responder:
@@ -144,7 +151,7 @@ class Responder:
 
     async def _answer(self, request: Request, peer: Peer) -> bytes:
         try:
-            found = await self._resolver.resolve(_read_name(request), self._demand(request, peer.client))
+            found = await self._resolver.resolve(_read_name(request), self._demand(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure
@@ -172,13 +179,13 @@ class Responder:
             return self._write_refusal(request, ResponseStatus.OPERATION_DENIED, _READ_ONLY)
         return None
 
-    def _demand(self, request: Request, address: str) -> Demand:
+    def _demand(self, request: Request, peer: Peer) -> Demand:
         charge = self._stages.charge_bypass
         return Demand(
             request.has(OpFlag.AUTHORITATIVE),
             request.has(OpFlag.CERTIFIED),
-            client=client_of(address),
-            admit_bypass=(lambda: None) if charge is None else partial(charge, address),
+            client=FORGEABLE if peer.is_forgeable else client_of(peer.client),
+            admit_bypass=(lambda: None) if charge is None else partial(charge, peer.client),
             due=time.monotonic() + REQUEST_SECONDS,
         )
 

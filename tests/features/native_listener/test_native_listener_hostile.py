@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any, Final, cast
 
 import pytest
 
 from app.features.native.wire.fields import U32
+from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import decode_response
 from app.features.native_listener.datagrams import MAX_NETWORKS, AnswerLimit, NativeDatagrams
@@ -92,6 +94,35 @@ async def test_cold_names_by_udp_have_few_places() -> None:
         datagrams.connection_lost(None)
         await asyncio.gather(*datagrams._waiting, return_exceptions=True)
         assert sent.packets == []
+
+
+async def test_queries_of_forged_addresses_are_not_charged_to_their_network() -> None:
+    async with listening(client_most_waiting=4, upstream_max_concurrency=4) as proxy:
+        seconds = itertools.count()
+        datagrams, sent = _datagrams(proxy, lambda: float(next(seconds)))
+        for number in range(40):
+            proxy.upstream.hold(f"10.1000/{number}")
+            query = encode_query(Query(Filters(f"10.1000/{number}".encode()), 7, 0))
+            datagrams.datagram_received(query, ("198.51.100.7", 7))
+        proxy.upstream.put("10.1000/by-http", url="https://target.example/")
+        async with asyncio.timeout(PATIENCE):
+            while not sent.packets:  # noqa: ASYNC110 - until the client of these packets is over its share
+                await asyncio.sleep(0)
+        got = await proxy.proxy.ask("GET", "/10.1000/by-http", client="198.51.100.8")
+        assert got.status == 302
+        datagrams.connection_lost(None)
+        await asyncio.gather(*datagrams._waiting, return_exceptions=True)
+
+
+@pytest.mark.parametrize("flag", [OpFlag.AUTHORITATIVE, OpFlag.CERTIFIED])
+@pytest.mark.parametrize(("address", "waiting"), [("198.51.100.7", 0), ("127.0.0.1", 1)])
+async def test_a_forged_address_does_not_bypass_the_cache(flag: OpFlag, address: str, waiting: int) -> None:
+    async with listening() as proxy:
+        datagrams, _ = _datagrams(proxy, lambda: 0.0)
+        datagrams.datagram_received(encode_query(Query(Filters(b"10.1000/182"), 7, 0, flag)), (address, 7))
+        assert len(datagrams._waiting) == waiting
+        datagrams.connection_lost(None)
+        await asyncio.gather(*datagrams._waiting, return_exceptions=True)
 
 
 async def test_udp_is_for_this_machine_alone_by_default() -> None:
