@@ -22,6 +22,8 @@ MAX_LINE_BYTES: Final = 65_536
 BLOCK_BYTES: Final = 2_048
 
 BOM: Final = b"\xef\xbb\xbf"
+#: A spreadsheet or a document (APPNOTE 6.3.10, section 4.3.7).
+_ZIP: Final = b"PK\x03\x04"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 #: Begins a comment in a list of lines. No DOI name begins with it.
 _COMMENT: Final = "#"
@@ -191,6 +193,8 @@ class LineReader:
     def _read_utf8(self, lines: list[Line]) -> list[Item]:
         if lines and lines[0].number == 1 and lines[0].data.startswith(_UTF16):
             raise UnreadableList("The list is UTF-16; save it as UTF-8.")
+        if lines and lines[0].number == 1 and lines[0].data.startswith(_ZIP):
+            raise UnreadableList("The list is a ZIP archive, such as .xlsx or .docx; save it as CSV, or as plain text.")
         return self._read(lines)
 
     def _read(self, lines: list[Line]) -> list[Item]:

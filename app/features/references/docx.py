@@ -1,4 +1,5 @@
-"""The text of a .docx file (ECMA-376): the paragraphs of the document, its footnotes and its endnotes.
+"""The text of a .docx file (ECMA-376): the paragraphs of the document, its footnotes and its endnotes, and the
+addresses of their links.
 
 The archive is read from memory. Its directory, the unpacked bytes, the depth of elements, each tag, each namespace and
 the text are bounded, and a document type declaration is refused, so an entity cannot be declared.
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from typing import Final
 from xml.parsers import expat
 
@@ -32,10 +35,18 @@ _MAX_DEPTH: Final = 1_000
 _MAX_DIRECTORY_BYTES: Final = 65_536
 #: Bytes that are parsed in one turn of the event loop. 16 KiB of the shortest elements took 3 ms.
 _BLOCK_BYTES: Final = 16_384
-_PARTS: Final = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
+_PARTS: Final = ("document.xml", "footnotes.xml", "endnotes.xml")
+#: The folder of a spreadsheet (ECMA-376, part 1, section 12).
+_SPREADSHEET: Final = "xl/workbook.xml"
 _METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _WORD: Final = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _STRICT: Final = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+#: The relationships of a part, of which a hyperlink names one by its attribute "id" (ECMA-376, part 2, section 9.3).
+_RELATIONSHIP: Final = "http://schemas.openxmlformats.org/package/2006/relationships Relationship"
+_ID: Final = re.compile(r"http://\S+/relationships id")
+#: Links to names of one part that are read, and the characters of each. A book has about a thousand.
+_MAX_LINKS: Final = 5_000
+_MAX_LINK_CHARACTERS: Final = 2_048
 #: What elements other than text stand for.
 _BLANKS: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 #: The end of the directory, and of a directory of ZIP64 before it (APPNOTE 6.3.10, 4.3.15 and 4.3.16).
@@ -70,18 +81,36 @@ def _require_small_directory(data: bytes) -> None:
 async def _read_parts(archive: zipfile.ZipFile, max_characters: int, room: int) -> str:
     text = _Text(max_characters)
     names = frozenset(archive.namelist())
-    if _PARTS[0] not in names:
-        raise _unreadable(f"it has no {_PARTS[0]}")
+    if f"word/{_PARTS[0]}" not in names:
+        raise (
+            UnreadableReferences("spreadsheet") if _SPREADSHEET in names else _unreadable(f"it has no word/{_PARTS[0]}")
+        )
+    unpacked = _Unpacked(archive, room)
     for name in _PARTS:
-        if name not in names:
-            continue
-        if archive.getinfo(name).compress_type not in _METHODS:
+        text.links = {}
+        if f"word/_rels/{name}.rels" in names:
+            await unpacked.parse(f"word/_rels/{name}.rels", text.open_parser(text.read_relationship))
+        if f"word/{name}" in names:
+            await unpacked.parse(f"word/{name}", text.open_parser())
+    return "".join(text.pieces)
+
+
+class _Unpacked:
+    """Unpacks parts of an archive, `room` bytes of all together."""
+
+    def __init__(self, archive: zipfile.ZipFile, room: int) -> None:
+        self._archive = archive
+        self._room = room
+
+    async def parse(self, name: str, parser: expat.XMLParserType) -> None:
+        """Parse a part in many turns of the event loop. Raises UnreadableReferences."""
+        if self._archive.getinfo(name).compress_type not in _METHODS:
             raise _unreadable("it is compressed in an unusual way")
-        parser, parsed = text.open_parser(), 0
-        with archive.open(name) as part:
+        parsed = 0
+        with self._archive.open(name) as part:
             while block := part.read(_BLOCK_BYTES):
-                room -= len(block)
-                if room < 0:
+                self._room -= len(block)
+                if self._room < 0:
                     raise _unreadable("it is too large when it is unpacked")
                 parser.Parse(block, False)
                 parsed += len(block)
@@ -89,32 +118,49 @@ async def _read_parts(archive: zipfile.ZipFile, max_characters: int, room: int) 
                     raise _unreadable("it has a tag or a comment that is too long")
                 await asyncio.sleep(0)
         parser.Parse(b"", True)
-    return "".join(text.pieces)
 
 
 class _Text:
-    """Collects the text of WordprocessingML."""
+    """Collects the text of WordprocessingML. The address of a link follows its text, if only the address has a name."""
 
     def __init__(self, max_characters: int) -> None:
         self.pieces: list[str] = []
+        #: The addresses of the part's links by their identifiers, and that of the link being read with its first piece.
+        self.links: dict[str, str] = {}
+        self._link: tuple[str, int] | None = None
         self._room = max_characters
         self._is_text = False
         self._depth = 0
 
-    def open_parser(self) -> expat.XMLParserType:
-        """A parser of one part."""
+    def open_parser(self, start: Callable[[str, dict[str, str]], None] | None = None) -> expat.XMLParserType:
+        """A parser of one part, whose elements `start` reads, by default as those of a document."""
         parser = expat.ParserCreate(namespace_separator=" ")
-        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.StartElementHandler, parser.EndElementHandler = start or self._start, self._end
         parser.CharacterDataHandler = self._read
         parser.StartDoctypeDeclHandler = self._refuse
         parser.StartNamespaceDeclHandler = self._check_namespace
         return parser
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
+    def read_relationship(self, name: str, attributes: dict[str, str]) -> None:
+        """Read an element of the relationships of a part."""
+        self._deepen()
+        target = attributes.get("Target", "")
+        if name == _RELATIONSHIP and "10." in target and len(target) <= _MAX_LINK_CHARACTERS:
+            if len(self.links) >= _MAX_LINKS:
+                raise _unreadable("it has too many links")
+            self.links[attributes.get("Id", "")] = target
+
+    def _deepen(self) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise _unreadable("its elements are nested too deeply")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._deepen()
         local = _local(name)
+        if local == "hyperlink":
+            target = next((self.links.get(value) for key, value in attributes.items() if _ID.fullmatch(key)), None)
+            self._link = None if target is None else (target, len(self.pieces))
         self._is_text = local == "t"
         if local in _BLANKS:
             self._add(_BLANKS[local])
@@ -122,7 +168,13 @@ class _Text:
     def _end(self, name: str) -> None:
         self._depth -= 1
         self._is_text = False
-        if _local(name) == "p":
+        local = _local(name)
+        if local == "hyperlink" and self._link is not None:
+            target, first = self._link
+            self._link = None
+            if "10." not in "".join(self.pieces[first:]):
+                self._add(f" {target} ")
+        if local == "p":
             self._add("\n")
 
     def _read(self, text: str) -> None:

@@ -94,6 +94,11 @@ def test_an_endless_line_takes_no_more_memory_than_the_limit() -> None:
     assert [type(item) for item in reader.end()] == [UnreadableItem]
 
 
+def test_a_spreadsheet_is_refused_by_name() -> None:
+    with pytest.raises(UnreadableList, match=r"a ZIP archive, such as \.xlsx or \.docx; save it as CSV"):
+        read(LinesReader(LIMIT), b"PK\x03\x04\x14\x00\n\x00\n")
+
+
 @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
 def test_utf_16_is_refused_by_name(mark: bytes) -> None:
     with pytest.raises(UnreadableList, match="UTF-16"):

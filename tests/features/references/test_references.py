@@ -24,6 +24,8 @@ pytestmark = pytest.mark.anyio
 PATH = "/references"
 FORM = "multipart/form-data; boundary=xyz"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 TEXT = """Smith J (2020) A title. doi:10.1000/182.
 Jones K, without one
 Doe L https://doi.org/10.10O0/182 and 10.1000/none
@@ -144,6 +146,37 @@ async def test_the_paragraphs_of_a_document_are_references(proxy: Proxy) -> None
     ]  # fmt: skip
 
 
+def linked(body: str, relationships: str) -> bytes:
+    """A document with links, whose text is `body`."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "word/document.xml", f'<w:document xmlns:w="{WORD}" xmlns:r="{RELATIONSHIPS}">{body}</w:document>'
+        )
+        archive.writestr(
+            "word/_rels/document.xml.rels", f'<Relationships xmlns="{PACKAGE}">{relationships}</Relationships>'
+        )
+    return file.getvalue()
+
+
+def link(identifier: str, text: str) -> str:
+    return f'<w:p><w:hyperlink r:id="{identifier}"><w:r><w:t>{text}</w:t></w:r></w:hyperlink></w:p>'
+
+
+def relationship(identifier: str, target: str) -> str:
+    return f'<Relationship Id="{identifier}" Target="{target}" TargetMode="External"/>'
+
+
+async def test_the_address_of_a_link_is_read_if_its_text_has_no_name(proxy: Proxy) -> None:
+    targets = relationship("a", "https://doi.org/10.1000/182") + relationship("b", "https://example.org/")
+    body = link("a", "Smith 2020") + link("a", "10.1000/182") + link("b", "Jones") + link("none", "Poe")
+    got = await send(proxy, linked(body, targets), "refs.docx")
+    assert [words for _, _, words in results(got)] == [
+        "The DOI works 10.1000/182", "The DOI works 10.1000/182", "No DOI", "No DOI",
+    ]  # fmt: skip
+
+
+_MANY_LINKS = "".join(relationship(str(number), f"https://doi.org/10.1000/{number}") for number in range(5_001))
 _ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
 
 
@@ -153,6 +186,10 @@ _ENTITIES = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;
         (document(paragraphs("&b;"), head=_ENTITIES), 400, "document type declaration"),
         (document("<w:x/>" * 3_000_000), 400, "too large when it is unpacked"),
         (document("<w:x>" * 150_000), 400, "nested too deeply"),
+        (linked("", "<x>" * 150_000), 400, "nested too deeply"),
+        (linked("", _MANY_LINKS), 400, "too many links"),
+        (linked(link("a", "x") * 1_000, relationship("a", "10." + "x" * 2_000)), 400, "its text is too long"),
+        (document("", name="xl/workbook.xml"), 400, "This is a spreadsheet. Save it as CSV"),
         (document(f'<w:x a="{"x" * 200_000}"/>'), 400, "a tag or a comment that is too long"),
         (document(f'<a xmlns="{"u" * 1_000}"/>'), 400, "a namespace that is too long"),
         (document(f'<w:x xmlns:p="{"u" * 1_000}" p:a=""/>'), 400, "a namespace that is too long"),
