@@ -27,6 +27,20 @@ def test_the_least_recently_used_entry_leaves_first(clock: Clock) -> None:
     assert (memory.entries, memory.bytes, memory.evictions) == (3, 3 * SIZE, 1)
 
 
+def test_a_large_memory_has_several_tables_and_one_limit(clock: Clock) -> None:
+    most = 20 * 2**20
+    memory = MemoryStore(most, clock=clock)
+    large = [entry(f"10.1000/{n}", url="http://example.org/" + "x" * 3 * 2**20) for n in range(40)]
+    for each in large:
+        memory.keep(each)
+        assert memory.peek(each.key) is each  # the new entry is never the one that leaves
+        assert memory.bytes <= most
+    for n in range(100_000):
+        memory.keep(entry(f"10.1000/{n}"))
+    assert most - SIZE - 10 < memory.bytes <= most
+    assert memory.entries == len(set(memory.unsorted_keys()))
+
+
 def test_an_entry_of_the_store_evicts_others_only_if_it_is_seen_again(clock: Clock) -> None:
     memory = MemoryStore(2 * SIZE, clock=clock)
     for n in range(9):
