@@ -233,7 +233,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     for name, further in _further_addresses(settings).items():
         log.info("%s: listening on %s", name, further)
     if (bytes_used := fitting_bytes(settings)) < settings.store_max_bytes and settings.store_url.startswith("sqlite:"):
-        log.warning("the store may grow to %.1f GB, to keep half of the free disk space free", bytes_used / 1e9)
+        log.warning("the store may grow to %.0f MB, to keep half of the free disk space free", bytes_used / 1e6)
     _judge_certificate(settings)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
