@@ -63,7 +63,7 @@ def create(
     opened = open_features(features, context)
     stages = fold_stages(opened.stages)
     face = build_face(settings, core, pages, read_redirect_facts(context, chance, settings.web_max_age), stages, opened)
-    prepared = build_prepared_answers(settings, core, stages, face, clock)
+    prepared = build_prepared_answers(settings, core, face, clock)
 
     def trust(new: Settings) -> None:
         connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies))

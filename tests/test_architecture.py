@@ -1,4 +1,4 @@
-"""The rules of the architecture: imports, the home of each library, purity, and no effects at import.
+"""The rules of the architecture: imports, homes of libraries and names, purity, no effects at import, and sizes.
 
 The rules are data. The rest of this file parses app/ with `ast` and compares. It imports nothing of app/.
 """
@@ -6,7 +6,7 @@ The rules are data. The rest of this file parses app/ with `ast` and compares. I
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -116,6 +116,13 @@ NEVER_AT_IMPORT_METHODS: Final = frozenset({"mkdir", "open", "read_bytes", "read
 EMPTY_NAMES: Final = frozenset(
     "util utils helper helpers common misc service services manager managers schema schemas".split()
 )
+
+#: Sizes in lines, and how many functions may have many arguments, without `self`.
+MOST_FILE_LINES: Final = 400
+MOST_FUNCTION_LINES: Final = 60
+MOST_ARGUMENTS: Final = 8
+MANY_ARGUMENTS: Final = 7
+MOST_FUNCTIONS_WITH_MANY_ARGUMENTS: Final = 8
 
 # --- The reading -------------------------------------------------------------------------------------------------
 
@@ -319,6 +326,36 @@ def _is_guard(test: ast.expr) -> bool:
     return ast.unparse(test) in ("__name__ == '__main__'", "TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Each function and method of app/, with its place."""
+    for one in modules():
+        for node in ast.walk(one.tree):
+            if isinstance(node, Function):
+                yield f"{one.name}:{node.lineno} {node.name}", node
+
+
+def count_arguments(function: Function) -> int:
+    """The number of arguments of a function, without `self` and `cls`."""
+    given = function.args
+    names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return (
+        len(names) - (names[:1] in (["self"], ["cls"])) + sum(more is not None for more in (given.vararg, given.kwarg))
+    )
+
+
+def find_homes(of: Iterable[Module]) -> dict[str, list[str]]:
+    """The modules that define each public class and function."""
+    homes: dict[str, list[str]] = {}
+    for one in of:
+        for node in one.tree.body:
+            if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(one.name)
+    return homes
+
+
 # --- The tests ---------------------------------------------------------------------------------------------------
 
 Rule = Callable[[Module], Iterator[str]]
@@ -348,6 +385,33 @@ def test_every_part_of_the_house_has_a_floor() -> None:
 
 def test_every_module_is_named_for_what_is_inside() -> None:
     assert [one.name for one in modules() if EMPTY_NAMES & set(one.name.split("."))] == []
+
+
+def test_a_public_class_or_function_has_one_home() -> None:
+    """A name that two modules give to two things gets the word of its feature or of the field."""
+    assert {name: homes for name, homes in find_homes(modules()).items() if len(homes) > 1} == {}
+
+
+def test_two_homes_of_a_name_are_seen() -> None:
+    pair = [module("app.a", "class Name: ...\ndef _f(): ..."), module("app.b", "async def Name(): ...\ndef _f(): ...")]
+    assert find_homes(pair) == {"Name": ["app.a", "app.b"]}
+
+
+def test_no_file_is_long() -> None:
+    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "app").rglob("*.py")}
+    assert {path: lines for path, lines in sizes.items() if lines > MOST_FILE_LINES} == {}
+
+
+def test_no_function_is_long() -> None:
+    sizes = {place: (node.end_lineno or 0) - node.lineno + 1 for place, node in functions()}
+    assert {place: lines for place, lines in sizes.items() if lines > MOST_FUNCTION_LINES} == {}
+
+
+def test_few_functions_have_many_arguments() -> None:
+    counts = {place: count_arguments(node) for place, node in functions()}
+    many = {place: count for place, count in counts.items() if count >= MANY_ARGUMENTS}
+    assert len(many) <= MOST_FUNCTIONS_WITH_MANY_ARGUMENTS, many
+    assert max(counts.values()) <= MOST_ARGUMENTS, many
 
 
 @pytest.mark.parametrize(

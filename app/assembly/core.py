@@ -165,16 +165,14 @@ def build_face(
 
 
 def build_prepared_answers(
-    settings: Settings, core: Core, stages: Stages, face: Face, clock: Callable[[], float]
+    settings: Settings, core: Core, face: Face, clock: Callable[[], float]
 ) -> ExpressLane | None:
     """The prepared answers, if they are switched on."""
     if not settings.express_lane:
         return None
     prepared = ExpressLane(
         core.resolver,
-        stages,
-        lambda: face.pages.languages,
-        redirect=face.redirects.plain,
+        face,
         clock=clock,
         timer=time.perf_counter,
         sub_path=read_sub_path(settings).encode(),

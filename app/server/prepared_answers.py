@@ -9,7 +9,7 @@ A usual redirect is prepared here at its first request, if memory or the store h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -22,10 +22,11 @@ from app.server.generations import Generations
 from app.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
 from app.server.prepared_reply import Ground, Prepared, hash_resolution
 from app.web.application import ADMITTED, TRIED
+from app.web.operations import Face
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines
 from app.web.route import DOI_PATH
-from app.web.stage import PreparedRequest, Stages
+from app.web.stage import PreparedRequest
 from app.web.variants import Variant, Varies, narrow, select_variant
 
 #: Larger replies and requests take the full path. This keeps the cache small.
@@ -70,23 +71,21 @@ class ExpressLane:
     def __init__(
         self,
         resolver: Resolver,
-        stages: Stages,
-        languages: Callable[[], Sequence[str]],
+        face: Face,
         *,
-        redirect: Callable[[Resolution], Reply | None],
         clock: Callable[[], float],
         timer: Callable[[], float],
         sub_path: bytes,
         secret: bytes,
         max_bytes: int,
     ) -> None:
-        """`languages` are those of the pages. `redirect` is the reply that a fresh record gives every client who does
-        not ask for data, None if it takes more. `timer` is that of logged durations. `secret` makes the hashes of
-        requests unpredictable, also with a fixed PYTHONHASHSEED. `max_bytes` bounds the cache.
+        """`timer` is that of logged durations. `secret` makes the hashes of requests unpredictable, also with a fixed
+        PYTHONHASHSEED. `max_bytes` bounds the cache.
         """
+        stages = face.stages
         self._resolver = resolver
-        self._languages = languages
-        self._redirect = redirect
+        self._pages = face.pages
+        self._redirect = face.redirects.plain
         self._clock = clock
         self._secret = secret
         self._gates = stages.gates
@@ -116,7 +115,7 @@ class ExpressLane:
 
         `header` returns a header of the request. A rare reply is prepared when its target is requested again.
         """
-        selected = select_variant(header, self._languages())
+        selected = select_variant(header, self._pages.languages)
         if selected is None:
             return
         is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in hit.varies
@@ -240,7 +239,7 @@ class ExpressLane:
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
         if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
-        head, languages = request[end + len(_VERSION) :], tuple(self._languages())
+        head, languages = request[end + len(_VERSION) :], tuple(self._pages.languages)
         known = self._heads.get(lines := (hash(self._secret + head), languages))
         is_kept = known is not None or not is_private(head)
         read = select_head(head, languages) if known is None else known[0]

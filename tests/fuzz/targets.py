@@ -32,7 +32,7 @@ from app.features.native.wire.encoding import decode_filters
 from app.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.public_key import decode_public_key, encode_public_key
 from app.features.native.wire.query import encode_filters
-from app.features.native.wire.response import Explanation, Values, decode_response
+from app.features.native.wire.response import AnswerText, Values, decode_response
 from app.features.native.wire.site_value import decode_site, encode_site
 from app.features.native_listener.messages import read_request
 from app.features.native_listener.responder import Peer, Responder
@@ -292,7 +292,7 @@ def native_request(data: bytes) -> None:
     response = decode_response(reply, digest_requested=request.has(OpFlag.REQUEST_DIGEST))
     assert response.envelope.request_id == request.message.envelope.request_id
     assert response.credential is None and response.header.op_code == request.op_code
-    assert (response.code == ResponseStatus.SUCCESS) is not isinstance(response.body, Explanation)
+    assert (response.code == ResponseStatus.SUCCESS) is not isinstance(response.body, AnswerText)
 
 
 @cache

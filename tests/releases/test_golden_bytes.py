@@ -19,7 +19,7 @@ import pytest
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
 from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
-from app.features.registry.wire import pack_block, to_line, unpack_block
+from app.features.registry.wire import pack_block, unpack_block, write_block_line
 from app.features.sqlite.store import SqliteStore
 from app.features.store_compression import decompress
 from app.features.store_dictionary import read_dictionary_1
@@ -129,7 +129,7 @@ def test_a_released_dictionary_does_not_change() -> None:
 def test_registry_records_are_read_and_written_in_the_layout_of_this_format() -> None:
     first, data, rows = BLOCK
     assert unpack_block(first, bytes.fromhex(data)) == rows
-    written = pack_block(first, list(map(to_line, rows)))
+    written = pack_block(first, list(map(write_block_line, rows)))
     assert written[_CHECK_BYTES] == bytes.fromhex(data)[_CHECK_BYTES]
     assert decompress(written[_CHECK_BYTES + 1 :]) == decompress(bytes.fromhex(data)[_CHECK_BYTES + 1 :])
 

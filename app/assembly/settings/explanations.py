@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, str]] = {
 _EMPTY: Final = "the value is empty; remove the setting to use its default"
 
 
-def explain(error: Mapping[str, Any], known: Collection[str], write_name: Callable[[str], str]) -> str:
+def explain_setting_error(error: Mapping[str, Any], known: Collection[str], write_name: Callable[[str], str]) -> str:
     """What is wrong with a setting, and what to do.
 
     `error` is one error of pydantic. `known` has the names of all settings. `write_name` writes the name of a setting

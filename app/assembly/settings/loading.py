@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from app.assembly.settings.explanations import explain
+from app.assembly.settings.explanations import explain_setting_error
 from app.assembly.settings.model import Settings
 from app.assembly.settings.old_names import RELEASE, REMOVED
 from app.assembly.settings.sources import SourcedValue, read_sources
@@ -93,7 +93,7 @@ def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:
     name = str(error["loc"][0]) if error["loc"] else ""
     sourced = values.get(name)
     write_name = _NAMES[sourced.origin] if sourced else str
-    message = explain(error, Settings.model_fields, write_name)
+    message = explain_setting_error(error, Settings.model_fields, write_name)
     shown = sourced.shown if sourced and not Settings.is_secret(name) else ""
     return Problem(name, sourced.source if sourced else "", f"{message}{shown}")
 

@@ -42,7 +42,7 @@ _WRONG: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", 
 _NOT_ENOUGH: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="insufficient_scope"')
 
 
-class Access(Enum):
+class TokenAccess(Enum):
     """What a token allows."""
 
     NOTHING = 0
@@ -57,15 +57,15 @@ class AdminTokens:
     operator: str | None
     replica: str | None
 
-    def find_access(self, authorization: str | None) -> Access:
+    def find_access(self, authorization: str | None) -> TokenAccess:
         """What the value of the header Authorization allows (RFC 6750, section 2.1)."""
         scheme, _, token = (authorization or "").partition(" ")
         sent = token.strip(" ").encode("latin-1")
         # Both are compared, in a time that does not depend on the first wrong byte.
         is_operator, is_replica = _is_equal(sent, self.operator), _is_equal(sent, self.replica)
         if scheme.lower() != "bearer":
-            return Access.NOTHING
-        return Access.EVERYTHING if is_operator else Access.CHANGES if is_replica else Access.NOTHING
+            return TokenAccess.NOTHING
+        return TokenAccess.EVERYTHING if is_operator else TokenAccess.CHANGES if is_replica else TokenAccess.NOTHING
 
 
 def _is_equal(sent: bytes, secret: str | None) -> bool:
@@ -141,7 +141,7 @@ class AdminGate:
         """The refusal of a request, or None."""
         authorization = request.header(b"authorization")
         access = self._tokens.find_access(authorization)
-        if access is Access.NOTHING:
+        if access is TokenAccess.NOTHING:
             # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
             try:
                 self._attempts.take(self._client_of(request.client_address))
@@ -149,7 +149,7 @@ class AdminGate:
                 return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
             challenge = _CHALLENGE if authorization is None else _WRONG
             return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
-        if access is Access.CHANGES and request.path != CHANGES_PATH:
+        if access is TokenAccess.CHANGES and request.path != CHANGES_PATH:
             return self._problem(403, "This token reads /admin/changes and nothing else.", (_NOT_ENOUGH,))
         return self._refuse_form(request)
 

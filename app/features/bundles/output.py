@@ -17,7 +17,7 @@ from app.features.private_file import open_private
 _COMPRESSION: Final = 6
 
 
-class Output:
+class OutputFile:
     """A file that gets its name when it is complete. `-` is standard output. A name with `.gz` is compressed."""
 
     def __init__(self, path: str) -> None:

@@ -11,7 +11,7 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.features.bundles.bundle import BundleWriter
-from app.features.bundles.output import Output
+from app.features.bundles.output import OutputFile
 from app.features.cache_commands.lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
 from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
 from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
@@ -44,7 +44,7 @@ async def export(context: CommandContext, choice: ExportChoice, output: str) -> 
     if not choice.queries_upstream:
         context.stores.require()
     messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
-    with Output(output) as out:
+    with OutputFile(output) as out:
         writer = BundleWriter(out.file)
         visit, registry = await _export(context, choice, writer)
         if visit is not None:

@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_out = cast(StandIn, self.server).is_out
         name = unquote(self.path.partition("?")[0].removeprefix(_API))
         status = 503 if is_out else 200
-        body = b"{}" if is_out else answer(name)
+        body = b"{}" if is_out else _write_answer(name)
         self.send_response(status)
         self.send_header("Content-Type", "application/json;charset=UTF-8")
         self.send_header("Content-Length", str(len(body)))
@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def answer(name: str) -> bytes:
+def _write_answer(name: str) -> bytes:
     """The answer of the handle API about a name: one URL value."""
     url = {"index": 1, "type": "URL", "data": {"format": "string", "value": f"https://example.org/{name}"}, "ttl": _TTL}
     return json.dumps({"responseCode": 1, "handle": name, "values": [url]}).encode()

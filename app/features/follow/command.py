@@ -15,7 +15,7 @@ from app.errors import ConfigurationError, DoiProxyError, InvalidParameter
 from app.features.bundles.delta import Cursor, DeltaEnd, parse_cursor
 from app.features.bundles.import_bundle import BundleImport, ImportReport
 from app.features.bundles.import_command import open_registry, read_bounds
-from app.features.bundles.output import Output
+from app.features.bundles.output import OutputFile
 from app.features.command import STANDARD_OUTPUT, Command, CommandContext, set_usage
 from app.features.follow.errors import ChangesGone
 from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
@@ -46,7 +46,7 @@ def export_changes(context: CommandContext, since: str, output: str) -> int:
     messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
     try:
         cursor = _read_since(path, since)
-        with Output(output) as out:
+        with OutputFile(output) as out:
             since_text = "" if cursor is None else str(cursor)
             changes, end = write_delta(path, cursor, since_text, out.file, time.time, whole=True)
             out.keep()

@@ -106,7 +106,7 @@ def _write(path: Path, part: Path) -> Counter[str]:
 
 def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     """The public keys of the dump by "index:HANDLE". The whole dump is read, so one that is not complete ends here."""
-    from app.features.native.value_signature import read_data  # noqa: PLC0415 - it loads the library of signatures
+    from app.features.native.value_signature import read_value_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
     position = 0
@@ -114,7 +114,7 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
         for index, value in _index(record).items():
             if value["type"].upper() == "HS_PUBKEY" and len(keys) < _MAX_KEYS:
                 try:
-                    keys[f"{index}:{record.handle.upper()}"] = read_data(value)
+                    keys[f"{index}:{record.handle.upper()}"] = read_value_data(value)
                 except (ValueError, KeyError, TypeError):
                     continue
         if number % _STEP == 0:
@@ -168,7 +168,7 @@ class _Records:
 
     def _check_signatures(self, handle: str, values: Values) -> None:
         """Compare the values with the digests of each HS_SIGNATURE, and verify it if the dump has its key."""
-        from app.features.native.value_signature import read_data, read_signature  # noqa: PLC0415 - see _read_keys
+        from app.features.native.value_signature import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
         if len(signatures) > _MAX_SIGNATURES:
@@ -178,7 +178,7 @@ class _Records:
         for value in signatures:
             place = f"{handle[:200]}: the signature at index {value['index']}"
             try:
-                signature = read_signature(read_data(value).decode())
+                signature = read_signature(read_value_data(value).decode())
                 changed = signature.find_changed(values)
                 key = self._keys.get(signature.issuer.upper())
                 if key is not None:

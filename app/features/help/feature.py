@@ -18,7 +18,7 @@ def open_help(context: Context) -> Opened:
     return Opened(routes=(page.add_to,))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     target = "https://example.org/"
     facts = {"known": True, "target": target, "host": "example.org", "agency": "Crossref", "registered": "1 March 2026"}
@@ -30,5 +30,5 @@ FEATURE: Final = Feature(
     "/help/<DOI>: what to do if the link works, but the page does not",
     needs=("sqlite",),
     open=open_help,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

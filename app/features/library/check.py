@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.features.check import Finding, Inspection
-from app.features.library.file import last_good_of, read_last_good, read_library_rules
+from app.features.library.file import last_good_rules, read_last_good_rules, read_library_rules
 from app.features.library.settings import LibrarySettings
 
 
@@ -15,7 +15,7 @@ def find_rule_problems(inspection: Inspection) -> Iterator[Finding]:
     if path is None:
         return
     problems = read_library_rules(path).problems
-    if problems and inspection.is_start and read_last_good(last_good_of(inspection.settings.store_url), path):
+    if problems and inspection.is_start and read_last_good_rules(last_good_rules(inspection.settings.store_url), path):
         return
     remedy = "correct the file; until then the last good rules are in force, and without any a start fails"
     for problem in problems:

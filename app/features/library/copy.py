@@ -41,7 +41,7 @@ class Outcome(Enum):
     NOT_CONCERNED = "not_concerned"  # no rule concerns the work, for any reader
 
 
-class Work(msgspec.Struct, frozen=True, gc=False):
+class LibraryWork(msgspec.Struct, frozen=True, gc=False):
     """What a name leads to: its target, in ASCII, and its registration agency, if that is known."""
 
     name: HandleName
@@ -79,7 +79,7 @@ class LibraryService(msgspec.Struct, frozen=True):
     #: Hosts with all hosts below them, such as those that EZproxy rewrites.
     proxy_hosts: frozenset[str]
 
-    def link(self, work: Work) -> str | None:
+    def link(self, work: LibraryWork) -> str | None:
         """The URL of a work in this service. None if it has no such URL."""
         if not work.name.is_doi and "{doi" in self.template:
             return None
@@ -111,7 +111,7 @@ class Rule(msgspec.Struct, frozen=True):
     outside: tuple[Network, ...]
     languages: tuple[str, ...]
 
-    def concerns(self, work: Work, prefixes: frozenset[str], hosts: frozenset[str]) -> bool:
+    def concerns(self, work: LibraryWork, prefixes: frozenset[str], hosts: frozenset[str]) -> bool:
         """Whether the conditions about the work hold. `prefixes` and `hosts` are of the work, with parents."""
         return (
             (not self.prefixes or not self.prefixes.isdisjoint(prefixes))
@@ -168,7 +168,7 @@ class LibraryRules(msgspec.Struct, frozen=True):
         """The service with a base URL. None for any other text: only these may be chosen."""
         return next((service for service in self.services if service.base == base), None)
 
-    def find_concerning(self, work: Work, own: OwnAddress | None) -> tuple[Rule, ...]:
+    def find_concerning(self, work: LibraryWork, own: OwnAddress | None) -> tuple[Rule, ...]:
         """The rules that can decide about a work, in order. Empty if it is left alone for every client."""
         if not work.target.lower().startswith(_WEB_SCHEMES) or (own is not None and _is_at(work.target, own)):
             return ()
@@ -188,7 +188,7 @@ class LibraryRules(msgspec.Struct, frozen=True):
         return any(host in service.hosts or not service.proxy_hosts.isdisjoint(hosts) for service in self.services)
 
 
-def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Work, reader: ReaderFacts) -> Decision:
+def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: LibraryWork, reader: ReaderFacts) -> Decision:
     """Decide about a work, given the rules that concern it. A reader's choice wins over the conditions of the rules."""
     if not concerning:
         return NOT_CONCERNED

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.features.feature import Context, Feature, Opened
 from app.features.library.check import find_rule_problems
-from app.features.library.file import LibraryFile, last_good_of
+from app.features.library.file import LibraryFile, last_good_rules
 from app.features.library.library import Library
 from app.features.library.metrics import COPIES
 from app.features.library.preferences import Preferences
@@ -19,7 +19,7 @@ def open_library(context: Context) -> Opened:
     core = context.core
     library = Library(context.meter.counter(COPIES), core.prefixes)
     library.followers.append(core.forget_prepared)
-    file = LibraryFile(library.use, last_good_of(context.facts.store_url))
+    file = LibraryFile(library.use, last_good_rules(context.facts.store_url))
     file.load(context.settings.group(LibrarySettings).library_rules)
 
     def reload(new: Settings) -> None:
@@ -30,7 +30,7 @@ def open_library(context: Context) -> Opened:
     return Opened(stages=(library,), services=(file,), routes=(preferences.add_to,))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": "", "saved": True}}
 
@@ -40,6 +40,6 @@ FEATURE: Final = Feature(
     "library copy: redirects through a service of the institution",
     needs=("toml_files",),
     open=open_library,
-    samples=sample_facts,
+    samples=_sample_facts,
     check=find_rule_problems,
 )

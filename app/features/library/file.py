@@ -14,7 +14,7 @@ from app.features.library.copy import LibraryRules
 from app.features.library.rules import RulesFile, read_rules
 from app.features.toml_files.last_good import NOT_KEPT, LastGood
 from app.features.toml_files.text import FileProblem
-from app.features.toml_files.watching import UnreadableFile, WatchedFiles, read_text, take_stamp
+from app.features.toml_files.watching import UnreadableFile, WatchedFiles, read_text_file, take_stamp
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class LibraryFile(WatchedFiles):
             return
         stamp = take_stamp(path)
         found = read_library_rules(path)
-        in_force = found if not found.problems else read_last_good(self._last_good, path)
+        in_force = found if not found.problems else read_last_good_rules(self._last_good, path)
         if in_force is None:
             raise ConfigurationError(f"library_rules: {_name(found.problems)}")
         self.path, self.problems, self._last_stamp, self._read_stamp = path, found.problems, stamp, stamp
@@ -91,12 +91,12 @@ class LibraryFile(WatchedFiles):
         log.error("library rules: %s; the last good rules are in force, correct the file", _name(self.problems))
 
 
-def last_good_of(store_url: str) -> LastGood:
+def last_good_rules(store_url: str) -> LastGood:
     """Where the last good rules are."""
     return LastGood(store_url, "library-rules")
 
 
-def read_last_good(last_good: LastGood, path: Path) -> RulesFile | None:
+def read_last_good_rules(last_good: LastGood, path: Path) -> RulesFile | None:
     """The last good rules of the file at `path`. None without any that can be used."""
     copy = last_good.find(path)
     found = None if copy is None else read_library_rules(copy, MAX_FILE_BYTES + _HEADER_BYTES)
@@ -106,7 +106,7 @@ def read_last_good(last_good: LastGood, path: Path) -> RulesFile | None:
 def read_library_rules(path: Path, most: int = MAX_FILE_BYTES) -> RulesFile:
     """Read a file of rules and check its expectations. Does not raise: what is wrong is in the problems."""
     try:
-        text, _ = read_text(path, most, f"it is larger than {MAX_FILE_BYTES} bytes; remove rules")
+        text, _ = read_text_file(path, most, f"it is larger than {MAX_FILE_BYTES} bytes; remove rules")
     except UnreadableFile as error:
         return RulesFile(LibraryRules(), (), (error.problem,))
     return replace(read_rules(text, str(path)), text=text)

@@ -16,10 +16,10 @@ from app.features.library.copy import (
     NOT_CONCERNED,
     Decision,
     LibraryRules,
+    LibraryWork,
     Outcome,
     OwnAddress,
     ReaderFacts,
-    Work,
     decide_copy,
 )
 from app.resolver.destination import Destination
@@ -91,7 +91,7 @@ class Library(Stage):
         """The service that a redirect goes through, with a second link that leads past it."""
         if not self.makes_detours or found.target is None:
             return NO_DETOUR
-        decision = self.decide(request, parameters, Work(found.chain.last.name, found.target.location, prepared))
+        decision = self.decide(request, parameters, LibraryWork(found.chain.last.name, found.target.location, prepared))
         if decision.outcome is not Outcome.NOT_CONCERNED:
             self._count(decision.outcome.value)
         return _detour(request, found.chain.last.name, decision)
@@ -103,7 +103,7 @@ class Library(Stage):
         settings = ("library_rules",)
         if not self.makes_detours or found.target is None:
             return Explanation("none", "The installation has no library rules, or the name has no target.", settings)
-        work = Work(found.chain.last.name, found.target.location, prepared)
+        work = LibraryWork(found.chain.last.name, found.target.location, prepared)
         decision = self.decide(request, parameters, work)
         reason = _REASONS[decision.outcome]
         if decision.line is not None:
@@ -111,7 +111,7 @@ class Library(Stage):
         shown = decision.outcome.value if decision.service is None else f"through {decision.service.name}"
         return Explanation(shown.replace("_", " "), reason, settings, _detour(request, work.name, decision))
 
-    def decide(self, request: Request, parameters: Parameters, work: Work) -> Decision:
+    def decide(self, request: Request, parameters: Parameters, work: LibraryWork) -> Decision:
         """What becomes of the redirect of a request."""
         concerning = self.rules.find_concerning(work, _own_address(request.base_url))
         if not concerning:

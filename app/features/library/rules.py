@@ -17,10 +17,10 @@ from app.features.library.copy import (
     NO_SERVICE,
     LibraryRules,
     LibraryService,
+    LibraryWork,
     Network,
     ReaderFacts,
     Rule,
-    Work,
     decide_copy,
     host_of,
 )
@@ -69,7 +69,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 class Expectation:
     """What the file says that becomes of one redirect: `service` or `location`, the other is None."""
 
-    work: Work
+    work: LibraryWork
     reader: ReaderFacts
     service: str | None
     location: str | None
@@ -217,7 +217,7 @@ def _read_expect(reading: _Reading, block: Block) -> None:
     reading.expectations.append(Expectation(_read_work(table), reader, service, location, block.line))
 
 
-def _read_work(table: Mapping[str, Any]) -> Work:
+def _read_work(table: Mapping[str, Any]) -> LibraryWork:
     try:
         name = HandleName(_read_text(table, "doi"))
     except InvalidName as error:
@@ -225,7 +225,7 @@ def _read_work(table: Mapping[str, Any]) -> Work:
     target = web_target(_read_text(table, "target"))
     if target is None or host_of(target) is None:
         _refuse("target is not a URL such as https://publisher.example.org/article/1", "target")
-    return Work(name, target, _read_text(table, "agency") if "agency" in table else None)
+    return LibraryWork(name, target, _read_text(table, "agency") if "agency" in table else None)
 
 
 def _read_client(table: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:

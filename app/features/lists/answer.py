@@ -19,7 +19,15 @@ from starlette.responses import Response
 from app.errors import DoiProxyError, Quota
 from app.features.fair_lock import FairLock
 from app.features.lists.batch import Batches, BatchInput
-from app.features.lists.body import MARKS, BodyBuffer, BodyFormat, ListCounter, ListLimits, read_body, read_list_body
+from app.features.lists.body import (
+    MARKS,
+    BodyBuffer,
+    BodyFormat,
+    ListCounter,
+    ListLimits,
+    decompress_body,
+    read_list_body,
+)
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.extraction import Extraction
 from app.features.lists.honest_time import Pace
@@ -255,7 +263,7 @@ class RowsAnswer(StreamedAnswer):
                 yield read_input(item)
             return
         counter = ListCounter(limits)
-        async for found in self._extraction.find(read_body(body.pieces(), limits, is_gzip=form.is_gzip)):
+        async for found in self._extraction.find(decompress_body(body.pieces(), limits, is_gzip=form.is_gzip)):
             counter.count_item()
             yield found.name.text
 

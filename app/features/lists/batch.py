@@ -29,7 +29,7 @@ from app.features.lists.verdict import (
     Verdict,
     explain_other_name,
     is_worth_waiting,
-    judge,
+    judge_destination,
     judge_failure,
     judge_target,
     not_a_doi,
@@ -242,7 +242,7 @@ class _Batch:
                 return judge_failure(error)
             else:
                 self._wait.record_answer(destination.chain.last.origin)
-                return judge(destination)
+                return judge_destination(destination)
 
     # --- The rows ---------------------------------------------------------------------------------------------------
 

@@ -209,7 +209,7 @@ async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: L
     reader = _READERS[form.media_type](limits.line_bytes, form.column, form.echo)
     reader.keeps_entries = form.keeps_entries
     counter = ListCounter(limits)
-    async for large in read_body(body, limits, is_gzip=form.is_gzip):
+    async for large in decompress_body(body, limits, is_gzip=form.is_gzip):
         for piece in _cut(large):
             for item in reader.feed(piece):
                 counter.count_item()
@@ -222,7 +222,7 @@ async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: L
         yield item
 
 
-async def read_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
+async def decompress_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
     """The bytes of a body, decompressed. Raises UnreadableList and RequestTooLarge."""
     gunzip = open_gunzip(limits.ratio) if is_gzip else None
     counter = ListCounter(limits)

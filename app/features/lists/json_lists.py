@@ -22,7 +22,7 @@ from app.features.lists.lines import (
     Scalar,
     UnreadableItem,
     excerpt,
-    write_entry,
+    write_ris_entry,
 )
 from app.features.lists.table import DOI_COLUMN
 
@@ -161,7 +161,7 @@ def _read_value(
     wanted, echo, entry = members[0] or DOI_COLUMN, None, ""
     if isinstance(value, dict):
         echo = _read_scalar(_find_member(value, members[1])) if members[1] is not None else None
-        entry = write_entry([_find_member(value, name) for name in CITED]) if keeps_entry else ""
+        entry = write_ris_entry([_find_member(value, name) for name in CITED]) if keeps_entry else ""
         value = _find_member(value, wanted)
     if isinstance(value, str):
         return ListItem(value, number, None, echo, entry)

@@ -230,7 +230,7 @@ class LinesReader(LineReader):
         return None if text.lstrip().startswith(_COMMENT) else ListItem(text, line.number)
 
 
-def write_entry(cited: Sequence[object]) -> str:
+def write_ris_entry(cited: Sequence[object]) -> str:
     """A reference in the form of RIS. `cited` has the values of CITED; without a title, the reference is ""."""
     title, author, year = (" ".join(_read_words(value))[:_MAX_CITED] for value in cited)
     return f"TY  - GEN\nTI  - {title}\nAU  - {author}\nPY  - {year}" if title else ""

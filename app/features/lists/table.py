@@ -15,7 +15,7 @@ from app.features.lists.lines import (
     ListItem,
     UnreadableItem,
     decode_line,
-    write_entry,
+    write_ris_entry,
 )
 
 #: The column that is read if none is named, in any letter case.
@@ -106,7 +106,7 @@ class ColumnReader(LineReader):
             self._cited = [folded.index(name) if name in folded else len(cells) for name in CITED]
             return []
         echo = cells[self._echo_index][:MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = write_entry([_find_cell(cells, index) for index in self._cited]) if self.keeps_entries else ""
+        entry = write_ris_entry([_find_cell(cells, index) for index in self._cited]) if self.keeps_entries else ""
         return [ListItem(_find_cell(cells, self._index), self._opened_at, None, echo, entry)]
 
     def _cells(self, record: str) -> list[str]:

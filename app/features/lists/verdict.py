@@ -245,7 +245,7 @@ def judge_target(resolution: Resolution, target: Target) -> Judgement:
     )
 
 
-def judge(destination: Destination) -> Judgement:
+def judge_destination(destination: Destination) -> Judgement:
     """The judgement for a name that the cache, the upstream or a local record has answered."""
     resolutions = destination.chain.resolutions
     last = destination.chain.last

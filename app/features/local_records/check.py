@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from app.features.check import Finding, Inspection
-from app.features.local_records.files import FileBounds, last_good_of, read_files, read_last_good
+from app.features.local_records.files import FileBounds, last_good_records, read_files, read_last_good_records
 from app.features.local_records.settings import LocalRecordSettings
 
 
@@ -18,11 +18,11 @@ def find_record_problems(inspection: Inspection) -> Iterator[Finding]:
     source = inspection.source("local_records")
     bounds = FileBounds.of_records(settings.local_records_max)
     reading = read_files(settings.local_records, bounds, time.time())
-    last_good = last_good_of(inspection.settings.store_url)
+    last_good = last_good_records(inspection.settings.store_url)
     if (
         reading.errors
         and inspection.is_start
-        and read_last_good(last_good, settings.local_records, bounds, time.time())
+        and read_last_good_records(last_good, settings.local_records, bounds, time.time())
     ):
         return
     remedy = "correct the file; until then the last good records are in force, and without any a start fails"

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.local_records.check import find_record_problems
-from app.features.local_records.files import FileBounds, LocalFiles, last_good_of
+from app.features.local_records.files import FileBounds, LocalFiles, last_good_records
 from app.features.local_records.metrics import PROBLEMS, RECORDS
 from app.features.local_records.records import LocalRecords
 from app.features.local_records.settings import LocalRecordSettings
@@ -23,7 +23,7 @@ def add_local_records(context: Context) -> None:
         core.resolver.local_records = records if len(records) else None
 
     bounds = FileBounds.of_records(settings.local_records_max)
-    last_good = last_good_of(context.facts.store_url)
+    last_good = last_good_records(context.facts.store_url)
     files = LocalFiles(settings.local_records, bounds, context.clock, use, last_good)
     files.load()
     context.provide(files)

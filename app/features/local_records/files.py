@@ -19,7 +19,7 @@ from app.features.toml_files.watching import (
     UnreadableFile,
     WatchedFiles,
     list_toml_files,
-    read_text,
+    read_text_file,
     take_stamp,
 )
 
@@ -47,7 +47,7 @@ class FileBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FilesReading:
     """The result of reading the files. Its records can be used if `errors` is empty. `text` is that of all files."""
 
     records: LocalRecords
@@ -107,7 +107,7 @@ class LocalFiles(WatchedFiles):
             self._put_in_force(reading)
             self._last_good.keep(self.path, reading.text)
             return
-        before = read_last_good(self._last_good, self.path, self._bounds, self._clock())
+        before = read_last_good_records(self._last_good, self.path, self._bounds, self._clock())
         if before is None:
             raise ConfigurationError("local_records: " + "; ".join(map(str, reading.errors[:_MAX_LOGGED])))
         self._use(before.records)
@@ -131,7 +131,7 @@ class LocalFiles(WatchedFiles):
             return
         await asyncio.to_thread(self._last_good.keep, path, reading.text)
 
-    def _put_in_force(self, reading: Reading) -> None:
+    def _put_in_force(self, reading: FilesReading) -> None:
         self._use(reading.records)
         self.problems, self.records = reading.problems, len(reading.records)
         _log_problems(logging.WARNING, reading.problems)
@@ -150,7 +150,7 @@ def _log_problems(level: int, problems: tuple[FileProblem, ...]) -> None:
         log.log(level, "local records: %s more problems", len(problems) - _MAX_LOGGED)
 
 
-def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
+def read_files(path: Path, bounds: FileBounds, now: float) -> FilesReading:
     """Read the records of a file or folder. `now` is in seconds since the epoch."""
     records: list[LocalRecord] = []
     problems: list[FileProblem] = []
@@ -161,7 +161,7 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
     room = bounds.bytes
     for file in files[:MAX_FILES]:
         try:
-            text, size = read_text(file, room, _TOO_LARGE)
+            text, size = read_text_file(file, room, _TOO_LARGE)
         except UnreadableFile as error:
             problems.append(error.problem)
             continue
@@ -178,15 +178,15 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
         problems.append(records[-1].problem(f"there are more than {bounds.records} records; raise local_records_max"))
     if not problems:
         problems = [*find_conflicts(records), *find_expired(records, now)]
-    return Reading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))
+    return FilesReading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))
 
 
-def last_good_of(store_url: str) -> LastGood:
+def last_good_records(store_url: str) -> LastGood:
     """Where the last good records are."""
     return LastGood(store_url, "local-records")
 
 
-def read_last_good(last_good: LastGood, path: Path, bounds: FileBounds, now: float) -> Reading | None:
+def read_last_good_records(last_good: LastGood, path: Path, bounds: FileBounds, now: float) -> FilesReading | None:
     """The last good records of the files at `path`. None without any that can be used."""
     copy = last_good.find(path)
     # The header of the copy takes room too.

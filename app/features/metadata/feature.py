@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
 
 
-def is_on(settings: Settings) -> bool:
+def _is_on(settings: Settings) -> bool:
     """Whether metadata are fetched. In sealed mode, nothing is."""
     return settings.group(MetadataSettings).metadata == "on" and settings.mode == "online"
 
@@ -38,7 +38,7 @@ def open_metadata(context: Context) -> Opened:
 
 def find_comparison(context: Context) -> Compare | None:
     """What compares a reference with the work of its name. None if no metadata are fetched."""
-    if not is_on(context.settings):
+    if not _is_on(context.settings):
         return None
     from app.features.metadata.opening import OpenWorks  # noqa: PLC0415 - as above
 
@@ -50,7 +50,7 @@ async def open_comparison(
     settings: Settings, core: Core, names: SuggestedNames, *, waits: bool = False
 ) -> AsyncIterator[Compare | None]:
     """The same for a command. With `waits`, a fetch waits for room in its share of the budget."""
-    if not is_on(settings):
+    if not _is_on(settings):
         yield None
         return
     from app.features.metadata.opening import open_works  # noqa: PLC0415 - as above
@@ -64,7 +64,7 @@ async def open_comparison(
         await service.works.save()
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the block, by its template."""
     return {"work": {"work": {"title": "The DOI Handbook", "author": "Paskin", "year": 2006}}}
 
@@ -73,7 +73,7 @@ FEATURE: Final = Feature(
     "metadata",
     "title, first author and year of a work, from its registration agency",
     needs=("suggestions", "native"),
-    is_on=is_on,
+    is_on=_is_on,
     open=open_metadata,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

@@ -63,7 +63,7 @@ def read_proof(answer: Answer) -> tuple[SignedAnswer, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class VerifiedLink:
     """A verified answer of a proof, and the key that signed it (the data of an HS_PUBKEY value)."""
 
     handle: bytes
@@ -72,7 +72,7 @@ class Link:
     key: bytes
 
 
-def verify_proof(root: HandleService, answers: Sequence[SignedAnswer], handle: bytes) -> list[Link]:
+def verify_proof(root: HandleService, answers: Sequence[SignedAnswer], handle: bytes) -> list[VerifiedLink]:
     """The answers that lead from the root to that about a handle, which is the last, or to that its prefix is absent.
 
     The time of expiry is not compared. Raises CouldNotVerify with the sentence of what is wrong.
@@ -91,11 +91,11 @@ class _Replay:
         self._root = root
         self._left = [(_read_request(signed_answer), signed_answer) for signed_answer in answers]
         self._signatures = _MAX_SIGNATURES
-        self._links: list[Link] = []
+        self._links: list[VerifiedLink] = []
         #: The services of the prefixes that were found. Several service handles can have one prefix.
         self._services: dict[bytes, HandleService] = {}
 
-    def resolve(self, handle: bytes) -> list[Link]:
+    def resolve(self, handle: bytes) -> list[VerifiedLink]:
         """The links of the way, in order."""
         if self._find(handle).code not in _ENDS:
             raise SignatureInvalid("The last answer of the proof does not say what is at the name.")
@@ -136,7 +136,7 @@ class _Replay:
                 key = self._find_key(response, handle, service)
                 _check_request(response, request, message.request)
                 del self._left[place]
-                self._links.append(Link(handle, message, response, key))
+                self._links.append(VerifiedLink(handle, message, response, key))
                 return response
         raise SignatureInvalid(f"The proof has no answer about {handle.decode('utf-8', 'replace')[:100]!r}.")
 

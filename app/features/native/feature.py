@@ -24,7 +24,7 @@ def is_from_root(url: str) -> bool:
     return url.partition("?")[0] == FROM_ROOT
 
 
-def is_on(settings: Settings) -> bool:
+def _is_on(settings: Settings) -> bool:
     """Whether handle servers are an upstream. A sealed resolver has none."""
     urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
     return settings.mode != "sealed" and any(map(is_native, urls))
@@ -55,7 +55,7 @@ FEATURE: Final = Feature(
     "native",
     "handle servers themselves, by the native Handle protocol",
     extra=Extra("native", ("cryptography",)),
-    is_on=is_on,
+    is_on=_is_on,
     check=_check,
     upstreams={"hdl": UpstreamKind(_open_upstream, _examine, is_signed=True)},
 )

@@ -89,7 +89,7 @@ class SignedClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate(SignedClaims):
+class SignedCertificate(SignedClaims):
     """The key of a subject (the data of an HS_PUBKEY value), and what it may sign."""
 
     public_key: bytes
@@ -124,7 +124,7 @@ def read_signature(text: str) -> ValueSignature:
     return ValueSignature(*common, _HASHES[claims.digests.alg], digests)
 
 
-def read_certificate(text: str) -> Certificate:
+def read_certificate(text: str) -> SignedCertificate:
     """The certificate in the data of an HS_CERT value, in the compact form. Raises ValueError."""
     claims, signed, signature = _read_token(text, _CertificateClaims)
     try:
@@ -132,7 +132,7 @@ def read_certificate(text: str) -> Certificate:
     except KeyError as error:
         raise ValueError("its key is not an RSA or DSA key") from error
     common = (claims.sub, claims.iss, claims.nbf, claims.exp, claims.chain or (), signed, signature)
-    return Certificate(*common, public_key, claims.perms, claims.iat)
+    return SignedCertificate(*common, public_key, claims.perms, claims.iat)
 
 
 def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:
@@ -152,7 +152,7 @@ def encode_signed(value: Mapping[str, Any]) -> bytes:
     return encode_value(_to_wire(value))[_UNSIGNED_BYTES:]
 
 
-def read_data(value: Mapping[str, Any]) -> bytes:
+def read_value_data(value: Mapping[str, Any]) -> bytes:
     """The bytes of the data of a value. Raises ValueError."""
     return _to_wire(value).data
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from app.features.native.errors import MalformedMessage
 from app.features.native.wire.message import OpCode, OpFlag
 from app.features.native.wire.packets import MAX_PACKET_BYTES
-from app.features.native_listener.messages import Request, read_request
+from app.features.native_listener.messages import HandleRequest, read_request
 from app.features.native_listener.responder import Peer, Responder
 from app.web.client_network import client_of
 
@@ -95,7 +95,7 @@ class NativeDatagrams(asyncio.DatagramProtocol):
         else:
             self._responder.count("dropped")
 
-    async def _answer(self, request: Request, peer: Peer, address: Any) -> None:
+    async def _answer(self, request: HandleRequest, peer: Peer, address: Any) -> None:
         self._send(await self._responder.answer(request, peer), address)
 
     def _send(self, answer: bytes, address: Any) -> None:

@@ -33,7 +33,7 @@ def open_listener(context: Context) -> Opened:
     return Opened(services=(listener,), listeners={"native_listen": listen})
 
 
-def is_on(settings: Settings) -> bool:
+def _is_on(settings: Settings) -> bool:
     """Whether there is an address to listen on."""
     return settings.group(NativeListenerSettings).native_listen is not None
 
@@ -42,6 +42,6 @@ FEATURE: Final = Feature(
     "native_listener",
     "the native Handle protocol for other programs: UDP, TCP and the HTTP tunnel",
     needs=("native",),
-    is_on=is_on,
+    is_on=_is_on,
     open=open_listener,
 )

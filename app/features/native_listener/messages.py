@@ -57,7 +57,7 @@ _MD5: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HandleRequest:
     """A request. `digested` are the bytes of which an answer repeats the digest."""
 
     message: Message
@@ -74,13 +74,13 @@ class Request:
         return bool(self.message.header.flags & flag)
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes) -> HandleRequest:
     """A whole request. Raises MalformedMessage."""
     message = decode_message(data)
     if message.header.response_code:
         raise MalformedMessage(detail="the message is an answer")
     filters = decode_filters(message.body) if message.header.op_code == OpCode.RESOLUTION else Filters(b"")
-    return Request(message, filters, signed_part(data))
+    return HandleRequest(message, filters, signed_part(data))
 
 
 def write_unreadable() -> bytes:
@@ -90,7 +90,7 @@ def write_unreadable() -> bytes:
     return encode_message(Message(Envelope(NO_REQUEST_ID), header, text, NO_CREDENTIAL))
 
 
-def write_answer(request: Request, code: int, content: bytes, now: float) -> bytes:
+def encode_answer(request: HandleRequest, code: int, content: bytes, now: float) -> bytes:
     """The bytes of an answer."""
     asked = request.message.envelope
     version = min((asked.suggested_major, asked.suggested_minor), VERSION)
@@ -106,12 +106,12 @@ def write_answer(request: Request, code: int, content: bytes, now: float) -> byt
     return encode_message(Message(envelope, header, content, NO_CREDENTIAL))
 
 
-def write_refusal(request: Request, code: int, text: str, now: float) -> bytes:
+def write_refusal(request: HandleRequest, code: int, text: str, now: float) -> bytes:
     """The answer with a code that is not about the values of a name."""
-    return write_answer(request, code, encode_string(text.encode()), now)
+    return encode_answer(request, code, encode_string(text.encode()), now)
 
 
-def select_values(request: Request, found: Resolution) -> Record:
+def select_requested_values(request: HandleRequest, found: Resolution) -> Record:
     """The values that are requested."""
     filters = request.filters
     return found.record.select([value_type.decode("utf-8", "replace") for value_type in filters.types], filters.indexes)
@@ -122,17 +122,17 @@ def convert_record(record: Record) -> tuple[Value, ...]:
     return to_wire(record.values)
 
 
-def write_record(request: Request, found: Resolution, values: Iterable[Value], now: float) -> bytes:
+def write_record(request: HandleRequest, found: Resolution, values: Iterable[Value], now: float) -> bytes:
     """The answer from a resolution, with those of its values that are requested."""
     if (stone := found.tombstone) is not None:
         return write_refusal(request, ResponseStatus.HANDLE_NOT_FOUND, f"{stone.reason} ({stone.date})", now)
     if found.entry.answer.code is ResponseCode.HANDLE_NOT_FOUND:
-        return write_answer(request, ResponseStatus.HANDLE_NOT_FOUND, encode_string(b""), now)
+        return encode_answer(request, ResponseStatus.HANDLE_NOT_FOUND, encode_string(b""), now)
     counted = tuple(_count_down(value, found, now) for value in values)
     if not counted:
-        return write_answer(request, ResponseStatus.VALUES_NOT_FOUND, encode_string(b""), now)
+        return encode_answer(request, ResponseStatus.VALUES_NOT_FOUND, encode_string(b""), now)
     content = encode_string(request.filters.handle) + encode_values(counted)
-    return write_answer(request, ResponseStatus.SUCCESS, content, now)
+    return encode_answer(request, ResponseStatus.SUCCESS, content, now)
 
 
 def _count_down(value: Value, found: Resolution, now: float) -> Value:
@@ -145,10 +145,10 @@ def _count_down(value: Value, found: Resolution, now: float) -> Value:
     return replace(value, ttl=max(value.ttl - age, 0)) if age else value
 
 
-def write_site(request: Request, host: str, port: int, *, has_udp: bool, now: float) -> bytes:
+def write_site(request: HandleRequest, host: str, port: int, *, has_udp: bool, now: float) -> bytes:
     """The site information: one server that copies, without a key, at the address where the client reached it."""
     protocols = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP)
     ports = tuple(Interface(Purpose.QUERY, protocol, port) for protocol in protocols[0 if has_udp else 1 :])
     address = read_address(host) or IPv6Address(0)
     site = ServiceSite(_SERIAL, (Server(1, pack_address(address), b"", ports),), kind=0)
-    return write_answer(request, ResponseStatus.SUCCESS, encode_site(site), now)
+    return encode_answer(request, ResponseStatus.SUCCESS, encode_site(site), now)

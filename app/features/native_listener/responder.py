@@ -29,9 +29,9 @@ from app.features.native.json_wire import to_wire
 from app.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.value import Value
 from app.features.native_listener.messages import (
-    Request,
+    HandleRequest,
     convert_record,
-    select_values,
+    select_requested_values,
     write_record,
     write_refusal,
     write_site,
@@ -103,7 +103,7 @@ class Responder:
         #: Whether clients reach this service by UDP too.
         self.has_udp = False
 
-    def answer_now(self, request: Request, peer: Peer) -> bytes | None:
+    def answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
         """The answer, if it takes no task. None if `answer` gives it, which then does not admit the client again."""
         began = 0.0 if self._log is None else time.perf_counter()
         answer = self._answer_now(request, peer)
@@ -111,7 +111,7 @@ class Responder:
             self._write_line(request, peer, answer, began)
         return answer
 
-    def _answer_now(self, request: Request, peer: Peer) -> bytes | None:
+    def _answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
         try:
             self._admit(peer.client)
             if (refusal := self._refuse(request)) is not None:
@@ -128,13 +128,13 @@ class Responder:
             if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
                 return None
             self._resolver.count_answer(found)
-            return self._write(request, found, select_values(request, found).derive(convert_record))
+            return self._write(request, found, select_requested_values(request, found).derive(convert_record))
         except DoiProxyError as error:
             return self._write_error(request, error)
         except Exception:
             return self._write_fault(request)
 
-    async def answer(self, request: Request, peer: Peer) -> bytes:
+    async def answer(self, request: HandleRequest, peer: Peer) -> bytes:
         """The answer to a request that `answer_now` did not answer."""
         began = 0.0 if self._log is None else time.perf_counter()
         answer = await self._answer(request, peer)
@@ -142,14 +142,14 @@ class Responder:
             self._write_line(request, peer, answer, began)
         return answer
 
-    def _write_line(self, request: Request, peer: Peer, answer: bytes, began: float) -> None:
+    def _write_line(self, request: HandleRequest, peer: Peer, answer: bytes, began: float) -> None:
         """Log a request. Its status is the response code of the protocol."""
         if self._log is not None:
             path, code = b"/" + request.filters.handle, int.from_bytes(answer[_CODE], "big")
             line = PreparedRequest("HDL", path, b"", peer.client, code, len(answer), None, NATIVE_ROUTE)
             self._log(line, time.perf_counter() - began)
 
-    async def _answer(self, request: Request, peer: Peer) -> bytes:
+    async def _answer(self, request: HandleRequest, peer: Peer) -> bytes:
         try:
             found = await self._resolver.resolve(_read_name(request), self._demand(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
@@ -171,7 +171,7 @@ class Responder:
             if not gate.admits_all:
                 gate.admit(address)
 
-    def _refuse(self, request: Request) -> bytes | None:
+    def _refuse(self, request: HandleRequest) -> bytes | None:
         envelope = request.message.envelope
         if envelope.session_id or envelope.is_encrypted:
             return self._write_refusal(request, ResponseStatus.SESSION_TIMEOUT, _NO_SESSIONS)
@@ -179,7 +179,7 @@ class Responder:
             return self._write_refusal(request, ResponseStatus.OPERATION_DENIED, _READ_ONLY)
         return None
 
-    def _demand(self, request: Request, peer: Peer) -> Demand:
+    def _demand(self, request: HandleRequest, peer: Peer) -> Demand:
         charge = self._stages.charge_bypass
         return Demand(
             request.has(OpFlag.AUTHORITATIVE),
@@ -189,29 +189,29 @@ class Responder:
             due=time.monotonic() + REQUEST_SECONDS,
         )
 
-    def _write(self, request: Request, found: Resolution, values: Iterable[Value]) -> bytes:
+    def _write(self, request: HandleRequest, found: Resolution, values: Iterable[Value]) -> bytes:
         data = write_record(request, found, values, self._clock())
         self.count("answered")
         return data
 
-    def _write_refusal(self, request: Request, code: int, text: str) -> bytes:
+    def _write_refusal(self, request: HandleRequest, code: int, text: str) -> bytes:
         self.count("refused")
         return write_refusal(request, code, text, self._clock())
 
-    def _write_error(self, request: Request, error: DoiProxyError) -> bytes:
+    def _write_error(self, request: HandleRequest, error: DoiProxyError) -> bytes:
         code = next(code for kind, code in _CODES if isinstance(error, kind))
         self.count("failed" if isinstance(error, CouldNotVerify) else "refused")
         return write_refusal(request, code, error.message, self._clock())
 
-    def _write_fault(self, request: Request) -> bytes:
+    def _write_fault(self, request: HandleRequest) -> bytes:
         log.exception("an answer of the native listener failed")
         self.count("failed")
         return write_refusal(request, ResponseStatus.ERROR, _FAULT, self._clock())
 
 
-async def convert(request: Request, found: Resolution) -> Sequence[Value]:
+async def convert(request: HandleRequest, found: Resolution) -> Sequence[Value]:
     """The values that are requested. Many of them are converted in several turns of the event loop."""
-    selected, converted = select_values(request, found).values, list[Value]()
+    selected, converted = select_requested_values(request, found).values, list[Value]()
     for start in range(0, len(selected), _VALUES_A_TURN):
         converted += to_wire(selected[start : start + _VALUES_A_TURN])
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
@@ -219,7 +219,7 @@ async def convert(request: Request, found: Resolution) -> Sequence[Value]:
     return converted
 
 
-def _read_name(request: Request) -> HandleName:
+def _read_name(request: HandleRequest) -> HandleName:
     """The name that a request is about. Raises InvalidName."""
     try:
         text = request.filters.handle.decode()

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, cast
 
 from app.features.native.errors import MalformedMessage
 from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope
-from app.features.native_listener.messages import MAX_REQUEST_BYTES, Request, read_request, write_unreadable
+from app.features.native_listener.messages import MAX_REQUEST_BYTES, HandleRequest, read_request, write_unreadable
 from app.features.native_listener.responder import Peer, Responder
 from app.server.connections import Connections, Phase, Reason
 
@@ -110,7 +110,7 @@ class NativeStream(asyncio.Protocol):
         self._state.tasks.add(self._task)
         self._task.add_done_callback(self._state.tasks.discard)
 
-    async def _answer(self, request: Request, peer: Peer) -> None:
+    async def _answer(self, request: HandleRequest, peer: Peer) -> None:
         self._write(await self._responder.answer(request, peer))
 
     def _write(self, answer: bytes) -> None:

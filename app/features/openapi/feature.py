@@ -22,10 +22,10 @@ def open_openapi(context: Context) -> Opened:
     return Opened(routes=(add,))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     facts = {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}
     return {"docs": {**facts, "translation": Translation({})}}
 
 
-FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi, samples=sample_facts)
+FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi, samples=_sample_facts)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from app.features.fair_lock import FairLock, HoldTurn
 from app.features.lists.answer import Output, StreamedAnswer, make_writer
-from app.features.lists.body import BodyBuffer, ListLimits, problem_responses, read_body, read_body_format
+from app.features.lists.body import BodyBuffer, ListLimits, decompress_body, problem_responses, read_body_format
 from app.features.lists.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, write_position
 from app.features.lists.http import choose_output
 from app.features.suggestion_model import ReadingModel
@@ -48,7 +48,7 @@ class ExtractedAnswer(StreamedAnswer):
         self._output_type = media_type
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        pieces = read_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
+        pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
         names = find_names_of(decode_text(pieces), self._hold_turn)
         groups = ([{"doi": found.name.text, **write_position(found)}] async for found in names)
         await output.write_rows(groups, make_writer(self._output_type, _FIELDS))

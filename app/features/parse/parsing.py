@@ -17,7 +17,7 @@ from app.errors import InvalidName
 from app.features.lists.lines import Item
 from app.features.lists.typed_name import is_marked_handle, read_with_rules
 from app.features.parse.confusable import NameWarning, find_warnings
-from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, write_reading
+from app.features.suggestions.suggestion import Reading, Suggestion, read_and_suggest, read_best, write_reading
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 
@@ -62,15 +62,15 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     try:
         name, rules = read_with_rules(text)
     except InvalidName as error:
-        best, suggestions = read_all(text, None, own_hosts=own_hosts)
+        best, suggestions = read_and_suggest(text, None, own_hosts=own_hosts)
         return ParsedText(text, "not_a_doi", None, (), (), suggestions, error.message, best)
     is_handle = is_marked_handle(text)
     kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
     warnings = find_warnings(name)
     if kind in ("doi", "short_doi"):
-        best, suggestions = read_all(text, name, own_hosts=own_hosts)
+        best, suggestions = read_and_suggest(text, name, own_hosts=own_hosts)
         return ParsedText(text, kind, name, rules, warnings, suggestions, None, best)
-    best, suggestions = read_all(text, None, own_hosts=own_hosts)
+    best, suggestions = read_and_suggest(text, None, own_hosts=own_hosts)
     read_name = None if kind == "not_a_doi" else name
     return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
 

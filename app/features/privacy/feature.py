@@ -34,7 +34,7 @@ def open_privacy(context: Context) -> Opened:
     return Opened(routes=(add,))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     facts = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False, has_popular_names=True)
     return {"privacy": {"privacy": facts, "cookies": "privacy.cookies_none"}}
@@ -44,5 +44,5 @@ FEATURE: Final = Feature(
     "privacy",
     "/privacy: what this instance stores, from its settings",
     open=open_privacy,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

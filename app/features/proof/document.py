@@ -12,7 +12,7 @@ import msgspec
 
 from app.cache.entry import Entry
 from app.errors import CouldNotVerify, SignatureInvalid
-from app.features.native.evidence import MAX_ANSWERS, Link, read_proof, request_handle, verify_proof
+from app.features.native.evidence import MAX_ANSWERS, VerifiedLink, read_proof, request_handle, verify_proof
 from app.features.native.referral import HandleService
 from app.features.native.server_keys import write_pem
 from app.features.native.source import read_response
@@ -51,7 +51,9 @@ class _Document(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(_Document)
 
 
-def write_document(root: HandleService, answers: Sequence[SignedAnswer], handle: bytes, *, time: str) -> dict[str, Any]:
+def write_proof_document(
+    root: HandleService, answers: Sequence[SignedAnswer], handle: bytes, *, time: str
+) -> dict[str, Any]:
     """The document of a proof, whose signatures are verified from the root. Raises CouldNotVerify."""
     links = verify_proof(root, answers, handle)
     answer = read_response(links[-1].response, is_verified=True)
@@ -61,20 +63,20 @@ def write_document(root: HandleService, answers: Sequence[SignedAnswer], handle:
         "result": _RESULTS[answer.code],
         "values": msgspec.json.decode(answer.values),
         "time": time,
-        "expires": format_time(_expiry(links)),
+        "expires": _format_time(_expiry(links)),
         "root": [_encode(signed_answer.answer) for signed_answer in answers if not signed_answer.request],
         "messages": [_describe(link) for link in links],
     }
 
 
-def write_entry(root: HandleService, text: str, entry: Entry) -> bytes:
+def write_proof_of_entry(root: HandleService, text: str, entry: Entry) -> bytes:
     """The document of an entry of the cache as JSON. `text` is its name. Raises CouldNotVerify."""
     answers = read_proof(entry.answer)
     if not answers:
         raise SignatureInvalid("it cannot be read.")
     # A prefix is a handle with and without its 0.NA/.
     handle = text.encode() if "/" in text else request_handle(answers[-1])
-    return msgspec.json.encode(write_document(root, answers, handle, time=format_time(entry.fetched_at)))
+    return msgspec.json.encode(write_proof_document(root, answers, handle, time=_format_time(entry.fetched_at)))
 
 
 def verify_document(content: bytes, root: HandleService, at: float) -> str:
@@ -92,7 +94,7 @@ def verify_document(content: bytes, root: HandleService, at: float) -> str:
         raise SignatureInvalid(f"This is not a document of /api/proof: {error}.") from error
     if read.proof != 1:
         raise SignatureInvalid("The document has a later form than this release reads.")
-    proven = write_document(root, answers, handle, time=read.time)
+    proven = write_proof_document(root, answers, handle, time=read.time)
     differs = sorted(name for name in {*proven, *document} if proven.get(name) != document.get(name))
     if differs:
         raise SignatureInvalid(f"The member {differs[0]!r} of the document is not what its signed messages say.")
@@ -103,7 +105,7 @@ def verify_document(content: bytes, root: HandleService, at: float) -> str:
     return f"{read.handle} {says}: {count} signatures lead from the root to it, until {proven['expires']}."
 
 
-def format_time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -112,11 +114,11 @@ def _parse_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _expiry(links: Sequence[Link]) -> int:
+def _expiry(links: Sequence[VerifiedLink]) -> int:
     return min(link.response.header.expiration for link in links)
 
 
-def _describe(link: Link) -> dict[str, str]:
+def _describe(link: VerifiedLink) -> dict[str, str]:
     response, credential = link.response, link.response.credential
     if credential is None:
         raise CouldNotVerify
@@ -129,7 +131,7 @@ def _describe(link: Link) -> dict[str, str]:
         "signature": _encode(signature.signature),
         "digest": signature.digest_name.decode("ascii", "replace"),
         "key": write_pem(link.key),
-        "expires": format_time(response.header.expiration),
+        "expires": _format_time(response.header.expiration),
     }
 
 

@@ -67,7 +67,7 @@ def _read_keys(settings: Settings) -> tuple[bytes, ...]:
         return ()
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the block, by its template."""
     signature = {"state": "valid", "signer": "300:10.1000/key", "covered": 3, "total": 3}
     return {"proof": {"is_proven": True}, "signature": {"signature": signature}}
@@ -78,5 +78,5 @@ FEATURE: Final = Feature(
     "the proof of an answer: what a handle server signed, and the keys up to the root",
     needs=("native", "lists"),
     open=open_proof,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

@@ -64,9 +64,9 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
 
 def _write(root: HandleService, text: str, entry: Entry) -> bytes:
     # The import loads the library of signatures.
-    from app.features.proof.document import write_entry  # noqa: PLC0415
+    from app.features.proof.document import write_proof_of_entry  # noqa: PLC0415
 
     try:
-        return write_entry(root, text, entry)
+        return write_proof_of_entry(root, text, entry)
     except CouldNotVerify as error:
         raise NotVerified(f"The proof of this name does not hold any more: {error.message}") from error

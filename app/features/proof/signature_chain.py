@@ -16,8 +16,8 @@ from app.doi.prefix_record import PREFIX_RECORDS
 from app.errors import SignatureInvalid
 from app.features.native.errors import MalformedMessage
 from app.features.native.value_signature import (
-    Certificate,
     CertifiedPermission,
+    SignedCertificate,
     SignedClaims,
     ValueSignature,
     read_certificate,
@@ -58,7 +58,7 @@ class SignatureChain:
     """A signature of a record and the certificates from its issuer on. `is_whole`: the root issued the last one."""
 
     signature: ValueSignature
-    certificates: tuple[Certificate, ...] = ()
+    certificates: tuple[SignedCertificate, ...] = ()
     is_whole: bool = False
 
 
@@ -81,7 +81,7 @@ def handle_of(reference: str) -> str:
     return handle if colon and index.isdecimal() else reference
 
 
-def find_certificate(record: Record, subject: str, place: str) -> Certificate | None:
+def find_certificate(record: Record, subject: str, place: str) -> SignedCertificate | None:
     """The certificate of a subject ("300:10.1000/key") in a record. Others are ignored.
 
     `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
@@ -90,7 +90,7 @@ def find_certificate(record: Record, subject: str, place: str) -> Certificate | 
     candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
     if 0 < len(index) <= _MAX_DIGITS and int(index):
         candidates = tuple(value for value in record.values if value.index == int(index))[:1]
-    found: list[Certificate] = []
+    found: list[SignedCertificate] = []
     for value in candidates:
         try:
             certificate = read_certificate(value.text or "")
@@ -103,7 +103,7 @@ def find_certificate(record: Record, subject: str, place: str) -> Certificate | 
     )
 
 
-def judge(
+def judge_signatures(
     handle: str, values: bytes, chains: Sequence[SignatureChain], root_keys: Sequence[bytes], now: float
 ) -> SignatureVerdict:
     """The verdict about a record, given the JSON array of its values and what was found of each chain."""

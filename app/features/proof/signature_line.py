@@ -56,7 +56,7 @@ class SignatureLine:
             return
         # The import loads the library of signatures, in a thread: it takes 150 ms.
         await asyncio.to_thread(import_module, "app.features.proof.signature_chain")
-        from app.features.proof.signature_chain import SignatureVerdict, judge, read_signatures  # noqa: PLC0415
+        from app.features.proof.signature_chain import SignatureVerdict, judge_signatures, read_signatures  # noqa: PLC0415
 
         signatures = read_signatures(parse_record(values))
         deadline = asyncio.get_running_loop().time() + _TIMEOUT
@@ -68,7 +68,7 @@ class SignatureLine:
             now = self._clock()
             if chains:
                 handle = name.text if "/" in name.text else PREFIX_RECORDS + name.text
-                verdict = await asyncio.to_thread(judge, handle, values, chains, self._root_keys, now)
+                verdict = await asyncio.to_thread(judge_signatures, handle, values, chains, self._root_keys, now)
             due = now + (_RETRIED if verdict.state == "unproven" else _REMEMBERED)
             due = due if verdict.ends is None else min(due, verdict.ends)
             self._verdicts[_key(name, values)] = verdict, due

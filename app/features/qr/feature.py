@@ -16,7 +16,7 @@ def open_qr(context: Context) -> Opened:
     return Opened(sections=(QRSection(),))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the block, by its template."""
     return {"qr": {"qr": {"url": "https://doi.org/10.1000/182", "size": 25, "path": "M0 0h7"}}}
 
@@ -27,5 +27,5 @@ FEATURE: Final = Feature(
     extra=Extra("qr", (_LIBRARY,)),
     is_on=lambda settings: find_spec(_LIBRARY) is not None,
     open=open_qr,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

@@ -14,7 +14,7 @@ class UnreadableReferences(UnreadableList):
 
     def __init__(self, key: str, detail: str = "") -> None:
         super().__init__()
-        self.problem = Problem(f"references.refused_{key}", detail=detail)
+        self.problem = PageProblem(f"references.refused_{key}", detail=detail)
 
 
 class TooManyReferences(RequestTooLarge):
@@ -22,11 +22,11 @@ class TooManyReferences(RequestTooLarge):
 
     def __init__(self, key: str, **limits: int) -> None:
         super().__init__()
-        self.problem = Problem(f"references.refused_{key}", limits)
+        self.problem = PageProblem(f"references.refused_{key}", limits)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PageProblem:
     """The key of a sentence, the numbers in it, and what is wrong with a file, in English, or ""."""
 
     key: str
@@ -34,14 +34,14 @@ class Problem:
     detail: str = ""
 
 
-def explain(error: DoiProxyError | None) -> Problem | None:
+def describe_error(error: DoiProxyError | None) -> PageProblem | None:
     """What the page says about an error: one of its own, of the reader of lists, or of a client over its limit."""
     if error is None:
         return None
     if isinstance(error, UnreadableReferences | TooManyReferences):
         return error.problem
     if isinstance(error, TooManyBatches):
-        return Problem("references.refused_busy")
+        return PageProblem("references.refused_busy")
     if isinstance(error, TooManyRequests):
-        return Problem("error.too_many")
-    return Problem("references.refused_list", detail=error.message)
+        return PageProblem("error.too_many")
+    return PageProblem("references.refused_list", detail=error.message)

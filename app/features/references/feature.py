@@ -27,7 +27,7 @@ def open_references(context: Context) -> Opened:
     return Opened(routes=(add,))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
     rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
     result = Result(rows, "10.1000/182", "references.txt")
@@ -39,5 +39,5 @@ FEATURE: Final = Feature(
     "/references: a page that checks the DOIs of a bibliography",
     needs=("lists", "suggestions"),
     open=open_references,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

@@ -36,7 +36,7 @@ def read_form(content_type: str, body: bytearray) -> SentBibliography:
     return fields.get("text", SentBibliography(b""))
 
 
-def read_typed(content_type: str, body: bytearray) -> str:
+def read_typed_text(content_type: str, body: bytearray) -> str:
     """The text of a form that was refused, also of its beginning. "" if there is none, or if it is cut off."""
     try:
         typed = _read_fields(content_type, body).get("text")

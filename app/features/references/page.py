@@ -22,8 +22,8 @@ from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, Verdict
 from app.features.own_pages import language_of, text_headers
 from app.features.references.bibliography import Bibliography, read_bibliography
-from app.features.references.errors import TooManyReferences, explain
-from app.features.references.form import read_form, read_typed
+from app.features.references.errors import TooManyReferences, describe_error
+from app.features.references.form import read_form, read_typed_text
 from app.features.references.result import Result, correct, describe
 from app.web.date import write_date
 from app.web.failure_headers import quota_headers
@@ -84,7 +84,12 @@ class ReferencesPage:
     def render(self, language: str, result: Result | None = None, error: DoiProxyError | None = None) -> bytes:
         """The page without the text of its form."""
         wait = choose_wait(max(1, ceil(error.retry_after))) if isinstance(error, TooManyRequests) else None
-        facts: dict[str, Any] = {"result": result, "problem": explain(error), "wait": wait, "write_date": write_date}
+        facts: dict[str, Any] = {
+            "result": result,
+            "problem": describe_error(error),
+            "wait": wait,
+            "write_date": write_date,
+        }
         return self._face.pages.render("references", self._face.link, language, "references.title", **facts)
 
     async def read_back(self, request: Request, body: BodyBuffer, received: bytearray, error: DoiProxyError) -> str:
@@ -95,7 +100,7 @@ class ReferencesPage:
                 async with asyncio.timeout(_RETURN_SECONDS):
                     await _collect(body, received)
         await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
-        return read_typed(request.headers.get("content-type", ""), received)
+        return read_typed_text(request.headers.get("content-type", ""), received)
 
     async def check(self, request: Request, body: BodyBuffer, received: bytearray) -> tuple[Result, str]:
         """The result for a form, and its text. The form is added to `received`. Raises DoiProxyError."""

@@ -27,9 +27,9 @@ from app.features.registry.wire import (
     pack_block,
     read_line,
     split_lines,
-    to_line,
     unpack_block,
     unpack_lines,
+    write_block_line,
 )
 from app.features.store_compression import compress
 
@@ -233,7 +233,7 @@ def _merge(block: _Block, rows: Sequence[RegistryRow], counts: WriteCounts) -> l
         outcome, is_newer = _compare(row, lines[at]) if is_known else ("new", True)
         counts[outcome] += 1
         if is_newer:
-            lines[at : at + is_known] = [to_line(row)]
+            lines[at : at + is_known] = [write_block_line(row)]
             keys.append(row[0])
     return keys
 

@@ -51,7 +51,7 @@ def to_record(row: RegistryRow) -> RegistryRecord:
     return RegistryRecord(HandleName(key), url, agency, date)
 
 
-def to_line(row: RegistryRow) -> bytes:
+def write_block_line(row: RegistryRow) -> bytes:
     """The line of a row in the text of a block: its fields with tabs between them. No field has a control character."""
     key, date, agency, url = row
     return f"{key}\t{date}\t{agency}\t{url}".encode()

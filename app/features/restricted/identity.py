@@ -17,7 +17,7 @@ from typing import Final
 from app.errors import ConfigurationError
 from app.features.native.wire.fields import I32, U8, U32, encode_string
 from app.features.native.wire.query import Query, encode_digested
-from app.features.native.wire.response import Explanation, Response
+from app.features.native.wire.response import AnswerText, Response
 from app.features.restricted.errors import ChallengeRefused
 
 #: The code of SHA-256 in a request digest.
@@ -52,7 +52,7 @@ class Identity:
         own_digest = hashlib.sha256(encode_digested(query)).digest()
         if digest is None or digest.code != _SHA256 or digest.digest != own_digest:
             raise ChallengeRefused(detail="the digest in the challenge is not the SHA-256 digest of the query")
-        nonce = body.text if isinstance(body, Explanation) and body.text is not None else b""
+        nonce = body.text if isinstance(body, AnswerText) and body.text is not None else b""
         if len(nonce) not in _NONCE_BYTES:
             raise ChallengeRefused(detail=f"the nonce of the challenge has {len(nonce)} bytes")
         # A signature by a key of 4,096 bits takes 5 ms.

@@ -19,7 +19,7 @@ from app.features.status.page import add_runbook, add_status
 from app.features.status.prefixes import PrefixCounts
 from app.features.status.reader import StatusReader
 from app.features.status.runbook import RUNBOOK_PATH
-from app.features.status.samples import sample_facts
+from app.features.status.samples import sample_status
 from app.features.status.settings import StatusSettings
 from app.features.status.state import add_state
 from app.web.client_network import client_of
@@ -103,5 +103,5 @@ FEATURE: Final = Feature(
     "/status: what the service is doing, as a page and as JSON",
     needs=("health", "metrics", "admin"),
     open=open_status,
-    samples=sample_facts,
+    samples=sample_status,
 )

@@ -48,7 +48,7 @@ _STATUS: Final[Mapping[str, Any]] = {
 }
 
 
-def sample_facts() -> dict[str, Mapping[str, Any]]:
+def sample_status() -> dict[str, Mapping[str, Any]]:
     """The facts of the page by its template."""
     summary = StatusSummary(
         state="working",

@@ -86,10 +86,10 @@ def add_state(app: FastAPI, read: Callable[[], ReaderState], pages: Pages, link:
 
 def state_facts(found: ReaderState) -> dict[str, Any]:
     """What the template uses."""
-    return {"found": found, "interruption": write_interruption, "sentence": write_state}
+    return {"found": found, "interruption": write_interruption, "sentence": write_reader_state}
 
 
-def write_state(texts: Catalogue, found: ReaderState) -> str:
+def write_reader_state(texts: Catalogue, found: ReaderState) -> str:
     """Whether it works, in the language of the texts."""
     begin = next((begin for begin, end in found.interruptions if end is None), None)
     return str(texts(f"status.state_{found.state}", time="–" if begin is None else write_moment(texts, begin)))

@@ -48,7 +48,7 @@ def open_suggestions(context: Context) -> Opened:
     return Opened(sections=(names,))
 
 
-def sample_facts() -> dict[str, dict[str, Any]]:
+def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the block, by its template."""
     names = show_names([HandleName("10.1000/182")])
     return {"suggestions": {"registered": names, "suggestions": names, "around": names}}
@@ -58,5 +58,5 @@ FEATURE: Final = Feature(
     "suggestions",
     "names that a writer may have meant, on pages and in problems",
     open=open_suggestions,
-    samples=sample_facts,
+    samples=_sample_facts,
 )

@@ -11,7 +11,7 @@ from cachetools import TTLCache
 
 from app.doi.name import HandleName
 from app.features.suggestions.name_search import NameSearch, NearNames
-from app.features.suggestions.one_edit import list_candidates
+from app.features.suggestions.one_edit import list_edited_keys
 
 #: Names one edit away that a page shows: of all, and of those that only the cache has. With more, a reader could walk
 #: through what the readers of this resolver look up.
@@ -73,7 +73,7 @@ class NearestNames:
             self._found[name.key] = await self._search(name)
 
     async def _search(self, name: HandleName) -> Nearest:
-        candidates = list_candidates(name)
+        candidates = list_edited_keys(name)
         if not candidates:
             return NOTHING_NEAR
         near = await self._names.find_near(name, candidates)

@@ -45,7 +45,7 @@ _ALTERNATIVES: Final = _list_alternatives()
 _LONGEST: Final = max(map(len, _ALTERNATIVES))
 
 
-def list_candidates(name: HandleName) -> list[str]:
+def list_edited_keys(name: HandleName) -> list[str]:
     """The keys of the names one edit away in the suffix, the likeliest first: about 30 for each of its characters.
 
     A character too many goes before two that are swapped, a look-alike, and a character that was dropped. A name that

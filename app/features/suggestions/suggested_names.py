@@ -13,7 +13,14 @@ from app.doi.percent import decode
 from app.errors import CouldNotVerify, InvalidName
 from app.features.suggestions.find_names import find_names
 from app.features.suggestions.nearest import NOTHING_NEAR, NearestNames
-from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, suggest, suggest_instead
+from app.features.suggestions.suggestion import (
+    Reading,
+    Suggestion,
+    read_and_suggest,
+    read_best,
+    suggest,
+    suggest_instead,
+)
 from app.resolver.demand import Demand
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
@@ -124,12 +131,12 @@ class SuggestedNames:
 
     def read_name(self, name: HandleName) -> tuple[Reading | None, list[Suggestion]]:
         """The likeliest reading of a name that does not exist, and what else is suggested, by what memory knows."""
-        best, found = read_all(name.text, name, own_hosts=self._own_hosts)
+        best, found = read_and_suggest(name.text, name, own_hosts=self._own_hosts)
         return best, self._sort(found)
 
     def read_text(self, text: str) -> tuple[Reading | None, list[Suggestion]]:
         """The likeliest reading of a text that is not a name, and what else is suggested, by what memory knows."""
-        best, found = read_all(text, None, own_hosts=self._own_hosts)
+        best, found = read_and_suggest(text, None, own_hosts=self._own_hosts)
         return best, self._sort(found)
 
     async def check(self, suggestions: Iterable[Suggestion], client: str | None) -> list[Suggestion]:

@@ -145,10 +145,10 @@ def read_best(text: str, *, own_hosts: frozenset[str] = frozenset()) -> Reading 
     """
     name = _read(text, read_typed)
     is_one = name is not None and (name.is_doi or name.is_short_doi)
-    return read_all(text, name if is_one else None, own_hosts=own_hosts)[0]
+    return read_and_suggest(text, name if is_one else None, own_hosts=own_hosts)[0]
 
 
-def read_all(
+def read_and_suggest(
     text: str, name: HandleName | None, *, own_hosts: frozenset[str] = frozenset()
 ) -> tuple[Reading | None, tuple[Suggestion, ...]]:
     """The likeliest reading of a text, and what else it may mean: see `read_best` and `suggest_instead`.

@@ -56,7 +56,7 @@ class UnreadableFile(Exception):
         self.problem = FileProblem(str(path), line, column, message)
 
 
-def read_text(path: Path, most: int, too_large: str) -> tuple[str, int]:
+def read_text_file(path: Path, most: int, too_large: str) -> tuple[str, int]:
     """The text of a file and its size in bytes. Raises UnreadableFile, with `too_large` for more than `most` bytes."""
     try:
         data = read_regular(path, most)

@@ -14,7 +14,7 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
-from app.features.bundles.output import Output
+from app.features.bundles.output import OutputFile
 from app.features.cache_commands.export import RecordWriter, export_all, export_prefix
 from app.features.progress import NoBar
 from app.resolver.failure_memory import FailureMemory
@@ -103,7 +103,7 @@ async def test_a_prefix_is_exported_with_the_records_that_its_redirects_need() -
 def test_a_file_gets_its_name_when_it_is_complete_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "bundle.ndjson"
     path.write_bytes(b"yesterday's")
-    with Output(str(path)) as output:
+    with OutputFile(str(path)) as output:
         output.file.write(b"today's")
         assert path.read_bytes() == b"yesterday's"
         output.keep()
@@ -114,7 +114,7 @@ def test_a_file_gets_its_name_when_it_is_complete_and_only_its_owner_reads_it(tm
 
 def test_a_file_that_is_not_complete_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "bundle.ndjson"
-    with pytest.raises(RuntimeError), Output(str(path)) as output:
+    with pytest.raises(RuntimeError), OutputFile(str(path)) as output:
         output.file.write(b"half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
@@ -123,7 +123,7 @@ def test_a_file_that_is_not_complete_leaves_nothing(tmp_path: Path) -> None:
 def test_a_compressed_bundle_has_no_time_in_it(tmp_path: Path) -> None:
     contents = []
     for name in ("a.gz", "b.gz"):
-        with Output(str(tmp_path / name)) as output:
+        with OutputFile(str(tmp_path / name)) as output:
             writer = BundleWriter(output.file)
             writer.add(entry())
             writer.finish()
@@ -141,5 +141,5 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path: Path, target: str) -> 
     victim.write_bytes(b"of another user")
     (tmp_path / "link.ndjson.partial").symlink_to(victim)
     with pytest.raises(ConfigurationError, match=rf"--output .*{target}: cannot be written"):
-        Output(str(tmp_path / target))
+        OutputFile(str(tmp_path / target))
     assert victim.read_bytes() == b"of another user"

@@ -16,10 +16,10 @@ from app.features.library.copy import (
     NOT_CONCERNED,
     Decision,
     LibraryRules,
+    LibraryWork,
     Outcome,
     OwnAddress,
     ReaderFacts,
-    Work,
     decide_copy,
 )
 from app.features.library.rules import read_rules
@@ -53,19 +53,21 @@ def rules(text: str, exempt: str = "") -> LibraryRules:
     return found.rules
 
 
-def work(target: str = "https://www.publisher.com/1", name: str = "10.1234/1", agency: str | None = None) -> Work:
-    return Work(HandleName(name), target, agency)
+def work(
+    target: str = "https://www.publisher.com/1", name: str = "10.1234/1", agency: str | None = None
+) -> LibraryWork:
+    return LibraryWork(HandleName(name), target, agency)
 
 
 def reader(address: str | None = HOME, *languages: str, choice: str | None = None) -> ReaderFacts:
     return ReaderFacts(None if address is None else ip_address(address), languages, choice)
 
 
-def outcome(given: LibraryRules, of: Work, by: ReaderFacts, own: OwnAddress | None = None) -> Decision:
+def outcome(given: LibraryRules, of: LibraryWork, by: ReaderFacts, own: OwnAddress | None = None) -> Decision:
     return decide_copy(given, given.find_concerning(of, own), of, by)
 
 
-def service(given: LibraryRules, of: Work, by: ReaderFacts) -> str | None:
+def service(given: LibraryRules, of: LibraryWork, by: ReaderFacts) -> str | None:
     found = outcome(given, of, by).service
     return None if found is None else found.name
 
@@ -134,7 +136,7 @@ DOI: Final = "10.1002/(SICI)1096-8644(199601)99:1%3C1::AID-AJPA1%3E3.0.CO%3B2-%2
 )
 def test_each_service_gets_the_url_that_it_understands(kind: str, value: str, url: str, source: str) -> None:
     made = build_service("s", "S", kind, value, frozenset())
-    assert made.link(Work(HandleName(SICI), TARGET)) == url, source
+    assert made.link(LibraryWork(HandleName(SICI), TARGET)) == url, source
 
 
 @table(
@@ -177,14 +179,14 @@ def test_a_name_or_target_never_changes_the_host_or_adds_a_line(suffix: str, pat
         return
     target = "https://www.example.org/" + path.replace("\r", "").replace("\n", "")
     for kind, value in (("template", "https://go.example.edu/{doi}?{target}"), ("libkey", "7")):
-        url = build_service("s", "S", kind, value, frozenset()).link(Work(name, target))
+        url = build_service("s", "S", kind, value, frozenset()).link(LibraryWork(name, target))
         assert url is not None
         assert url.startswith(("https://go.example.edu/", "https://libkey.io/libraries/7/"))
         assert url.isascii() and url.isprintable()
 
 
 def test_a_handle_that_is_not_a_doi_has_no_url_where_a_doi_is_needed() -> None:
-    handle = Work(HandleName("20.1000/1"), TARGET)
+    handle = LibraryWork(HandleName("20.1000/1"), TARGET)
     assert build_service("s", "S", "libkey", "7", frozenset()).link(handle) is None
     assert build_service("s", "S", "openathens", "example.edu", frozenset()).link(handle) is not None
 
@@ -254,7 +256,7 @@ exempt = ["open.publisher.com"]
         (work("https://libkey.io/10.1/2", agency="Crossref"), reader(HOME, "de"), None),
     ],
 )
-def test_the_first_rule_whose_conditions_hold_decides(of: Work, by: ReaderFacts, expected: str | None) -> None:
+def test_the_first_rule_whose_conditions_hold_decides(of: LibraryWork, by: ReaderFacts, expected: str | None) -> None:
     assert service(rules(TABLE), of, by) == expected
 
 

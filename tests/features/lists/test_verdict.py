@@ -34,7 +34,7 @@ from app.features.lists.verdict import (
     Verdict,
     explain_other_name,
     is_worth_waiting,
-    judge,
+    judge_destination,
     judge_failure,
     judge_target,
     not_a_doi,
@@ -121,7 +121,7 @@ def test_a_value_that_is_not_a_row_is_refused(value: Any) -> None:
 
 def test_a_target_is_resolved_with_the_time_of_its_record() -> None:
     expected = Judgement(Verdict.RESOLVED, TARGET.location, 1_000.0, fresh_until=2_000.0)
-    assert judge(Destination(Kind.TARGET, Chain(resolution()), target=TARGET)) == expected
+    assert judge_destination(Destination(Kind.TARGET, Chain(resolution()), target=TARGET)) == expected
     assert judge_target(resolution(), TARGET) == expected
     assert expected.age(1_001.9) == 1
     assert expected.age(900.0) == 0
@@ -129,27 +129,27 @@ def test_a_target_is_resolved_with_the_time_of_its_record() -> None:
 
 def test_the_target_of_an_alias_names_the_other_name_and_ends_with_the_first_record() -> None:
     chain = Chain(resolution(OTHER), (resolution(until=1_500.0),))
-    found = judge(Destination(Kind.TARGET, chain, target=TARGET))
+    found = judge_destination(Destination(Kind.TARGET, chain, target=TARGET))
     assert (found.verdict, found.message) == (Verdict.ALIAS, "The name is an alias of 10.5555/other.")
     assert found.fresh_until == 1_500.0
 
 
 @pytest.mark.parametrize("kind", [Kind.VALUES, Kind.NO_VALUES])
 def test_a_record_without_a_redirect_has_no_target(kind: Kind) -> None:
-    found = judge(Destination(kind, Chain(resolution())))
+    found = judge_destination(Destination(kind, Chain(resolution())))
     assert (found.verdict, found.url) == (Verdict.NO_TARGET, None)
     assert found.message == "The name is registered, but its record has no URL to redirect to."
 
 
 def test_not_found_needs_no_words() -> None:
     chain = Chain(resolution(code=ResponseCode.HANDLE_NOT_FOUND))
-    found = judge(Destination(Kind.NOT_FOUND, chain))
+    found = judge_destination(Destination(Kind.NOT_FOUND, chain))
     assert (found.verdict, found.message) == (Verdict.NOT_FOUND, None)
 
 
 def test_an_alias_of_a_name_that_does_not_exist_is_not_found() -> None:
     chain = Chain(resolution(OTHER, code=ResponseCode.HANDLE_NOT_FOUND), (resolution(),))
-    found = judge(Destination(Kind.NOT_FOUND, chain))
+    found = judge_destination(Destination(Kind.NOT_FOUND, chain))
     assert (found.verdict, found.message) == (Verdict.NOT_FOUND, "The name is an alias of 10.5555/other.")
 
 
@@ -157,17 +157,17 @@ def test_a_tombstone_is_not_found_with_its_reason_and_has_no_age() -> None:
     gone = resolution(
         code=ResponseCode.HANDLE_NOT_FOUND, origin=Origin.LOCAL, tombstone=Tombstone("Withdrawn.", "2025-01-31")
     )
-    found = judge(Destination(Kind.NOT_FOUND, Chain(gone)))
+    found = judge_destination(Destination(Kind.NOT_FOUND, Chain(gone)))
     assert (found.verdict, found.message) == (Verdict.NOT_FOUND, "Gone since 2025-01-31: Withdrawn.")
     assert found.age(5_000.0) is None
 
 
 def test_a_stale_record_says_why_it_is_not_renewed() -> None:
     stale = resolution(origin=Origin.STALE, failure=UpstreamTimeout())
-    found = judge(Destination(Kind.TARGET, Chain(stale), target=TARGET))
+    found = judge_destination(Destination(Kind.TARGET, Chain(stale), target=TARGET))
     assert (found.verdict, found.is_stale) == (Verdict.RESOLVED, True)
     assert found.message == "The record is past its TTL: The upstream did not answer in time."
-    unasked = judge(Destination(Kind.TARGET, Chain(resolution(origin=Origin.STALE)), target=TARGET))
+    unasked = judge_destination(Destination(Kind.TARGET, Chain(resolution(origin=Origin.STALE)), target=TARGET))
     assert unasked.message == "The record is past its TTL."
 
 

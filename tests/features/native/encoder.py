@@ -21,7 +21,7 @@ from app.features.native.wire.message import (
     encode_header,
 )
 from app.features.native.wire.query import Filters, Query
-from app.features.native.wire.response import Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Response, Values
 from app.features.native.wire.site_value import ServiceSite, encode_site
 
 _CREDENTIAL: Final = Struct(">BBH")
@@ -67,7 +67,7 @@ def _encode_body(response: Response) -> bytes:
             return start + encode_string(handle) + encode_values(values)
         case ServiceSite() as site:
             return start + encode_site(site)
-        case Explanation(text):
+        case AnswerText(text):
             return start + (b"" if text is None else encode_string(text))
 
 

@@ -16,7 +16,7 @@ from app.features.native.wire.message import (
     encode_envelope,
 )
 from app.features.native.wire.packets import MAX_PACKET_BYTES
-from app.features.native.wire.response import Digest, Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Digest, Response, Values
 from app.features.native.wire.value import Value
 from tests.features.native.encoder import encode_response
 
@@ -112,20 +112,20 @@ def _silent(answer: Response) -> Sent:
 
 
 def _server_error(answer: Response) -> Sent:
-    return _with_code(answer, 2, Explanation(b"internal: /srv/secret"))
+    return _with_code(answer, 2, AnswerText(b"internal: /srv/secret"))
 
 
 def _protocol_error(answer: Response) -> Sent:
     """The server could not read the request, so it does not know the id of the request."""
     header = Header(0, 4, flags=OpFlag.PUBLIC_ONLY)
-    return Response(replace(answer.envelope, request_id=0xFFFF_FFFF, minor=3), header, Explanation(b"no"))
+    return Response(replace(answer.envelope, request_id=0xFFFF_FFFF, minor=3), header, AnswerText(b"no"))
 
 
 def _not_responsible(answer: Response) -> Sent:
-    return _with_code(answer, ResponseStatus.NOT_RESPONSIBLE, Explanation(b""))
+    return _with_code(answer, ResponseStatus.NOT_RESPONSIBLE, AnswerText(b""))
 
 
-def _with_code(answer: Response, code: int, body: Values | Explanation) -> Response:
+def _with_code(answer: Response, code: int, body: Values | AnswerText) -> Response:
     return replace(answer, header=replace(answer.header, response_code=code), body=body)
 
 

@@ -48,7 +48,7 @@ from app.features.native.wire.message import (
 )
 from app.features.native.wire.packets import PacketBuffer
 from app.features.native.wire.query import Query
-from app.features.native.wire.response import Digest, Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Digest, Response, Values
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, encode_site
 from app.features.native.wire.value import Value
 from tests.accepting import abort_all, accept_into, stop_accepting
@@ -296,16 +296,16 @@ class HandleServer:
         if query.flags & OpFlag.REQUEST_DIGEST:
             signed = encode_header(request.header, request.body) + request.body
             digest = Digest(_SHA256, hashlib.sha256(signed).digest())
-        body: Values | Explanation
+        body: Values | AnswerText
         match content:
             case int(code):
-                header, body = replace(header, response_code=code), Explanation(None)
+                header, body = replace(header, response_code=code), AnswerText(None)
             case Referral(values):
                 header = replace(header, response_code=ResponseStatus.PREFIX_REFERRAL)
                 body = Values(b"", values)
             case values:
                 values = _select(values, query)
-                body = Values(handle, values) if values else Explanation(None)
+                body = Values(handle, values) if values else AnswerText(None)
                 if not values:
                     header = replace(header, response_code=ResponseStatus.VALUES_NOT_FOUND)
         return Response(Envelope(query.request_id), header, body, digest)

@@ -24,7 +24,7 @@ from app.features.native.opening import QueryTokens, open_native
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import rank_candidates
 from app.features.native.wire.message import Envelope, Header, OpCode
-from app.features.native.wire.response import Explanation, Response
+from app.features.native.wire.response import AnswerText, Response
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
 from app.handle.answer import ResponseCode
 from tests.clock import Clock
@@ -64,7 +64,7 @@ class Seen:
         """An answer."""
         self.services.append(service)
         header = Header(OpCode.RESOLUTION, 100, site_serial=self.serial)
-        return Response(Envelope(7), header, Explanation(b""))
+        return Response(Envelope(7), header, AnswerText(b""))
 
     async def read_site(self, service: HandleService) -> ServiceSite:
         """The site information."""

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from app.features.native.wire.fields import U32
 from app.features.native.wire.message import Credential, OpFlag, Signature
 from app.features.native.wire.query import Query
-from app.features.native.wire.response import Digest, Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Digest, Response, Values
 from app.features.native.wire.site_value import ServiceSite, decode_site, encode_site
 from app.features.native.wire.value import Value
 from tests.features.native.clients import LONG
@@ -198,7 +198,7 @@ def _without_digest(honest: Response, evil: Response, key: Key) -> Response:
 
 
 def _coded(answer: Response, code: int) -> Response:
-    return replace(_headed(answer, response_code=code), body=Explanation(b"" if code != 402 else b"n" * 16))
+    return replace(_headed(answer, response_code=code), body=AnswerText(b"" if code != 402 else b"n" * 16))
 
 
 def _referring(answer: Response) -> Response:

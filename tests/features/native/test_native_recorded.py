@@ -27,7 +27,7 @@ from app.features.native.wire.message import (
 from app.features.native.wire.packets import PacketBuffer, split_message
 from app.features.native.wire.public_key import KeyNumbers, decode_public_key, encode_public_key
 from app.features.native.wire.query import encode_filters
-from app.features.native.wire.response import DIGEST_NAMES, Explanation, Response, Values, decode_response
+from app.features.native.wire.response import DIGEST_NAMES, AnswerText, Response, Values, decode_response
 from app.features.native.wire.site_value import (
     Purpose,
     ServiceSite,
@@ -210,11 +210,11 @@ def _describe_response(response: Response) -> dict[str, Any]:
         case Values(handle, values):
             described["handle"] = _describe_text(handle)
             described["values"] = [_describe_value(value) for value in values]
-        case Explanation(nonce) if response.code == ResponseStatus.AUTHENTICATION_NEEDED and nonce:
+        case AnswerText(nonce) if response.code == ResponseStatus.AUTHENTICATION_NEEDED and nonce:
             described["challenge"] = {"nonce_hex": nonce.hex()}
         case ServiceSite() as site:
             described["site"] = _describe_site(site)
-        case Explanation(text):
+        case AnswerText(text):
             described["error_message"] = _describe_text(text or b"")
     if response.digest is not None:
         name = {"md5": "MD5", "sha1": "SHA-1", "sha256": "SHA-256"}[DIGEST_NAMES[response.digest.code]]

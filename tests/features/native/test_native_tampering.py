@@ -12,7 +12,7 @@ import pytest
 
 from app.features.native.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
 from app.features.native.wire.query import Query
-from app.features.native.wire.response import Digest, Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Digest, Response, Values
 from tests.features.native.encoder import encode_response, encode_signature
 from tests.features.native.keys import dsa_key, rsa_key, sign
 from tests.features.native.server import Content, HandleServer, write_bootstrap
@@ -40,7 +40,7 @@ def _made(answer: Response, **changes: Any) -> Response:
 
 def _absent(answer: Response, name: bytes = b"") -> Response:
     digest = Digest(_SHA256, hashlib.sha256(name).digest()) if name else answer.digest
-    return replace(answer, header=replace(answer.header, response_code=100), body=Explanation(None), digest=digest)
+    return replace(answer, header=replace(answer.header, response_code=100), body=AnswerText(None), digest=digest)
 
 
 def _section(name: bytes, signature: bytes) -> bytes:
@@ -107,7 +107,7 @@ def _tamperings() -> Iterator[tuple[str, Tampering]]:
     yield (
         "error without an id",
         lambda honest, evil: Response(
-            _made(honest, request_id=NO_REQUEST_ID).envelope, Header(0, 4), Explanation(b"no")
+            _made(honest, request_id=NO_REQUEST_ID).envelope, Header(0, 4), AnswerText(b"no")
         ),
     )
     yield "referral", lambda honest, evil: replace(evil, header=replace(evil.header, response_code=303))

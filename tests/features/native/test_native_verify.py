@@ -19,7 +19,7 @@ from app.features.native.wire.encoding import decode_filters
 from app.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
 from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
 from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import Digest, Explanation, Response, Values, decode_response
+from app.features.native.wire.response import AnswerText, Digest, Response, Values, decode_response
 from tests.features.native.clients import client_of, query
 from tests.features.native.encoder import as_received, encode_signature
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
@@ -44,7 +44,7 @@ def _answer(**changes: Any) -> Response:
 
 def test_an_answer_to_its_query_passes() -> None:
     check_answer(_answer(), _QUERY)
-    check_answer(_answer(header=Header(1, 100, _FLAGS), body=Explanation(b"")), _QUERY)
+    check_answer(_answer(header=Header(1, 100, _FLAGS), body=AnswerText(b"")), _QUERY)
 
 
 def test_the_name_may_differ_in_the_case_of_ascii_letters() -> None:

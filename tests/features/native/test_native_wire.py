@@ -32,7 +32,7 @@ from app.features.native.wire.message import (
 from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
 from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
 from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import Body, Digest, Explanation, Response, Values, decode_response
+from app.features.native.wire.response import AnswerText, Body, Digest, Response, Values, decode_response
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
 from app.features.native.wire.value import Permission, Value, ValueReference
 from app.handle.record import MAX_VALUES, read_values
@@ -60,12 +60,12 @@ def test_a_request_has_the_bytes_of_the_specification() -> None:
 
 
 def test_an_answer_without_the_digest_flag_has_no_digest() -> None:
-    response = _response(ResponseStatus.HANDLE_NOT_FOUND, Explanation(b""))
+    response = _response(ResponseStatus.HANDLE_NOT_FOUND, AnswerText(b""))
     assert decode_response(encode_response(response), digest_requested=True).digest is None
 
 
 def test_below_version_2_1_an_answer_has_a_digest_and_no_flag() -> None:
-    response = _response(ResponseStatus.HANDLE_NOT_FOUND, Explanation(b""), digest=Digest(0, bytes(16)))
+    response = _response(ResponseStatus.HANDLE_NOT_FOUND, AnswerText(b""), digest=Digest(0, bytes(16)))
     response = replace(response, envelope=replace(response.envelope, major=2, minor=0))
     decoded = decode_response(encode_response(response), digest_requested=True)
     assert decoded.digest == Digest(0, bytes(16))
@@ -242,8 +242,8 @@ _BODIES: Final = (
     st.tuples(st.just(1), st.just(1), st.builds(Values, _STRINGS, _VALUES))
     | st.tuples(st.just(1), st.just(303), st.builds(Values, _STRINGS, _VALUES))
     | st.tuples(st.just(2), st.just(1), _SITES)
-    | st.tuples(st.just(1), st.just(402), st.builds(Explanation, _STRINGS))
-    | st.tuples(_U32, st.sampled_from((2, 4, 100, 200, 301, 999)), st.builds(Explanation, st.none() | _STRINGS))
+    | st.tuples(st.just(1), st.just(402), st.builds(AnswerText, _STRINGS))
+    | st.tuples(_U32, st.sampled_from((2, 4, 100, 200, 301, 999)), st.builds(AnswerText, st.none() | _STRINGS))
 )
 
 

@@ -15,7 +15,7 @@ from app.features.native.referral import HandleService, Question
 from app.features.native.root_file import RootFile
 from app.features.native.service_records import ServiceRecords
 from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
-from app.features.native.wire.response import Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Response, Values
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value
 from app.resolver.resolution import TtlPolicy
@@ -90,7 +90,7 @@ class World:
         header = Header(OpCode.RESOLUTION, 1, site_serial=self.announced.get(serial, serial))
         match self.services[serial].get(question.handle, 100):
             case int(code):
-                return Response(Envelope(7), replace(header, response_code=code), Explanation(b""))
+                return Response(Envelope(7), replace(header, response_code=code), AnswerText(b""))
             case Referral(values):
                 header = replace(header, response_code=ResponseStatus.PREFIX_REFERRAL)
                 return Response(Envelope(7), header, Values(b"", tuple(values)))

@@ -14,7 +14,7 @@ from app.features.native.json_sites import read_site_file
 from app.features.native.wire.encoding import encode_message
 from app.features.native.wire.message import Envelope, Header, Message, OpCode, OpFlag
 from app.features.native.wire.query import Filters, Query, encode_digested, encode_query
-from app.features.native.wire.response import Explanation, Values, decode_response
+from app.features.native.wire.response import AnswerText, Values, decode_response
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.native.wire.value import TtlType
 from tests.fake_upstream import EVERY_NAME
@@ -40,7 +40,7 @@ async def test_a_record_is_the_upstreams(by: str) -> None:
             assert (value.index, value.type, value.data, value.ttl) == (1, b"URL", URL.encode(), 3600)
         assert proxy.upstream.queries(NAME) == 1
         response = await proxy.resolve("10.1000/none", by=by)
-        assert (response.code, response.body) == (100, Explanation(b""))
+        assert (response.code, response.body) == (100, AnswerText(b""))
 
 
 @pytest.mark.parametrize("by", TRANSPORTS)

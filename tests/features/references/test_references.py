@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.features.references.form import read_typed
+from app.features.references.form import read_typed_text
 from app.shares import SharedPlaces
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
@@ -321,8 +321,8 @@ async def test_a_refused_form_keeps_the_text(proxy: Proxy, text: str, file: byte
 
 def test_a_text_that_is_cut_off_is_not_returned() -> None:
     whole = form("10.1000/183", "", TEXT)
-    assert read_typed(FORM, bytearray(whole)) == read_typed(FORM, bytearray(whole[:-20])) == TEXT
-    assert read_typed(FORM, bytearray(whole[:100])) == read_typed("text/plain", bytearray(whole)) == ""
+    assert read_typed_text(FORM, bytearray(whole)) == read_typed_text(FORM, bytearray(whole[:-20])) == TEXT
+    assert read_typed_text(FORM, bytearray(whole[:100])) == read_typed_text("text/plain", bytearray(whole)) == ""
 
 
 async def test_a_client_over_its_limit_gets_its_text_and_the_time_to_wait() -> None:

@@ -20,11 +20,11 @@ from app.features.registry.wire import (
     pack_block,
     split_lines,
     to_entry,
-    to_line,
     to_record,
     to_row,
     unpack_block,
     unpack_lines,
+    write_block_line,
 )
 from tests.cache.entries import NOW
 
@@ -44,7 +44,7 @@ def row(key: str = KEY, url: str = "https://a.example/1") -> RegistryRow:
 
 
 def pack(first: str, rows: list[RegistryRow]) -> bytes:
-    return pack_block(first, list(map(to_line, rows)))
+    return pack_block(first, list(map(write_block_line, rows)))
 
 
 # An example is a whole block: its rows take 0.1 s to draw.
@@ -55,7 +55,7 @@ def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None
     data = pack(first, packed)
     assert unpack_block(first, data) == packed
     assert [find_row(one[0], first, data) for one in packed] == packed
-    assert unpack_lines(first, data) == [to_line(one) for one in packed]
+    assert unpack_lines(first, data) == [write_block_line(one) for one in packed]
 
 
 @given(rows)
@@ -126,7 +126,7 @@ def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
 
 @given(blocks, texts)
 def test_a_key_is_found_among_the_lines_in_the_order_of_keys(packed: list[RegistryRow], text: str) -> None:
-    lines, keys = list(map(to_line, packed)), [one[0] for one in packed]
+    lines, keys = list(map(write_block_line, packed)), [one[0] for one in packed]
     assert [find_line(lines, key.encode()) for key in keys] == [(at, True) for at in range(len(keys))]
     key = "10.1000/" + text
     at, is_known = find_line(lines, key.encode())

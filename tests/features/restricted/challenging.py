@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from app.features.native.wire.message import Envelope, Message, OpCode, OpFlag, ResponseStatus, decode_message
 from app.features.native.wire.query import Query
-from app.features.native.wire.response import Digest, Explanation, Response
+from app.features.native.wire.response import AnswerText, Digest, Response
 from app.features.native.wire.value import Permission, Value
 from tests.features.native.encoder import encode_response
 from tests.features.native.keys import sign
@@ -88,7 +88,7 @@ class ChallengingServer(HandleServer):
         envelope, header = replace(usual.envelope, session_id=self.sessions), usual.header
         header = replace(header, flags=header.flags | OpFlag.REQUEST_DIGEST)
         changed: Response = self.change_challenge(
-            replace(usual, envelope=envelope, header=header, digest=digest, body=Explanation(nonce))
+            replace(usual, envelope=envelope, header=header, digest=digest, body=AnswerText(nonce))
         )
         return changed
 

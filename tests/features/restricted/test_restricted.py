@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.wire.response import Digest, Explanation, Response, Values
+from app.features.native.wire.response import AnswerText, Digest, Response, Values
 from app.features.native.wire.value import Value
 from tests.features.native.keys import dsa_key, rsa_key
 from tests.features.native.server import HandleServer, write_bootstrap
@@ -156,7 +156,7 @@ def with_digest(code: int, digest: bytes) -> Any:
 
 
 def with_nonce(nonce: bytes | None) -> Any:
-    return lambda response: replace(response, body=Explanation(nonce))
+    return lambda response: replace(response, body=AnswerText(nonce))
 
 
 def with_envelope(**changed: Any) -> Any:

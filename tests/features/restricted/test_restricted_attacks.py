@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.wire.response import Explanation, Response
+from app.features.native.wire.response import AnswerText, Response
 from app.features.native.wire.value import Value
 from app.server.connections import Reason
 from tests.cluster.processes import until
@@ -43,7 +43,7 @@ _CHUNK: Final = b"1\r\nx\r\n"
 
 def huge(response: Response) -> Any:
     """A megabyte where 16 bytes are expected."""
-    return replace(response, body=Explanation(bytes(2**20)))
+    return replace(response, body=AnswerText(bytes(2**20)))
 
 
 def chunks(response: Response) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from app.features.status.models import Status
 from app.features.status.reader import StatusReader
-from app.features.status.samples import sample_facts
+from app.features.status.samples import sample_status
 from app.features.status.summary import write_uptime
 from tests.cache.entries import entry
 from tests.web.proxy import Proxy, running
@@ -85,7 +85,7 @@ async def test_an_upstream_that_never_answered_has_the_time_of_its_first_failure
 
 
 async def test_the_sample_for_templates_has_every_member_of_a_status() -> None:
-    sample = sample_facts()["status"]["view"]["status"]
+    sample = sample_status()["status"]["view"]["status"]
     assert Status.model_fields.keys() - sample.keys() == {"history"}
 
 

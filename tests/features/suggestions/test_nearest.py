@@ -17,7 +17,7 @@ from app.cache.store import NearKeys
 from app.doi.name import HandleName
 from app.features.sqlite.near import NearSearch
 from app.features.suggestions.nearest import MAX_CACHED, select_neighbours, spell_like
-from app.features.suggestions.one_edit import MAX_CHARACTERS, list_candidates
+from app.features.suggestions.one_edit import MAX_CHARACTERS, list_edited_keys
 from tests.clock import Clock
 from tests.registry_records import write_registry
 from tests.web.proxy import Got, Proxy, running
@@ -51,14 +51,14 @@ async def get_page(proxy: Proxy, name: str) -> Got:
     ],
 )
 def test_one_slip_has_the_right_name_among_its_candidates(slip: str) -> None:
-    assert HandleName(REAL).key in list_candidates(HandleName(slip))
+    assert HandleName(REAL).key in list_edited_keys(HandleName(slip))
 
 
 def test_candidates_are_as_many_as_the_name_is_long() -> None:
     long = HandleName("10.5555/" + "a1" * ((MAX_CHARACTERS - 8) // 2))
-    assert len(list_candidates(long)) < 60 * MAX_CHARACTERS
-    assert list_candidates(HandleName(long.text + "x" * 8)) == []
-    assert list_candidates(HandleName("0.NA/10.5555")) == [] == list_candidates(HandleName("10/abcde"))
+    assert len(list_edited_keys(long)) < 60 * MAX_CHARACTERS
+    assert list_edited_keys(HandleName(long.text + "x" * 8)) == []
+    assert list_edited_keys(HandleName("0.NA/10.5555")) == [] == list_edited_keys(HandleName("10/abcde"))
 
 
 def test_a_found_name_has_the_letter_case_of_the_written_one() -> None:

@@ -125,7 +125,7 @@ def write_authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def read_certificate(connection: HttpConnection) -> bytes | None:
+def read_peer_certificate(connection: HttpConnection) -> bytes | None:
     """The certificate of the server (DER). None without TLS."""
     if connection.transport is None:
         return None

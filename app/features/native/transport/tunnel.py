@@ -15,7 +15,7 @@ from urllib.parse import quote
 from app.errors import InvalidAnswer, UpstreamRefused
 from app.features.native.site import Candidate
 from app.features.native.transport.base import has_id_of, refuse_long
-from app.features.native.transport.egress import Egress, EgressProxy, read_certificate, write_authority
+from app.features.native.transport.egress import Egress, EgressProxy, read_peer_certificate, write_authority
 from app.features.native.transport.http import HttpAnswer, HttpConnection
 from app.features.native.transport.stream import ConnectionPool
 from app.features.native.wire.site_value import TransportProtocol
@@ -82,7 +82,7 @@ class TunnelTransport:
     async def _connect(self, route: _Route) -> HttpConnection:
         connection = await self._egress.connect(route.scheme, route.host, route.port, route.proxy)
         try:
-            certificate = read_certificate(connection)
+            certificate = read_peer_certificate(connection)
             if certificate is not None and route.scheme == "https":
                 # It imports a library that only a proxy with handle servers has.
                 from app.features.native.server_keys import compare_certificate  # noqa: PLC0415

@@ -44,13 +44,13 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class AnswerText:
     """The body of every other answer: a text, which differs by transport, or a nonce. None if the body is empty."""
 
     text: bytes | None
 
 
-Body = Values | ServiceSite | Explanation
+Body = Values | ServiceSite | AnswerText
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +107,4 @@ def _read_body(reader: FieldReader, header: Header) -> Body:
         return decode_site(reader.rest())
     if code == ResponseStatus.SUCCESS or code in _REFERRALS:
         return Values(reader.string(), read_value_list(reader))
-    return Explanation(reader.string() if reader.remaining else None)
+    return AnswerText(reader.string() if reader.remaining else None)
