@@ -28,11 +28,11 @@ from app.features.check import Inspection
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.features.shared_memory import SharedMemory, Use, create_memories
 from app.features.shared_states import SharedStates
+from app.features.signal_server import SignalServer, ignore_hangup
 from app.main import check, create
 from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 from app.server.listening import UNIX, listen, listen_at
-from app.server.signals import SignalServer, ignore_hangup
 from app.web.application import Application
 
 log = logging.getLogger(__name__)

@@ -108,8 +108,8 @@ async def _run_until_signal(work: Awaitable[None]) -> None:
 
 
 def _serve_http(context: CommandContext, server: ProxyServer | None, host: str, port: int) -> int:
+    from app.features.signal_server import ignore_hangup
     from app.server.listening import listen
-    from app.server.signals import ignore_hangup
 
     context.begin_logging()
     # At INFO, the SDK logs "Terminating session: None" for each request.
@@ -126,9 +126,9 @@ async def _serve_socket(
     context: CommandContext, server: ProxyServer | None, host: str, listening: socket.socket
 ) -> int:
     from app.features.assistants.server import PATH, HttpApplication, create_application, list_hosts
+    from app.features.signal_server import SignalServer
     from app.server.certificate import Certificate
     from app.server.http_server import Events, ServerOptions
-    from app.server.signals import SignalServer
 
     settings, port = context.settings, listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
