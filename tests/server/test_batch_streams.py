@@ -126,7 +126,8 @@ async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_rea
             while served.blocked < len(writers):  # noqa: ASYNC110 - a connection that waits has no event
                 await asyncio.sleep(0.01)
         reader, newcomer = await asyncio.open_connection("127.0.0.1", served.port, local_addr=("127.1.0.1", 0))
-        newcomer.write(HEAD + b"Connection: close\r\nContent-Length: 10\r\n\r\n10.5555/a\n")
+        # A short list has a place of its own.
+        newcomer.write(HEAD + b"Connection: close\r\nContent-Length: 10000\r\n\r\n" + b"10.5555/a\n" * 1_000)
         assert ROW in await finish(reader, newcomer)
         assert served.connections.closed[Reason.WRITE_TIMEOUT] == 1
         for task, writer in zip(sending, writers, strict=True):
