@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
+from app.assembly.descriptors import connections_that_fit
 from app.assembly.features import switched_on, text_folders
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.resolving import UNOBSERVED, assemble
@@ -23,7 +24,6 @@ from app.resolver.destination import Destinations
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.server.connections import ConnectionLimits, Connections
-from app.server.descriptors import connections_that_fit
 from app.server.prepared_answers import ExpressLane
 from app.server.proxies import trusted_addresses
 from app.upstream.source import Source

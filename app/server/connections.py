@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +16,6 @@ from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
-from app.server import descriptors
 from app.server.malformed_requests import MalformedRequests
 
 log = logging.getLogger(__name__)
@@ -284,7 +284,7 @@ class Connections:
 
     def _relieve(self) -> None:
         """Close idle connections while no further file can be opened, and log when that state begins and ends."""
-        is_exhausted = descriptors.are_exhausted()
+        is_exhausted = _are_files_exhausted()
         if is_exhausted:
             for _ in range(RELIEF):
                 if not self._evict_first():
@@ -297,3 +297,12 @@ class Connections:
         elif self._is_exhausted and not is_exhausted:
             log.info("files can be opened again; %d connections are open", len(self._client))
         self._is_exhausted = is_exhausted
+
+
+def _are_files_exhausted() -> bool:
+    """Whether this process or the system has reached its limit of open files."""
+    try:
+        os.close(os.dup(2))
+    except OSError:
+        return True
+    return False

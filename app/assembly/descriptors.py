@@ -1,8 +1,7 @@
-"""The limit of open files: how many connections it allows, and whether it is reached."""
+"""How many connections the limit of open files allows."""
 
 from __future__ import annotations
 
-import os
 import resource
 from typing import Final
 
@@ -20,12 +19,3 @@ def connections_that_fit(upstream_connections: int) -> int:
         return UNLIMITED
     # With a small limit, clients get half of it.
     return max(soft - RESERVED - upstream_connections, soft // 2)
-
-
-def are_exhausted() -> bool:
-    """Whether this process or the system has reached its limit of open files."""
-    try:
-        os.close(os.dup(2))
-    except OSError:
-        return True
-    return False
