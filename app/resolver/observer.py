@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from app.resolver.resolution import Resolution
 
 
-class ResolutionObserver(Protocol):
-    """Counts answers and failures. Its methods must be quick and must not raise."""
+class ResolutionObserver:
+    """Counts answers and failures; this one counts nothing. The methods must be quick and must not raise."""
 
     def record_resolution(self, resolution: Resolution) -> None:
         """Count an answer."""
+
+    def record_hit(self) -> None:
+        """Count a fresh answer about a registered name."""
 
     def record_failure(self, token: str) -> None:
         """Count a name without an answer. `token` is the token of the failure's class."""
@@ -24,22 +25,3 @@ class ResolutionObserver(Protocol):
 
     def record_confirmation(self, confirmed: bool) -> None:
         """Count a second query for a known record that the upstream reported as not found. True: it did so again."""
-
-
-class NoResolutionObserver:
-    """Ignores every call."""
-
-    def record_resolution(self, resolution: Resolution) -> None:
-        """Do nothing."""
-
-    def record_failure(self, token: str) -> None:
-        """Do nothing."""
-
-    def record_malformed_locations(self, values: int) -> None:
-        """Do nothing."""
-
-    def record_refresh(self) -> None:
-        """Do nothing."""
-
-    def record_confirmation(self, confirmed: bool) -> None:
-        """Do nothing."""

@@ -19,7 +19,7 @@ from app.handle.location import Locations, merge_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record, parse_record
 from app.resolver.demand import Demand
-from app.resolver.observer import NoResolutionObserver, ResolutionObserver
+from app.resolver.observer import ResolutionObserver
 from app.resolver.options import Action, Negotiation, ResolveOptions
 from app.resolver.resolution import Resolution, read_agency
 from app.resolver.resolver import Resolver
@@ -92,7 +92,7 @@ class PrefixChain:
 
     def __init__(self, resolver: Resolver, observer: ResolutionObserver | None = None) -> None:
         self._resolver = resolver
-        self._observer = observer or NoResolutionObserver()
+        self._observer = observer or ResolutionObserver()
 
     async def prefix_record(self, prefix: str, demand: Demand) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""

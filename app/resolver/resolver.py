@@ -19,7 +19,7 @@ from app.resolver.demand import ORDINARY, Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import Fetcher, ResolverOptions
 from app.resolver.local_answers import LocalAnswers
-from app.resolver.observer import NoResolutionObserver, ResolutionObserver
+from app.resolver.observer import ResolutionObserver
 from app.resolver.proof import proves
 from app.resolver.resolution import Origin, Resolution, Step, next_step, refresh_from, renewal_origin, stale_origin
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
@@ -52,17 +52,17 @@ class Resolver:
         observer: ResolutionObserver | None = None,
     ) -> None:
         self._cache = cache
-        self._peek = cache.peek
+        self.peek = cache.peek
         self._clock = clock
         self._timeouts = options.timeouts
         self._source = source
-        self._observer = observer or NoResolutionObserver()
+        self.observer = observer or ResolutionObserver()
         self._verification = options.verification
         self._flights: SingleFlight[Entry] = SingleFlight()
         #: The queries that failed. They are not repeated for a time.
         self.failures = failures
         self.options = options
-        self._fetcher = Fetcher(cache, source, clock, options=options, failures=failures, observer=self._observer)
+        self._fetcher = Fetcher(cache, source, clock, options=options, failures=failures, observer=self.observer)
         #: Why no query is sent, if none ever is.
         self._sealed = NotInBundle() if isinstance(source, SealedSource) else None
         self._hits: LRUCache[str, int] = LRUCache(_MAX_REMEMBERED)
@@ -81,7 +81,7 @@ class Resolver:
                 return None  # `resolve` raises it
             if local is not None:
                 return local
-        entry = self._peek(name.key)
+        entry = self.peek(name.key)
         return None if entry is None else self._answer_with(name, entry)
 
     def find_stored(self, name: HandleName) -> Resolution | None:
@@ -119,7 +119,7 @@ class Resolver:
 
     def count_answer(self, resolution: Resolution) -> Resolution:
         """Count an answer, and return it."""
-        self._observer.record_resolution(resolution)
+        self.observer.record_resolution(resolution)
         return resolution
 
     async def recall(self, name: HandleName) -> Resolution | None:
@@ -157,7 +157,7 @@ class Resolver:
             _refuse_too_stale(found, demand, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
-            self._observer.record_failure(failure.token)
+            self.observer.record_failure(failure.token)
             raise
 
     def find_refusal(self, name: HandleName) -> Refusal | None:
@@ -256,7 +256,7 @@ class Resolver:
 
     async def _find_proof(self, key: str, demand: Demand) -> Entry | None:
         """A fresh entry that a signature proves: of memory, or of another process."""
-        entry = self._peek(key)
+        entry = self.peek(key)
         if not proves(entry, self._clock(), demand.max_age):
             entry = await self._cache.reread(key)
         return entry if proves(entry, self._clock(), demand.max_age) else None
@@ -266,7 +266,7 @@ class Resolver:
         _, is_new = self._flights.join(name.key, partial(self._fetcher.fetch, name, background, entry), urgent=False)
         if is_new:
             self._hits.pop(name.key, None)
-            self._observer.record_refresh()
+            self.observer.record_refresh()
 
     def _is_popular(self, entry: Entry, now: float) -> bool:
         if now < refresh_from(entry):

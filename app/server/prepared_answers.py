@@ -13,10 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.doi.presentation import read_path
 from app.errors import DoiProxyError
-from app.resolver.resolution import Resolution
+from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
 from app.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
@@ -89,7 +90,7 @@ class ExpressLane:
         self._clock = clock
         self._secret = secret
         self._gates = stages.gates
-        self._count_prepared = stages.count_prepared
+        self._count_prepared = stages.count_prepared or (lambda method, status: None)
         self._count_client = stages.count_client
         self._count_name = stages.count_name
         self._count_path = stages.count_path
@@ -103,6 +104,7 @@ class ExpressLane:
         #: Replies of which a client can request any number, such as pages, and those to targets with a query.
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
         self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
+        self._peek, self._record_hit = resolver.peek, resolver.observer.record_hit
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
         self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
         #: What was done for the last request whose redirect was to be made, by its target.
@@ -162,29 +164,23 @@ class ExpressLane:
             prepared, forwarded_for, read = self._find(request, request is not whole, forwarded_for, client_of)
             if prepared is None:
                 return None
-        found = read or self._resolver.find_fresh(prepared.name)
-        followed = self._find_others(prepared) if prepared.others else ()
-        if found is None or followed is None or (found is not read and hash_resolution(found) != prepared.source):
-            self._drop(request, prepared.target)
-            return None
+        now = self._clock()
+        entry, chain = self._find_same(prepared, now), None
+        if entry is None or int(now) != prepared.second or default_headers != prepared.first:
+            chain = self._find_chain(prepared, read, entry)
+            if chain is None:
+                self._drop(request, prepared.target)
+                return None
         for gate in self._gates if read is None else ():
             # Not by `_admits`: its calls take a tenth of a hot answer.
             if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
                 return None
-        self._resolver.count_answer(found)
-        entry, second = found.entry, int(self._clock())
-        if (
-            second != prepared.second
-            or default_headers != prepared.first
-            or entry.fetched_at != prepared.fetched_at
-            or entry.fresh_until != prepared.fresh_until
-            or followed
-        ):
-            self._count_use(prepared, followed, second)
-            prepared.write_head(found, followed, second, default_headers)
+        if chain is None:
+            self._record_hit()
+        else:
+            self._renew(prepared, *chain, int(now), default_headers)
         method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
-        if self._count_prepared is not None:
-            self._count_prepared(method, prepared.status)
+        self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
             self._count_sample(client_of(forwarded_for), prepared)
@@ -210,11 +206,48 @@ class ExpressLane:
         done, self._done = self._done, _NOT_DONE
         return done[1] if done[0] == target else set()
 
-    def _count_use(self, prepared: Prepared, followed: tuple[Resolution, ...], second: int) -> None:
-        if self._count_name is not None and second != prepared.second:
-            self._count_name(prepared.name.key)
-        for resolution in followed:
+    def _find_same(self, prepared: Prepared, now: float) -> Entry | None:
+        """The record that the head of a reply is about, if memory has it still. None if there may be another answer."""
+        if now >= prepared.sure_until or self._resolver.local_records is not None:
+            return None
+        entry = self._peek(prepared.name.key)
+        is_same = (
+            entry is not None
+            and entry.fetched_at == prepared.fetched_at
+            and entry.fresh_until == prepared.fresh_until
+            and hash(entry.answer.values) == prepared.source
+        )
+        return entry if is_same else None
+
+    def _find_chain(
+        self, prepared: Prepared, read: Resolution | None, same: Entry | None
+    ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
+        """The records of a reply: the first, and the rest of its chain. None if memory has others than before."""
+        if same is not None:
+            return Resolution(prepared.name, same, Origin.HIT), ()
+        found = read or self._resolver.find_fresh(prepared.name)
+        if found is None or (found is not read and hash_resolution(found) != prepared.source):
+            return None
+        followed = self._find_others(prepared) if prepared.others else ()
+        return None if followed is None else (found, followed)
+
+    def _renew(
+        self, prepared: Prepared, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes
+    ) -> None:
+        """Count the records of a reply, and write its head anew if a part of it has changed."""
+        for resolution in (found, *followed):
             self._resolver.count_answer(resolution)
+        entry = found.entry
+        if (
+            second != prepared.second
+            or first != prepared.first
+            or entry.fetched_at != prepared.fetched_at
+            or entry.fresh_until != prepared.fresh_until
+            or followed
+        ):
+            if self._count_name is not None and second != prepared.second:
+                self._count_name(prepared.name.key)
+            prepared.write_head(found, followed, second, first)
 
     def _count_sample(self, client: str, prepared: Prepared) -> None:
         self._answers_until_sample = CLIENT_SAMPLE

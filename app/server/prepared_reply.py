@@ -10,7 +10,7 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.handle.answer import ResponseCode
-from app.resolver.resolution import Chain, Origin, Resolution
+from app.resolver.resolution import Chain, Origin, Resolution, refresh_from
 from app.web.countdown import Countdown
 from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
@@ -55,6 +55,8 @@ class Prepared(msgspec.Struct, gc=False):
     fresh_until: float = 0.0
     pattern: bytes = b""
     first: bytes = b""
+    #: Until when a record with the same times and values is the answer, if no local record is.
+    sure_until: float = -inf
     head: bytes = b""
     #: How often it was chosen in that second, and its size in memory, in bytes.
     uses: int = 0
@@ -85,6 +87,8 @@ class Prepared(msgspec.Struct, gc=False):
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
         self.second, self.first, self.uses = second, first, 0
+        is_usual = found.origin is Origin.HIT and not followed and not entry.is_negative
+        self.sure_until = refresh_from(entry) if is_usual and not self.others else -inf
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
 

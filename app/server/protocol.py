@@ -97,7 +97,7 @@ class ExpressProtocol(HttpToolsProtocol):
         if stream.body_left or not (stream.head_bytes or self._is_new):
             self.since = self._connections.now
         if stream.is_one_head(data) and self._can_parse():
-            self._take(data)
+            self._take(data, is_head=True)
             return
         stream.push(data)
         self._advance()
@@ -127,7 +127,9 @@ class ExpressProtocol(HttpToolsProtocol):
         for _ in range(PARTS_A_TURN):
             if not self._stream.has_unread or not self._can_parse():
                 break
-            self._take(self._stream.cut())
+            part = self._stream.cut()
+            is_outside = not (self._stream.head_bytes or self._stream.body_left)
+            self._take(part, is_head=is_outside and part.endswith(END))
         self._is_advancing = False
         if self._stream.has_unread:
             self._flow.hold()
@@ -159,9 +161,8 @@ class ExpressProtocol(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or (cycle.response_complete and not self.pipeline)
 
-    def _take(self, part: bytes) -> None:
+    def _take(self, part: bytes, *, is_head: bool) -> None:
         """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
-        is_head = not (self._stream.head_bytes or self._stream.body_left) and part.endswith(END)
         if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
             # A last request that is not the first one too is rare, and takes the full path.
             is_only = self._is_new and CLOSE_LINE in part

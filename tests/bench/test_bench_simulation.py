@@ -16,7 +16,7 @@ from app.handle.answer import Answer
 from app.resolver import resolver as resolver_module
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import ResolverOptions
-from app.resolver.observer import NoResolutionObserver
+from app.resolver.observer import ResolutionObserver
 from app.resolver.resolution import Origin
 from app.resolver.resolver import Resolver
 from app.upstream.source import UpstreamQuery
@@ -115,7 +115,7 @@ class Source:
         """Nothing to close."""
 
 
-class Refreshes(NoResolutionObserver):
+class Refreshes(ResolutionObserver):
     """Counts refreshes ahead."""
 
     count = 0

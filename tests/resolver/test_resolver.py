@@ -19,6 +19,7 @@ from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamT
 from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from app.resolver.observer import ResolutionObserver
 from app.resolver.resolution import Origin, Resolution, TtlPolicy
 from app.resolver.resolver import Resolver
 from app.upstream.budget import Budget, BudgetLimits
@@ -45,7 +46,7 @@ def no_failures() -> FailureMemory:
 
 
 @dataclass
-class Seen:
+class Seen(ResolutionObserver):
     """An observer."""
 
     resolutions: list[Resolution] = field(default_factory=list)

@@ -20,8 +20,11 @@ from uvicorn.server import ServerState
 
 from app.assembly.settings import Settings
 from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.errors import PrefixDenied
 from app.handle.answer import Answer, ResponseCode
 from app.main import create
+from app.resolver.resolution import Resolution
 from app.server.application import application_of
 from app.server.generations import Generations
 from app.server.plain_head import read_plain
@@ -80,8 +83,9 @@ requests = st.builds(
     st.sampled_from(["GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "DELETE"]),
     st.sampled_from(["1.1", "1.1", "1.1", "1.0"]),
 )
-#: Seconds between requests: inside one second, over its edge, into the last minutes of an entry's life and past it.
-steps = st.sampled_from([0.0, 0.0, 0.3, 0.7, 1.0, 60.0, 77_000.0, 86_100.0])
+#: Seconds between requests: inside one second, over its edge, into the last minutes of an entry's life and past it. The
+#: negative ones are those of a clock that is set back.
+steps = st.sampled_from([0.0, 0.0, 0.3, 0.7, 1.0, 60.0, 77_000.0, 86_100.0, -0.4, -5.0])
 
 
 @pytest.fixture(scope="module", params=[None, 0, 3], ids=["no log", "log with clients", "log without clients"])
@@ -359,6 +363,40 @@ async def test_a_record_renewed_within_the_second_tells_its_new_times() -> None:
     written, _ = await server.answers(get("/10.1000/182"))
     assert len(uses) == 1
     assert b"cache-status: doi-proxy; hit; ttl=600" in written
+
+
+async def test_the_answers_of_one_second_are_those_of_the_record_at_each_of_them() -> None:
+    """The window before the end of its TTL, in which a record is refreshed, begins within a second."""
+    server = Server(Clock(), ExpressProtocol)
+    for _ in range(2):
+        await server.answers(get("/10.1000/182"))
+    uses = lane_uses(server.application)
+    server.clock.advance(0.9 * 86_400 - 0.5)
+    for _ in range(3):
+        await server.answers(get("/10.1000/182"))
+    assert len(uses) == 3
+    server.clock.advance(0.5)
+    await server.answers(get("/10.1000/182"))
+    assert len(uses) == 3
+
+
+class DeniesAll:
+    """Local records that deny every prefix."""
+
+    def resolve(self, name: HandleName, now: float) -> Resolution | None:
+        """See LocalAnswers."""
+        raise PrefixDenied
+
+
+async def test_a_prefix_that_local_records_deny_is_denied_within_the_second() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    for _ in range(3):
+        await server.answers(get("/10.1000/182"))
+    lane = server.application.express
+    assert isinstance(lane, ExpressLane)
+    with patch.object(lane._resolver, "local_records", DeniesAll()):
+        written, _ = await server.answers(get("/10.1000/182"))
+    assert written.startswith(b"HTTP/1.1 403 ")
 
 
 async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None:

@@ -20,7 +20,7 @@ from app.features.feature import Core, Observers
 from app.features.options import Settings
 from app.features.progress import Bar, progress
 from app.resolver.destination import Destinations
-from app.resolver.observer import NoResolutionObserver
+from app.resolver.observer import ResolutionObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
@@ -117,7 +117,7 @@ def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
         print(f"stopped: {visit.stop_reason}; the bundle is incomplete", file=sys.stderr)
 
 
-class RecordWriter(NoResolutionObserver):
+class RecordWriter(ResolutionObserver):
     """Writes the records of a resolver's answers, each name once."""
 
     def __init__(self, writer: BundleWriter) -> None:

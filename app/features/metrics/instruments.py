@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.errors import ShareSpent, failure_tokens
 from app.features.feature import CounterData, GaugeData, Meter
+from app.resolver.observer import ResolutionObserver
 from app.resolver.resolution import Origin, Resolution
 from app.upstream.guard import RecordQuery
 
@@ -54,8 +55,8 @@ def _counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -
     return Counter(f"doi_proxy_{name}", about, labels, registry=registry)
 
 
-class AnswerMetrics:
-    """The answers of a resolver. Implements app.resolver.observer.ResolutionObserver."""
+class AnswerMetrics(ResolutionObserver):
+    """The answers of a resolver."""
 
     def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
         """`refused` counts names without an answer because their client had used its share of the upstream."""
@@ -70,9 +71,9 @@ class AnswerMetrics:
         failures = counter("could_not_verify", about, "reason")
         self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
         about = "Records refreshed in the background before their TTL ended."
-        self.record_refresh = counter("refreshes_ahead", about).inc
+        self._refreshed = counter("refreshes_ahead", about).inc
         about = "10320/loc values that could not be read and were left out of an answer."
-        self.record_malformed_locations = counter("locations_malformed", about).inc
+        self._malformed = counter("locations_malformed", about).inc
         about = "Second queries about a known name, because the first answer was that it does not exist."
         confirmations = counter("not_found_confirmations", about, "result")
         self._confirmed = confirmations.labels("confirmed").inc
@@ -90,11 +91,23 @@ class AnswerMetrics:
         else:
             self._answered[resolution.origin]()
 
+    def record_hit(self) -> None:
+        """See ResolutionObserver."""
+        self._hits += 1
+
     def record_failure(self, token: str) -> None:
         """See ResolutionObserver."""
         if token == ShareSpent.token:
             self._refused(SHARE_REFUSED)
         self._failed[token]()
+
+    def record_refresh(self) -> None:
+        """See ResolutionObserver."""
+        self._refreshed()
+
+    def record_malformed_locations(self, values: int) -> None:
+        """See ResolutionObserver."""
+        self._malformed(values)
 
     def record_confirmation(self, confirmed: bool) -> None:
         """See ResolutionObserver."""
