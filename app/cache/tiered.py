@@ -113,8 +113,9 @@ class TieredStore(FallbackStore):
         if isinstance(stored, RegistryEntry):
             if cached is not None and cached.is_usable(self._clock()):
                 return cached
-            self._memory.admit(replace(stored, read_at=self._clock(), edition=self.edition))
-            return stored
+            copy = replace(stored, read_at=self._clock(), edition=self.edition)
+            self._memory.admit(copy)
+            return copy
         if cached is not None and cached.fetched_at >= stored.fetched_at:
             return cached
         keep = self._memory.admit if cached is None else self._memory.keep

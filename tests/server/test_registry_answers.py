@@ -17,7 +17,7 @@ from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.registry_records import write_registry
 from tests.server.test_prepared_answers import get
-from tests.server.ways import FullPathProtocol, Server
+from tests.server.ways import FullPathProtocol, Server, lane_uses
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +61,14 @@ async def test_every_way_gives_the_same_bytes(store: str, mode: dict[str, Any]) 
                 assert b"detail=registry" in expected[0]
                 assert await full.answers(request) == expected
                 assert await express.answers(request) == expected
+
+
+async def test_a_sealed_server_answers_the_first_request_for_a_name_without_a_task(store: str) -> None:
+    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    uses = lane_uses(server.application)
+    first, _ = await server.answers(get(PATH))
+    assert b"\r\nlocation: " + TARGET + b"\r\n" in first
+    assert uses == [("GET", 302)]
 
 
 async def test_a_sealed_server_answers_from_prepared_bytes_without_its_store(store: str) -> None:
