@@ -285,18 +285,21 @@ class Application:
             return self._home(request)
         except DoiProxyError as error:
             reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
-        if typed is not None and request.method == "POST" and reply.status in (400, 404):
-            return await self._answer_only(request, parameters, typed, reply)
+        if typed is not None and request.method == "POST":
+            return await self._answer_text(request, parameters, typed, reply)
         return reply
 
-    async def _answer_only(self, request: Request, parameters: Parameters, typed: str, reply: Reply) -> Reply:
-        """The page about the one name in a text of the form that has this `reply` as it stands."""
-        if (name := self._face.errors.find_only(request, typed)) is None:
+    async def _answer_text(self, request: Request, parameters: Parameters, typed: str, reply: Reply) -> Reply:
+        """The page about the names in a text of the form that has this `reply` as it stands, as a name."""
+        is_prose = len(typed.split()) > 1
+        if reply.status not in ((400, 404, 502, 503, 504) if is_prose else (400, 404)):
             return reply
-        answer = await self._dispatch(request, "resolve", b"/" + url_path(name).encode(), parameters)
-        if answer.status < 400:
-            return self._face.errors.show_found(request, name, typed)
-        return answer if reply.status == 400 and name.text in typed[1:] else reply
+        names = self._face.errors.find_in_text(request, typed)
+        if len(names) == 1:
+            answer = await self._dispatch(request, "resolve", b"/" + url_path(names[0]).encode(), parameters)
+            if answer.status >= 400:
+                return answer if is_prose or (reply.status == 400 and names[0].text in typed[1:]) else reply
+        return self._face.errors.show_found(request, names, typed) if names else reply
 
     def _home(self, request: Request) -> Reply:
         language = request.language(self._face.pages.languages)

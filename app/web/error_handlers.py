@@ -65,16 +65,15 @@ class ErrorPages:
             self._logged_faults.add(type(error))
             log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
-    def find_only(self, request: Request, typed: str) -> HandleName | None:
-        """The one name in a text of the form. None for a client that wants a problem."""
-        found = (section.find_only(typed) for section in self._sections)
-        return None if wants_problem(request.header(b"accept")) else next(filter(None, found), None)
+    def find_in_text(self, request: Request, typed: str) -> Sequence[HandleName]:
+        """The names in a text of the form, none for a client that wants a problem."""
+        found = (section.find_in_text(typed) for section in self._sections)
+        return () if wants_problem(request.header(b"accept")) else next(filter(None, found), ())
 
-    def show_found(self, request: Request, name: HandleName, typed: str) -> Reply:
-        """The page about the one name in a text of the form, which exists."""
-        return _page(
-            200, self._pages.found(self._link, request.language(self._pages.languages), name=name, typed=typed)
-        )
+    def show_found(self, request: Request, names: Sequence[HandleName], typed: str) -> Reply:
+        """The page about the names in a text of the form. If it is one, it exists."""
+        language = request.language(self._pages.languages)
+        return _page(200, self._pages.found(self._link, language, names=names, typed=typed))
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""

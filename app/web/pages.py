@@ -216,9 +216,13 @@ class Pages:
         facts |= {"blocks": (), **sections}
         return self.render("not_a_doi", link, language, "not_a_doi.title", **facts)
 
-    def found(self, link: Link, language: str, *, name: HandleName, typed: str) -> bytes:
-        """The one name in what was `typed`."""
-        return self.render("found", link, language, "found.title", name, typed=readable(typed[:MAX_CHARACTERS_SHOWN]))
+    def found(self, link: Link, language: str, *, names: Sequence[HandleName], typed: str) -> bytes:
+        """The names in what was `typed`."""
+        typed = readable(typed[:MAX_CHARACTERS_SHOWN])
+        if len(names) == 1:
+            return self.render("found", link, language, "found.title", names[0], typed=typed)
+        shown = [show_name(name) for name in names]
+        return self.render("found_several", link, language, "found.title_several", names=shown, typed=typed)
 
     def helpers(self, contact: ReportContact) -> Helpers:
         """Who can help: the operators of this resolver, and the agency of a name."""

@@ -25,8 +25,8 @@ class Section(Protocol):
     async def prepare_record(self, name: HandleName, demand: Demand) -> None:
         """The same for the page of a record. Raises nothing."""
 
-    def find_only(self, text: str) -> HandleName | None:
-        """The one name in a text of the form. Raises nothing."""
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
+        """The names in a text of the form. Raises nothing."""
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The data about a name or, if there is none, about a text. Empty if there is no block on the page."""

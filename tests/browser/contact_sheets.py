@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from playwright.async_api import Browser, Page, async_playwright
 
-from tests.browser.pages_seen import EVERY_PAGE
+from tests.browser.pages_seen import AFTER_THE_FORM, EVERY_PAGE
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import BYPASSING, Site, open_site
 from tests.browser.watched import CHROMIUM_FLAGS, STEP_MS
@@ -96,10 +96,14 @@ async def cut_pages(browser: Browser, site: Site, look: Look, titles: Sequence[s
     strips = []
     is_branded = look.face == "branded"
     for title in titles:
-        path, _ = EVERY_PAGE[title]
+        path, _ = EVERY_PAGE.get(title, ("/", 200))
         if BYPASSING in path:
             await site.spend_bypass(branded=is_branded)
         await page.goto(site.at(path, branded=is_branded))
+        if title in AFTER_THE_FORM:
+            await page.locator("[name=hdl]").fill(AFTER_THE_FORM[title])
+            await page.locator("[name=hdl]").press("Enter")
+            await page.wait_for_load_state()
         strips += await cut_page(page, title, look.size)
     await context.close()
     return strips
@@ -136,7 +140,7 @@ def looks(arguments: argparse.Namespace) -> Iterator[Look]:
 async def main(arguments: argparse.Namespace) -> None:
     """Write the sheets of every look."""
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    titles = [title for title in EVERY_PAGE if arguments.page in title]
+    titles = [title for title in (*EVERY_PAGE, *AFTER_THE_FORM) if arguments.page in title]
     async with open_site() as site, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_FLAGS)
         for look in looks(arguments):

@@ -42,3 +42,9 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "OpenURL without a DOI": ("/openurl?title=Hamlet", 400),
     "file not found": ("/static/nothing.css", 404),
 }
+
+#: The pages after a text in the form: under a name, the text.
+AFTER_THE_FORM: Final[dict[str, str]] = {
+    "found in a text": f"Smith J (2021). A work. AMA J Ethics 23(7):550. doi:{site.WORK}.",
+    "found in a text, several": f"Smith J (2021). A work. doi:{site.WORK}; Jones A (2022). Another. doi:{site.STALE}.",
+}

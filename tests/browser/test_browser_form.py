@@ -9,6 +9,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.axe import audit, axe_source
 from tests.browser.conftest import NewVisitor
+from tests.browser.pages_seen import AFTER_THE_FORM
 from tests.browser.site import EVERY_FORMAT, LANDING_TITLE, UNKNOWN, WORK, Site
 from tests.browser.test_browser_pages import SCHEMES, TELEPHONE, assert_fits
 from tests.browser.watched import Visit
@@ -90,6 +91,16 @@ async def test_the_doi_of_a_pasted_citation_is_one_button_away(visit: Visit, sit
     await expect(page).to_have_url(site.landing)
 
 
+async def test_each_doi_of_a_pasted_text_has_a_button(visit: Visit, site: Site) -> None:
+    page = await visit("/")
+    await enter(page, f"{WORK} and {UNKNOWN}")
+    buttons = page.get_by_role("link", name="Go to the work")
+    await expect(buttons).to_have_count(2)
+    await expect(buttons.first).to_have_accessible_description(WORK)
+    await buttons.first.click()
+    await expect(page).to_have_url(site.landing)
+
+
 async def test_the_link_without_the_trailing_slash_leads_to_the_work(visit: Visit, site: Site) -> None:
     page = await visit(f"/{WORK}/")
     await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Not Found")
@@ -160,12 +171,12 @@ async def test_one_click_on_a_name_or_its_uri_selects_it_whole_to_be_copied(visi
     assert await page.evaluate("getSelection().toString()") == f"doi:{WORK}"
 
 
-#: The headings in each language: of the page that found a DOI, and of the checked bibliography.
+#: The headings in each language: of the pages that found a DOI and several, and of the checked bibliography.
 HEADINGS = {
-    "en": ("We found this DOI in your text", "Check my references"),
-    "de": ("Diese DOI steht in Ihrem Text", "Meine Literaturliste prüfen"),
-    "fr": ("Ce DOI figure dans votre texte", "Vérifier ma bibliographie"),
-    "es": ("Hemos encontrado este DOI en su texto", "Comprobar mis referencias"),
+    "en": ("We found this DOI in your text", "DOIs in your text", "Check my references"),
+    "de": ("Diese DOI steht in Ihrem Text", "Die DOIs in Ihrem Text", "Meine Literaturliste prüfen"),
+    "fr": ("Ce DOI figure dans votre texte", "Les DOI de votre texte", "Vérifier ma bibliographie"),
+    "es": ("Hemos encontrado este DOI en su texto", "Los DOI de su texto", "Comprobar mis referencias"),
 }
 
 
@@ -176,13 +187,14 @@ async def test_the_pages_after_a_form_fit_a_telephone_and_axe_finds_nothing(
 ) -> None:
     watched = await visitor(locale=language, viewport=TELEPHONE, color_scheme=scheme)
     await watched.context.add_init_script(axe_source())
-    found, checked = HEADINGS[language]
-    page = await watched.visit("/")
-    await page.locator("[name=hdl]").first.fill(f"Smith J (2021). A work. AMA J Ethics 23(7):550. doi:{WORK}.")
-    await page.locator("[name=hdl]").first.press("Enter")
-    await expect(page.get_by_role("heading", level=1)).to_have_text(found, ignore_case=True)
-    await assert_fits(page)
-    assert (await audit(page))[0] == []
+    *found, checked = HEADINGS[language]
+    for text, heading in zip(AFTER_THE_FORM.values(), found, strict=True):
+        page = await watched.visit("/")
+        await page.locator("[name=hdl]").first.fill(text)
+        await page.locator("[name=hdl]").first.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(heading, ignore_case=True)
+        await assert_fits(page)
+        assert (await audit(page))[0] == []
     page = await watched.visit("/references")
     await page.locator("textarea").fill(
         f"A work. {WORK}\n\nNothing. doi:{UNKNOWN}\n\nLong. {WORK}-{'long' * 40}\n\nNone"

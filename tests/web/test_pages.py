@@ -164,7 +164,7 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             malformed=[text],
         ),
         "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, sections=suggested(name)),
-        "found": PAGES.found(link, language, name=name, typed=text),
+        "found": PAGES.found(link, language, names=(name,), typed=text),
         "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
         "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),
         "prefix": PAGES.prefix_inactive(link, language, name=name, message=text, contact=text),

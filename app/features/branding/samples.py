@@ -37,6 +37,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "not_found": {**not_found, "agency": "Crossref", "ways": _WAYS},
         "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "blocks": ()},
         "found": {"typed": "x"},
+        "found_several": {"names": [_NAME, _NAME], "typed": "x"},
         "openurl": {},
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},

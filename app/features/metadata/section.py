@@ -30,9 +30,9 @@ class WorkSection:
         if name.is_doi and not demand.only_cached:
             await self._works.find(name, demand.client, PAGE_TIMEOUT)
 
-    def find_only(self, text: str) -> HandleName | None:
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
         """Find nothing."""
-        return None
+        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The work, if it is in memory."""

@@ -28,9 +28,9 @@ class ProofLink:
     async def prepare_record(self, name: HandleName, demand: Demand) -> None:
         """The entry of the name is in memory."""
 
-    def find_only(self, text: str) -> HandleName | None:
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
         """Find nothing."""
-        return None
+        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The path of the proof, if the answer in memory has one and no local record takes its place."""

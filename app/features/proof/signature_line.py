@@ -126,9 +126,9 @@ class SignatureLine:
         verdict, due = self._verdicts.get(_key(name, values), (None, 0.0))
         return verdict if self._clock() < due else None
 
-    def find_only(self, text: str) -> HandleName | None:
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
         """Find nothing."""
-        return None
+        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The verdict about the record in memory."""

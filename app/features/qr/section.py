@@ -43,9 +43,9 @@ class QRSection:
             self._draw = await asyncio.to_thread(_import_draw)
         self._codes[url] = self._draw(url)
 
-    def find_only(self, text: str) -> HandleName | None:
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
         """Find nothing."""
-        return None
+        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The code, if it has been drawn."""

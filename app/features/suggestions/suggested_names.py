@@ -156,8 +156,8 @@ class SuggestedNames:
     async def prepare_record(self, name: HandleName, demand: Demand) -> None:
         """The page of a record has no suggestions."""
 
-    def find_only(self, text: str) -> HandleName | None:
-        """The name in a text, None if it has several or none, or if its reading is doubtful. "%" begins an escape."""
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
+        """The names in a text that are not doubtful; several only in a text of several words. "%" begins an escape."""
         with suppress(InvalidName):
             text = decode(text)
         names = {
@@ -165,10 +165,10 @@ class SuggestedNames:
             for found_name in find_names(text[:_MAX_SEARCHED])
             if found_name.confidence != "doubtful"
         }
-        if len(names) == 1:
-            return next(iter(names.values()))
-        best = read_best(text, own_hosts=self._own_hosts) if not names else None
-        return None if best is None or best.confidence == "doubtful" else best.name
+        if names:
+            return tuple(names.values()) if len(names) == 1 or len(text.split()) > 1 else ()
+        best = read_best(text, own_hosts=self._own_hosts)
+        return () if best is None or best.confidence == "doubtful" else (best.name,)
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""

@@ -165,11 +165,36 @@ async def test_the_one_name_of_a_citation_has_the_page_that_it_has_alone(proxy: 
         assert (got.status, title in got.text, f'<bdi translate="no">{name}</bdi>' in got.text) == (status, True, True)
 
 
-async def test_a_name_in_a_text_that_is_not_alone_is_only_suggested(proxy: Proxy) -> None:
-    proxy.upstream.put("10.5555/a", url="https://example.org/")
-    for text in ("10.5555/a., 10.5555/b. and more", "no name"):
+async def test_each_name_of_a_text_has_a_button(proxy: Proxy) -> None:
+    for text in ("10.5555/a., 10.5555/b. and more", "see 10.5555/A and https://doi.org/10.5555/b or doi:10.5555/b"):
         got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
-        assert (got.status, 'class="button" href' in got.text) == (404 if text.startswith("10.") else 400, False)
+        assert (got.status, "DOIs in Your Text" in got.text) == (200, True)
+        assert [path.lower() for path in re.findall(r'class="button" href="/([^"]+)"', got.text)] == [
+            "10.5555/a",
+            "10.5555/b",
+        ]
+    got = await proxy.post("/", "hdl=no+name", accept=BROWSER)
+    assert (got.status, 'class="button" href' in got.text) == (400, False)
+
+
+async def test_a_text_in_the_form_is_not_taken_for_a_name_in_an_outage(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/a", url="https://example.org/")
+    assert (await proxy.get("/10.5555/a")).status == 302
+    for name in ("10.5555/a and more", "10.5555/b and more", "10.5555/b", "10.5555/a and 10.5555/b"):
+        proxy.upstream.fault(name, "status", status=503)
+    for text, status, button in (
+        ("10.5555/a and more", 200, ["10.5555/a"]),
+        ("10.5555/b and more", 502, ["10.5555/b"]),  # the button to try again
+        ("10.5555/a and 10.5555/b", 200, ["10.5555/a", "10.5555/b"]),
+    ):
+        got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
+        assert (got.status, re.findall(r'class="button" href="/([^"]+)"', got.text)) == (status, button)
+        assert ('<bdi translate="no">10.5555/b</bdi>' in got.text) == ("b" in text)
+
+
+async def test_one_word_with_two_prefixes_is_a_name(proxy: Proxy) -> None:
+    got = await proxy.post("/", "hdl=10.5555/a10.5555/b", accept=BROWSER)
+    assert (got.status, "DOI Not Found" in got.text) == (404, True)
 
 
 async def test_the_form_resolves_a_name_as_it_stands_before_it_reads_it_otherwise(proxy: Proxy) -> None:
