@@ -206,7 +206,7 @@ class Guard:
         except CouldNotVerify as error:
             await self._record_failure(name, error)
             raise
-        self._record_answer()
+        self.record_answer(self._clock())
         return answer
 
     async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
@@ -225,8 +225,9 @@ class Guard:
         if self._record_query is not None:
             self._record_query(outcome, self._clock() - began)
 
-    def _record_answer(self) -> None:
-        self._has_answered, self.result_at = True, self._clock()
+    def record_answer(self, at: float) -> None:
+        """The upstream answered this process, or another worker of its service."""
+        self._has_answered, self.result_at = True, at
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
@@ -267,7 +268,7 @@ class Guard:
             self.breaker.open(self._clock())
             self._log_failure(error)
         else:
-            self._record_answer()
+            self.record_answer(self._clock())
         finally:
             self._is_controlling = False
 

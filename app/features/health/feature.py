@@ -16,7 +16,8 @@ from app.web.operations import Face
 
 def open_health(context: Context) -> Opened:
     """The routes, and what they show of the upstreams."""
-    states = UpstreamStates(context.core, SharedStates(context.reloads.memories.get("upstreams")), context.clock)
+    memory = context.reloads.memories.get("upstreams")
+    states = UpstreamStates(context.core.upstream.guards, SharedStates(memory), context.clock)
     context.provide(states)
 
     def add(app: FastAPI, face: Face) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from app.features.feature import Core, Service
+from app.features.feature import Service
 from app.features.shared_states import PartState, SharedStates
 from app.upstream.guard import Guard, UpstreamState
 
@@ -17,23 +17,30 @@ _PAUSED: Final[UpstreamState] = "backing-off"
 class UpstreamStates(Service):
     """The state of each upstream, from the last query that any worker sent to it."""
 
-    def __init__(self, core: Core, states: SharedStates, clock: Callable[[], float]) -> None:
-        """`clock` is in seconds since the epoch."""
-        self._core = core
+    def __init__(self, guards: Mapping[str, Guard], states: SharedStates, clock: Callable[[], float]) -> None:
+        """`guards` are the upstreams of this worker by their URLs. `clock` is in seconds since the epoch."""
+        self._guards = guards
         self._states = states
         self._clock = clock
 
     def tick(self) -> None:
-        """Let the other workers know."""
-        self.read()
+        """Let the other workers know. A later answer to another worker ends the outage of this one."""
+        own = self._read_own()
+        known = self._states.share({url: state for url, state in own.items() if state.at})
+        for url, guard in self._guards.items():
+            state = known.get(url, own[url])
+            if own[url].word == "failing" and state.word == "ok" and state.at > own[url].at:
+                guard.record_answer(state.at)
 
     def read(self) -> dict[str, tuple[UpstreamState, float | None]]:
         """The state of each upstream by its URL, and since when it fails, in seconds since the epoch."""
-        guards = self._core.upstream.guards
-        own = {url: self._describe(guard) for url, guard in guards.items()}
+        own = self._read_own()
         known = self._states.share({url: state for url, state in own.items() if state.at})
-        found = {url: own[url] if own[url].word == _PAUSED else known.get(url, own[url]) for url in guards}
+        found = {url: state if state.word == _PAUSED else known.get(url, state) for url, state in own.items()}
         return {url: (cast(UpstreamState, state.word), state.since) for url, state in found.items()}
+
+    def _read_own(self) -> dict[str, PartState]:
+        return {url: self._describe(guard) for url, guard in self._guards.items()}
 
     def _describe(self, guard: Guard) -> PartState:
         failed = guard.log.first_failure
