@@ -103,6 +103,13 @@ RUNBOOK_HEAD: Final = """# Runbook
 What each alert of `config/prometheus/alerts.yml` and each line of [/status](admin.md#the-status) means, what to
 look at, and what to do. A running proxy shows this page at `/status/runbook`, to those who see `/status`.
 
+The commands of `doi-proxy` need the settings of the service, and run as its user. For the Debian package:
+
+```sh
+export DOI_PROXY_CONFIG=/etc/doi-proxy/doi-proxy.toml
+runuser -u doi-proxy -- doi-proxy check
+```
+
 `python docs/generate.py` writes this page from `app/features/status/runbook.toml`.
 """
 FEATURE_NOTE: Final = "`python docs/generate.py` writes this page from `app/features/{name}/`."

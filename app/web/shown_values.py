@@ -47,10 +47,10 @@ def render_link(href: str, text: str | None = None) -> Markup:
 
 def contact_link(contact: str | None) -> Markup | None:
     """An e-mail or web address as a link, other text as it is; None for an empty text."""
-    words = (contact or "").strip()[:MAX_CHARACTERS_SHOWN]
+    words = (contact or "").strip()[:MAX_CHARACTERS_SHOWN].removeprefix("mailto:")
     if not words:
         return None
-    href = address_href(words.removeprefix("mailto:"))
+    href = address_href(words)
     return render_link(href, words) if href else Markup("<bdi>{}</bdi>").format(visible(words))
 
 

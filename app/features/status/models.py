@@ -89,6 +89,7 @@ class UpstreamName(BaseModel):
     name: str = Field(examples=["doi.org"])
     state: Literal["unknown", "ok", "failing", "backing-off"]
     down_since: int | None = Field(description="The first failure of an outage, in seconds since the epoch.")
+    is_route: bool = Field(False, description="Whether it has only the names of some prefixes.")
 
 
 #: The state of the service as a word.
@@ -101,7 +102,9 @@ class StatusSummary(BaseModel):
     state: State
     sentence: str = Field("", description="The state in words.")
     upstreams: list[UpstreamName]
-    down_since: int | None = Field(description="The beginning of the longest outage, in seconds since the epoch.")
+    down_since: int | None = Field(
+        description="The beginning of the longest outage, without those of routes, in seconds."
+    )
     requests_per_second: float
     hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")
     failed_share: float = Field(description="Share of the names that got no answer, 0 to 1.")

@@ -152,16 +152,16 @@ class StatusReader:
 
     def read_state(self) -> ReaderState:
         """What readers see."""
-        guards = self._core.upstream.guards
-        states = {state for state, _ in self._upstreams.read().values()}
+        hosts = [_host(url) for url in self._context.settings.upstream_urls]
+        states = {upstream.state for upstream in self._name_upstreams() if not upstream.is_route}
         state = find_state(self._context.facts.mode, states, is_draining=self._context.reloads.draining)
-        return ReaderState(
-            state, find_interruptions(self._events.read(), [_host(url) for url in guards]), int(self._started)
-        )
+        return ReaderState(state, find_interruptions(self._events.read(), hosts), int(self._started))
 
     def _name_upstreams(self) -> Iterator[UpstreamName]:
+        defaults = self._context.settings.upstream_urls
         for url, (state, since) in self._upstreams.read().items():
-            yield UpstreamName(name=_host(url), state=state, down_since=None if since is None else int(since))
+            down_since = None if since is None else int(since)
+            yield UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)
 
     def _collect(self) -> Totals:
         self._exposition.flush()

@@ -24,9 +24,9 @@ _MIN_NAMES: Final = 5
 #: The state of an upstream that decides a state of the service, the best first.
 _DECIDING: Final[dict[State, str]] = {
     "working": "ok",
-    "unknown": "unknown",
     "paused": "backing-off",
     "down": "failing",
+    "unknown": "unknown",
 }
 
 
@@ -38,12 +38,11 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
     )
     names = answers + failed
     seconds = max(now - max(recent[0].start, status.started), 1.0) if recent else 1.0
+    deciding = [upstream for upstream in upstreams if not upstream.is_route]
     summary = StatusSummary(
-        state=find_state(status.mode, {upstream.state for upstream in upstreams}, is_draining=status.draining),
+        state=find_state(status.mode, {upstream.state for upstream in deciding}, is_draining=status.draining),
         upstreams=list(upstreams),
-        down_since=min(
-            (upstream.down_since for upstream in upstreams if upstream.down_since is not None), default=None
-        ),
+        down_since=min((upstream.down_since for upstream in deciding if upstream.down_since is not None), default=None),
         requests_per_second=requests / seconds,
         hit_share=hits / answers if answers else None,
         failed_share=failed / names if names else 0.0,
@@ -57,7 +56,7 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
 
 
 def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> State:
-    """The state of the service, given the states of its upstreams."""
+    """The state of the service, given the states of the upstreams of all names. A route has a few."""
     if is_draining:
         return "draining"
     if mode == "sealed":
@@ -93,7 +92,8 @@ def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
     """The state as a sentence or two, in the language of the texts, about the upstreams that are in this state."""
     language, key = texts.language, f"status.sentence_{summary.state}"
     deciding = _DECIDING.get(summary.state)
-    names = list(dict.fromkeys(upstream.name for upstream in summary.upstreams if upstream.state == deciding))
+    upstreams = [upstream for upstream in summary.upstreams if upstream.state == deciding and not upstream.is_route]
+    names = list(dict.fromkeys(upstream.name for upstream in upstreams))
     return str(
         texts(
             key if deciding is None else f"{key}_{'one' if len(names) == 1 else 'many'}",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from app.assembly.settings import Settings
+from app.cli.main import create_parser
 from app.features.status.prefixes import KINDS
 from app.features.status.runbook import line_title, read_runbook, show_code
 from app.web.languages import Catalogue, read_packaged
@@ -51,6 +54,21 @@ def test_each_entry_that_another_names_is_there() -> None:
     entries = [*read_runbook()["alert"].values(), *read_runbook()["line"].values()]
     named = {name for one in entries for text in one.values() for name in re.findall(r"DoiProxy\w+", text)}
     assert named <= set(read_runbook()["alert"])
+
+
+def test_each_command_setting_and_metric_that_an_entry_names_exists() -> None:
+    texts = [text for part in ("alert", "line") for entry in read_runbook()[part].values() for text in entry.values()]
+    codes = {code for text in texts for code in re.findall("`([^`]*)`", text)}
+    commands = [shlex.split(code)[1:] for code in codes if code.startswith("doi-proxy ")]
+    words = {code for code in codes if re.fullmatch(r"[a-z]+(_[a-z]+)+", code)} - {"scrape_configs"}
+    metrics = {word for word in words if word.startswith("doi_proxy_")}
+    assert len(commands) > 5 and len(words) > 10
+    for command in commands:
+        # Wrong arguments end the program.
+        create_parser(is_complete=True).parse_args(command)
+    assert words - metrics <= set(Settings.model_fields)
+    listed = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    assert {metric for metric in metrics if f"`{metric}`" not in listed} == set()
 
 
 def test_code_is_shown_as_code_and_nothing_else_is_html() -> None:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.status.models import Status
+from app.features.status.models import Status, UpstreamName
 from app.features.status.reader import StatusReader
 from app.features.status.samples import sample_status
-from app.features.status.summary import write_uptime
+from app.features.status.summary import summarize, write_sentence, write_uptime
+from app.web.languages import Catalogue, read_packaged
 from tests.cache.entries import entry
 from tests.web.proxy import Proxy, running
 
@@ -168,3 +169,32 @@ async def test_a_store_that_failed_is_an_event_with_its_end(tmp_path: Path) -> N
         await cache.end_outage()
         reader.watch()
         assert "The store failed for 2 min" in await page(proxy)
+
+
+@pytest.mark.parametrize("state", ["unknown", "ok"])
+def test_an_upstream_of_some_prefixes_does_not_hide_that_the_others_are_down(state: Any) -> None:
+    texts = Catalogue("en", {**read_packaged("app.features.status", "en"), **read_packaged("app.web", "en")})
+    main = UpstreamName(name="doi.org", state="failing", down_since=1_000)
+    route = UpstreamName(name="handle.example", state=state, down_since=None, is_route=True)
+    status = Status.model_validate({**sample_status()["status"]["view"]["status"], "history": []})
+    found = summarize(status, [main, route], 1_060)
+    assert (found.state, found.down_since) == ("down", 1_000)
+    assert write_sentence(texts, found).startswith("doi.org has not answered since ")
+    swapped = [
+        route.model_copy(update={"state": "failing", "down_since": 500}),
+        main.model_copy(update={"state": "ok"}),
+    ]
+    found = summarize(status, swapped, 1_060)
+    assert found.state == "working" and "DoiProxyUpstreamBreakerOpen" in found.problems
+    assert write_sentence(texts, found).startswith("Working. doi.org answers. ")
+
+
+async def test_readers_hear_of_an_outage_though_a_route_was_not_queried_yet() -> None:
+    settings = {"upstream_breaker_failures": 1, "upstream_routes": "10.7777=http://127.0.0.1:9"}
+    async with running(status_access="public", **settings) as proxy:
+        await fail(proxy, 2)
+        assert (await summary(proxy))["state"] == "down"
+        find_reader(proxy).watch()
+        shown = await page(proxy, "/state")
+        assert "Partly. The DOI system has not answered since" in shown
+        assert ": the DOI system does not answer." in shown
