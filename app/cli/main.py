@@ -63,7 +63,14 @@ class _Parser(argparse.ArgumentParser):
         if found := _INVALID_CHOICE.search(message):
             longer = [name for name in COMMANDS if name.endswith(f" {found[1]}") and "COMMAND" in message]
             message += _suggest(found[1], re.findall(r"[\w-]+", found[2])) or "".join(map(_ask, longer[:1]))
+        message += self._list_required(message)
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
+
+    def _list_required(self, message: str) -> str:
+        """The values of the arguments that a message says are required, for its end."""
+        required = set(message.partition("arguments are required: ")[2].split(", "))
+        lists = [action.choices for action in self._actions if required & {action.dest, str(action.metavar)}]
+        return "".join(f" (one of {', '.join(choices)})" for choices in lists if choices)
 
     def _suggest_flag(self, word: str) -> str:
         """The flag of this command that was probably meant: one that its help shows, else that of a setting."""
