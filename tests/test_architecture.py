@@ -21,10 +21,10 @@ pytestmark = pytest.mark.repository
 #: four lines too, and a test compares them.
 IMPORT_RULE: Final = """
 cli -> main -> assembly -> features -> core
-core: server -> web -> resolver -> cache, upstream -> handle -> doi -> errors, token_bucket, shares, host, host_lookup, regular_file
+core: server -> web -> resolver -> cache, upstream -> handle -> doi -> errors, rationing, system, host
 a feature imports the core, and another feature only where its feature.py names it
 the core imports no feature, no settings, no assembly; cache and upstream do not know each other; web knows neither
-"""  # noqa: E501
+"""
 #: The core, from the top down. A folder does not import those beside it on its line, nor those above.
 CORE: Final = (
     ("server",),
@@ -33,7 +33,7 @@ CORE: Final = (
     ("cache", "upstream"),
     ("handle",),
     ("doi",),
-    ("errors", "token_bucket", "shares", "host", "host_lookup", "regular_file"),
+    ("errors", "rationing", "system", "host"),
 )
 #: What lies above the core, from the top down.
 ABOVE: Final = ("cli", "main", "assembly", "features")
@@ -69,7 +69,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 PURE: Final = tuple(
     f"app.{name}"
     for name in (
-        "doi", "handle", "token_bucket", "shares",
+        "doi", "handle", "rationing",
         *(f"resolver.{name}" for name in (
             "demand", "failure_memory", "location_choice", "metadata_format", "options", "proof",
             "resolution", "target", "target_url",

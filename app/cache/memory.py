@@ -17,7 +17,7 @@ from app.cache.entry import Entry, bound_times, loses_proof
 from app.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
-from app.token_bucket import Bucket, back_off, take_token
+from app.rationing.token_bucket import Bucket, back_off, take_token
 
 #: Bytes of one table, at most. CPython builds a table anew now and then: 4 ms at 12,500 entries, 75 ms at 400,000.
 _TABLE_BYTES: Final = 8 * 2**20

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from app.errors import Quota, TooManyRequests
-from app.token_bucket import Bucket, count_tokens, take_token
+from app.rationing.token_bucket import Bucket, count_tokens, take_token
 
 #: Clients whose buckets are remembered. One that is forgotten has a full bucket again.
 MAX_CLIENTS: Final = 10_000

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from app.shares import ShareTree
+from app.rationing.shares import ShareTree
 
 #: Holds a lock for one client. Each call is for one `async with`.
 HoldTurn = Callable[[], AbstractAsyncContextManager[None]]

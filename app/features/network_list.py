@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.regular_file import read_regular
+from app.system.regular_file import read_regular
 from app.web.client_network import read_address
 
 #: Networks in one list.

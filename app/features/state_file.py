@@ -10,7 +10,7 @@ import msgspec
 
 from app.errors import ConfigurationError
 from app.features.private_file import open_private
-from app.regular_file import read_regular
+from app.system.regular_file import read_regular
 
 State = TypeVar("State", bound=msgspec.Struct)
 

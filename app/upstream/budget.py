@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from cachetools import TTLCache
 
 from app.errors import BudgetSpent, Quota, ShareSpent, UpstreamTimeout
-from app.token_bucket import Bucket, back_off, count_tokens, take_token
+from app.rationing.token_bucket import Bucket, back_off, count_tokens, take_token
 from app.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, choose_slow
 from app.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
 from app.upstream.upstream_log import BudgetLog

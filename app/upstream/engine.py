@@ -20,8 +20,8 @@ from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
-from app.host_lookup import look_up, write_address
-from app.regular_file import explain_failure, require_regular
+from app.system.host_lookup import look_up, write_address
+from app.system.regular_file import explain_failure, require_regular
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
 _KEEP_IDLE_SECONDS: Final = 30.0

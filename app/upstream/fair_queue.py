@@ -1,6 +1,6 @@
 """Lines of waiting queries, one for each client, served in turn (round-robin): networks first, then their clients.
 
-This module uses no clock and no I/O. Each place in a line costs constant time: see `app/shares.py`.
+This module uses no clock and no I/O. Each place in a line costs constant time: see `app/rationing/shares.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from app.shares import ShareTree
+from app.rationing.shares import ShareTree
 from app.upstream.source import ClientNetwork
 
 Query = TypeVar("Query", bound=Hashable)

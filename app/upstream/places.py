@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.errors import BudgetSpent
-from app.shares import ShareTree
+from app.rationing.shares import ShareTree
 from app.upstream.fair_queue import FairQueue
 from app.upstream.source import ClientNetwork
 

@@ -1,4 +1,4 @@
-"""Every place that holds a token bucket counts as app/token_bucket.py does: process, memory, SQLite and Valkey."""
+"""Every place that holds a token bucket counts as app.rationing.token_bucket: process, memory, SQLite and Valkey."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.cache.store import SharedStore
 from app.features.sqlite.store import SqliteStore
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.store import ValkeyStore
-from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
+from app.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
 from app.upstream.budget import LocalBucket
 from tests.clock import Clock
 

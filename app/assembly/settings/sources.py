@@ -13,7 +13,7 @@ from app.assembly.settings.old_names import RENAMED
 from app.errors import ConfigurationError
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from app.features.redaction import redact
-from app.regular_file import explain_failure, read_regular
+from app.system.regular_file import explain_failure, read_regular
 
 #: The table whose keys have no prefix.
 _UNPREFIXED: Final = "server"

@@ -28,7 +28,7 @@ from app.features.lists.lines import ListItem
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
-from app.shares import SharedPlaces
+from app.rationing.shares import SharedPlaces
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0

@@ -15,7 +15,7 @@ from app.features.branding.colours import brand_stylesheet
 from app.features.branding.messages import BRAND, read_messages, read_tags
 from app.features.branding.settings import BrandingSettings
 from app.features.branding.templates import open_templates
-from app.regular_file import read_regular
+from app.system.regular_file import read_regular
 from app.web.branding import Brand, Branding, NamedLink, StaticFile, digest, open_files, read_stylesheet
 from app.web.look import OwnTemplates, Renderer
 

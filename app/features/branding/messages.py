@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.regular_file import explain_failure, read_regular
+from app.system.regular_file import explain_failure, read_regular
 from app.web.languages import LANGUAGES, read_all, read_texts
 
 #: Larger language files are refused; ours have 15 kB.

@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, Template, Templ
 
 from app.errors import ConfigurationError
 from app.features.branding.samples import sample_context, sample_facts
-from app.regular_file import require_regular
+from app.system.regular_file import require_regular
 from app.web.branding import Brand
 from app.web.look import OwnTemplates, Renderer
 

@@ -11,7 +11,7 @@ from app.errors import ConfigurationError
 from app.features.bundles.settings import BundleSettings
 from app.features.check import Finding, Inspection
 from app.features.feature import NOTHING, Context, Feature, Opened
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 
 def open_seed(context: Context) -> Opened:

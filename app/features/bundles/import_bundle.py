@@ -24,7 +24,7 @@ from app.features.command import STANDARD_INPUT
 from app.features.progress import Bar
 from app.features.registry.sqlite_table import RegistryTable
 from app.handle.answer import ResponseCode
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 #: Limits of the records, and of the bytes of their values, that wait to be written.
 MAX_WAITING: Final = 4_000

@@ -14,7 +14,7 @@ from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.features.bundles.bundle import Refused, read_bundle
 from app.features.feature import Service
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Final
 import maxminddb
 
 from app.errors import ConfigurationError
-from app.regular_file import explain_failure, require_regular
+from app.system.regular_file import explain_failure, require_regular
 
 #: The largest database. Those of cities have less than 100 MB.
 _MAX_BYTES: Final = 1024 * 1024 * 1024

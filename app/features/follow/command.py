@@ -25,7 +25,7 @@ from app.features.follow.sqlite_change_pages import find_cursor, write_delta
 from app.features.proxy_client.server import parse_server
 from app.features.registry.record import parse_date
 from app.features.store_url import read_store_path
-from app.regular_file import explain_failure, read_regular
+from app.system.regular_file import explain_failure, read_regular
 
 #: --since for everything, with a cursor at its end.
 START: Final = "start"

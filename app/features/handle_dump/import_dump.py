@@ -24,7 +24,7 @@ from app.features.native.feature import FEATURE as NATIVE
 from app.features.options import Settings
 from app.features.progress import Bar, progress
 from app.features.toml_files.watching import list_toml_files
-from app.regular_file import explain_failure, open_regular
+from app.system.regular_file import explain_failure, open_regular
 
 #: Keys of the dump that are remembered to verify its signatures, and signatures of one record.
 _MAX_KEYS: Final = 10_000

@@ -31,7 +31,7 @@ from app.features.lists.resolve_lists import open_rows
 from app.features.lists.verdict import FIELDS, GOOD, UNDECIDED, ListRow, Verdict
 from app.features.private_file import open_private
 from app.features.progress import show_duration
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 #: Limit of a row, in bytes.
 _MAX_ROW_BYTES: Final = 4 * 1024 * 1024

@@ -34,7 +34,7 @@ from app.features.lists.honest_time import Pace
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, read_input
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
-from app.shares import SharedPlaces
+from app.rationing.shares import SharedPlaces
 from app.web.freshness import NO_STORE
 from app.web.media_types import CSV, JSON
 from app.web.problem import error_problem

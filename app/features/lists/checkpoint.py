@@ -16,7 +16,7 @@ import msgspec
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
 from app.features.state_file import read_state, write_state
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 #: The version of the file. A file of another version is refused.
 _VERSION: Final = 1

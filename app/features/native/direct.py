@@ -21,8 +21,8 @@ from app.features.native.referral import HandleService, Question
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, pack_address
-from app.host_lookup import look_up
 from app.resolver.single_flight import SingleFlight
+from app.system.host_lookup import look_up
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4

@@ -42,7 +42,7 @@ from app.features.native.witness import Witness
 from app.features.network_list import NetworkList
 from app.features.options import Settings
 from app.features.source_context import SourceContext
-from app.regular_file import read_regular
+from app.system.regular_file import read_regular
 from app.upstream.budget import Budget
 from app.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
 from app.upstream.source import CONTROL_NAME, Priority

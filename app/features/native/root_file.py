@@ -19,7 +19,7 @@ from app.features.native.referral import HandleService
 from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
 from app.features.native.wire.response import Response, SignedAnswer
 from app.features.private_file import replace_private
-from app.regular_file import read_regular
+from app.system.regular_file import read_regular
 
 log = logging.getLogger(__name__)
 

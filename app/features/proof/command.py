@@ -13,7 +13,7 @@ from app.errors import ConfigurationError, CouldNotVerify
 from app.features.command import Command, CommandContext, set_usage
 from app.features.feature import require_libraries
 from app.features.native.feature import FEATURE as NATIVE
-from app.regular_file import explain_failure, read_regular
+from app.system.regular_file import explain_failure, read_regular
 
 
 def _add_arguments(command: argparse.ArgumentParser) -> None:

@@ -28,7 +28,7 @@ from app.features.registry.import_streams import (
     open_stream,
 )
 from app.features.registry.tar import InvalidArchive, TarReader, is_tar
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 #: Files and members up to this size are read by one process. Those of the agencies have 5 to 10 MB.
 MAX_PART_BYTES: Final = 32 * 1024 * 1024

@@ -34,7 +34,7 @@ from app.features.registry.reading import (
 )
 from app.features.registry.record import RecordDates, RegistryRecord
 from app.features.registry.wire import RegistryRow, to_row
-from app.regular_file import open_regular
+from app.system.regular_file import open_regular
 
 #: Characters of keys and URLs from which a run is written. They take about four times as much in memory.
 _RUN_BYTES: Final = 48 * 1024 * 1024

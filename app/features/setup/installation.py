@@ -18,7 +18,7 @@ from app.errors import ConfigurationError
 from app.features.options import Settings
 from app.features.redaction import MASK, redact
 from app.features.setup.deployment import toml_line
-from app.regular_file import explain_failure, read_regular
+from app.system.regular_file import explain_failure, read_regular
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024

@@ -15,7 +15,7 @@ from typing import Final
 from app.cache.coordination import MAX_IDLE
 from app.features.private_file import create_beside
 from app.features.sqlite.file import is_damage
-from app.token_bucket import Bucket, back_off, take_token
+from app.rationing.token_bucket import Bucket, back_off, take_token
 
 #: Seconds that a worker waits for the transaction of another worker, which takes microseconds.
 _BUSY_TIMEOUT: Final = 0.25

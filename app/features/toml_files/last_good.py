@@ -13,7 +13,7 @@ from typing import Final
 
 from app.features.private_file import replace_private
 from app.features.store_url import read_store_path
-from app.regular_file import open_regular, read_regular
+from app.system.regular_file import open_regular, read_regular
 
 log = logging.getLogger(__name__)
 

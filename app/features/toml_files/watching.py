@@ -12,7 +12,7 @@ from typing import Final
 
 from app.features.feature import Service
 from app.features.toml_files.text import FileProblem
-from app.regular_file import read_regular
+from app.system.regular_file import read_regular
 
 #: Seconds between two looks at the files.
 WATCH_INTERVAL: Final = 1.0

@@ -5,7 +5,7 @@ from typing import Final
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from app.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
 from app.features.stored_entry import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
-from app.token_bucket import MAX_BACK_OFF, ROUNDING
+from app.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
 
 #: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
 #: part of the budget finds the server: it tries the store at each token, at most PAUSE and two searches late.
@@ -224,7 +224,7 @@ return existed
 #: KEYS[1] are the announcements, ARGV[1] is the scope.
 ANNOUNCE: Final = f"{_HEAL}{_ANNOUNCE}announce(KEYS[1], ARGV[1]) return 1"
 
-#: The arithmetic of app/token_bucket.py. `held` has the fields of the hash, which may be missing or not numbers.
+#: The arithmetic of app/rationing/token_bucket.py. `held` has the fields of the hash, some missing or not numbers.
 _BUCKET: Final = f"""{_NOW}{_HEAL}
 local held = heal('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
 local at, blocked_until = tonumber(held[2]) or now, tonumber(held[3]) or 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.features.references.form import read_typed_text
-from app.shares import SharedPlaces
+from app.rationing.shares import SharedPlaces
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 from tests.web.test_pages import Page

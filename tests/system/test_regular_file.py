@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from app.cli.main import main
-from app.regular_file import open_regular, read_regular, require_regular
+from app.system.regular_file import open_regular, read_regular, require_regular
 
 NOT_REGULAR: Final = "it is not a regular file"
 

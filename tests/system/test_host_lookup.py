@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.errors import UpstreamTimeout
-from app.host_lookup import MAX_LOOKUPS, look_up, write_address
+from app.system.host_lookup import MAX_LOOKUPS, look_up, write_address
 from tests.parts import usual_api
 
 

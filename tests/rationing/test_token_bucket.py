@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, count_tokens, take_token
+from app.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, count_tokens, take_token
 from app.upstream.retry_after import MAX_SECONDS
 
 NOW = 1_700_000_000.0

@@ -1,0 +1,1 @@
+"""What the operating system does for the program: opening files, and looking up hosts."""
