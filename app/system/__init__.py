@@ -1,1 +1,1 @@
-"""What the operating system does for the program: opening files, and looking up hosts."""
+"""What the system and its libraries do for the program, with limits: open files, look up hosts, inflate gzip data."""

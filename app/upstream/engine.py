@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
+from app.system.gunzip import Gunzip, GzipLimits
 from app.system.host_lookup import look_up, write_address
 from app.system.regular_file import explain_failure, require_regular
 
@@ -31,8 +31,8 @@ _PROXY_SCHEMES: Final = ("http", "https")
 #: The content coding that is offered to the upstream. An answer in another one is not valid.
 ACCEPT_ENCODING: Final = "gzip"
 _GZIP_CODINGS: Final = ("gzip", "x-gzip")
-#: Tells zlib to expect a gzip header and trailer (zlib manual, inflateInit2).
-_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
+#: A body has a limit of its own.
+_GZIP_LIMITS: Final = GzipLimits()
 
 
 def open_engine(
@@ -213,21 +213,20 @@ async def read_body(response: httpx.Response, most: int) -> bytes:
     coding = response.headers.get("Content-Encoding", "").strip().lower()
     if coding not in ("", "identity", *_GZIP_CODINGS):
         raise InvalidAnswer(f"The upstream's answer has the content coding {coding[:40]!r}, which was not offered.")
-    inflater = zlib.decompressobj(_GZIP_WINDOW) if coding in _GZIP_CODINGS else None
+    gunzip = Gunzip(_GZIP_LIMITS, _refuse_gzip) if coding in _GZIP_CODINGS else None
     received, body = 0, bytearray()
     async for chunk in response.aiter_raw():
         received += len(chunk)
-        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
-        body += chunk if inflater is None else _inflate(inflater, chunk, most - len(body) + 1)
+        for piece in (chunk,) if gunzip is None else gunzip.feed(chunk):
+            body += piece
+            if len(body) > most:
+                break
         if len(body) > most or received > most:
             raise AnswerTooLarge.over(most)
-    if inflater is not None and received and not inflater.eof:
-        raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
+    if gunzip is not None:
+        gunzip.end()
     return bytes(body)
 
 
-def _inflate(inflater: zlib._Decompress, chunk: bytes, room: int) -> bytes:
-    try:
-        return inflater.decompress(chunk, room)
-    except zlib.error as error:
-        raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error
+def _refuse_gzip(reason: str) -> InvalidAnswer:
+    return InvalidAnswer("The upstream's answer cannot be decompressed.", detail=reason)

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from app.features.gunzip import Gunzip, GzipLimits
 from app.features.lists.errors import UnreadableList
+from app.system.gunzip import Gunzip, GzipLimits
 
 #: Characters of an unreadable item in its row.
 MAX_EXCERPT: Final = 200

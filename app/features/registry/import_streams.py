@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, cast
 
-from app.features.gunzip import GZIP, Gunzip, GzipLimits
+from app.system.gunzip import Gunzip, GzipLimits
 
 #: The library that compresses. isal takes half the time of zlib. Without its extra, only tables are read.
 library: Any = zlib
@@ -22,6 +22,8 @@ PIECE_BYTES: Final = 1024 * 1024
 HEAD_BYTES: Final = 65_536
 #: JSON of one agency has up to 30 bytes for each compressed byte.
 _LIMITS: Final = GzipLimits(ratio=400, free_bytes=64 * 1024 * 1024, piece_bytes=PIECE_BYTES)
+#: The beginning alone is read.
+_HEAD_LIMITS: Final = GzipLimits(piece_bytes=HEAD_BYTES)
 #: RFC 1952, section 2.3.1.
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 #: A line of JSON Lines ends so. The first line of a document that is written over many lines does not.
@@ -96,17 +98,18 @@ def is_gzip(head: bytes) -> bool:
 def decompress_head(head: bytes) -> bytes:
     """The beginning of what gzip data contains, from its own beginning. Empty if it is damaged."""
     try:
-        return cast(bytes, library.decompressobj(GZIP).decompress(head, HEAD_BYTES))
-    except DamagedData:
+        return next(_open_gunzip(_HEAD_LIMITS).feed(head), b"")
+    except UnreadablePart:
         return b""
 
 
 def gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Decompress gzip data, also of several members, in pieces of PIECE_BYTES. Raises UnreadablePart."""
-    gzip = Gunzip(_LIMITS, lambda reason: UnreadablePart(f"the {reason}"), library)
-    for data in pieces:
-        yield from gzip.feed(data)
-    gzip.end()
+    return _open_gunzip(_LIMITS).read(pieces)
+
+
+def _open_gunzip(limits: GzipLimits) -> Gunzip:
+    return Gunzip(limits, lambda reason: UnreadablePart(f"the {reason}"), library)
 
 
 def cut_blocks(pieces: Iterable[bytes], block_bytes: int, max_bytes: int) -> Iterator[bytes]:

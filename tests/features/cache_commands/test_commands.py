@@ -26,10 +26,12 @@ from app.assembly.settings import Settings
 from app.cache.entry import Entry
 from app.cli.main import main
 from app.errors import ConfigurationError
+from app.features.bundles import import_bundle
 from app.features.bundles.bundle import BundleWriter
 from app.features.cache_commands.export import ExportChoice, export
 from app.features.cache_commands.warm import warm
 from app.features.options import ENV_PREFIX
+from app.system.gunzip import GzipLimits
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -282,6 +284,17 @@ def test_what_is_not_compressed_at_all_is_refused_and_no_traceback(
     (tmp_path / "b.ndjson.gz").write_bytes(bundle(*records("10.1000/1")))
     assert run("import", store, tmp_path / "b.ndjson.gz") == 1
     assert "new 0, kept 0, expired 0, refused 1" in capsys.readouterr().out
+
+
+def test_a_compressed_bundle_that_is_a_bomb_is_read_no_further(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_bundle, "_GZIP_LIMITS", GzipLimits(ratio=400, free_bytes=1_000_000))
+    (tmp_path / "b.ndjson.gz").write_bytes(gzip.compress(bundle(*records("10.1000/1")) + b" " * 5_000_000))
+    assert run("import", store, tmp_path / "b.ndjson.gz") == 1
+    output = capsys.readouterr()
+    assert "the gzip data decompresses to more than 400 times its size" in output.err
+    assert len(held(store)) == 1
 
 
 def test_importing_twice_changes_nothing(tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
 #: The window size by which zlib selects the gzip format.
-GZIP: Final = 16 + zlib.MAX_WBITS
+_GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Gunzip:
         self._limits = limits
         self._refuse = refuse
         self._library = library
-        self._inflate = library.decompressobj(GZIP)
+        self._inflate = library.decompressobj(_GZIP)
         self._compressed_bytes = self._bytes = 0
         self._is_started = False
 
@@ -48,7 +48,7 @@ class Gunzip:
                 # Some programs pad a file with zeros.
                 if not data.strip(b"\0"):
                     return
-                self._inflate = self._library.decompressobj(GZIP)
+                self._inflate = self._library.decompressobj(_GZIP)
             self._is_started = True
             try:
                 piece = self._inflate.decompress(data, self._limits.piece_bytes)
@@ -59,6 +59,12 @@ class Gunzip:
             self._check_limits()
             if piece:
                 yield piece
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The decompressed pieces of all data. Raises the error of `refuse`."""
+        for data in pieces:
+            yield from self.feed(data)
+        self.end()
 
     def _check_limits(self) -> None:
         limits = self._limits
