@@ -48,8 +48,3 @@ class Purges(dict[str, float]):
         A purge in the future was recorded before the clock was set back. It does not count.
         """
         return any(sent_at < self.get(scope, -inf) <= now for scope in (*scopes_of(key), UNKNOWN, NOT_FOUND))
-
-    def refuses_by_scope(self, key: str, sent_at: float, now: float) -> bool:
-        """The same for the purges of a prefix and of everything alone."""
-        _, *scopes = scopes_of(key)
-        return key not in scopes and any(sent_at < self.get(scope, -inf) <= now for scope in scopes)

@@ -49,11 +49,6 @@ def from_uri(text: str) -> DOIName:
     return DOIName.parse(decode(path))
 
 
-def equivalent(text: str, other: str) -> bool:
-    """Whether two "doi" URIs name the same DOI name, decoded ("doi" URI scheme, Equivalence). Raises InvalidName."""
-    return from_uri(text) == from_uri(other)
-
-
 def scheme_path(name: HandleName | str) -> str:
     """The part of a "doi" URI after "doi:": every slash except the first is %2F.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_network
 from pathlib import Path
@@ -33,6 +34,12 @@ MAX_COUNT: Final = 1_000_000
 MAX_NAMES: Final = 100_000_000
 #: Bytes of memory or of a disk: 100 TB.
 MAX_BYTES: Final = 100_000_000_000_000
+
+#: The address of a Unix socket. Its path has at most 107 bytes (Linux, unix(7)).
+UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
+#: A host and a port.
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_MAX_PORT: Final = 65_535
 
 #: What the environment variable of a setting begins with.
 ENV_PREFIX: Final = "DOI_PROXY_"
@@ -135,6 +142,12 @@ def variable(name: str) -> str:
 def flag_of(name: str) -> str:
     """The flag of a setting on the command line."""
     return "--" + name.replace("_", "-")
+
+
+def is_host_and_port(address: str) -> bool:
+    """Whether an address has the form `host:port`, with an IPv6 address in brackets."""
+    found = _HOST_AND_PORT.fullmatch(address)
+    return found is not None and int(found["port"]) <= _MAX_PORT
 
 
 def require_hosts(value: str | None) -> str | None:

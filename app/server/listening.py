@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import socket
 import stat
 from contextlib import suppress
@@ -14,11 +13,6 @@ from app.errors import ConfigurationError, DoiProxyError
 
 #: The beginning of the address of a Unix socket.
 UNIX: Final = "unix:"
-#: A Unix socket. Its path has at most 107 bytes (Linux, unix(7)).
-UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
-#: A host and a port.
-_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-_MAX_PORT: Final = 65_535
 #: Errors that pass when another program ends, or when an interface of the network is up.
 _PASSING: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOENT})
 #: The owner and the group of the service may connect to a Unix socket.
@@ -27,12 +21,6 @@ _SOCKET_MODE: Final = 0o660
 
 class AddressUnavailable(DoiProxyError):
     """The address to listen on is in use, or this machine does not have it yet."""
-
-
-def is_host_and_port(address: str) -> bool:
-    """Whether an address has the form `host:port`, with an IPv6 address in brackets."""
-    found = _HOST_AND_PORT.fullmatch(address)
-    return found is not None and int(found["port"]) <= _MAX_PORT
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -7,8 +7,16 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.features.options import MAX_BYTES, MAX_COUNT, RELOADED, SettingsGroup, require_hosts, require_networks
-from app.server.listening import UNIX, UNIX_ADDRESS
+from app.features.options import (
+    MAX_BYTES,
+    MAX_COUNT,
+    RELOADED,
+    UNIX_ADDRESS,
+    SettingsGroup,
+    require_hosts,
+    require_networks,
+)
+from app.server.listening import UNIX
 
 
 class ServerSettings(SettingsGroup):

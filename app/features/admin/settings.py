@@ -6,8 +6,7 @@ from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.features.options import RELOADED_SECRET, SettingsGroup
-from app.server.listening import UNIX_ADDRESS, is_host_and_port
+from app.features.options import RELOADED_SECRET, UNIX_ADDRESS, SettingsGroup, is_host_and_port
 
 #: Characters of the shortest admin token.
 MIN_TOKEN: Final = 16

@@ -6,8 +6,7 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
-from app.features.options import SettingsGroup
-from app.server.listening import is_host_and_port
+from app.features.options import SettingsGroup, is_host_and_port
 
 
 class NativeListenerSettings(SettingsGroup):

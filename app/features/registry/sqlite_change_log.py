@@ -13,12 +13,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from math import inf
 from struct import Struct
 from typing import Final
 from zlib import crc32
 
 from app.cache.entry import Entry
-from app.cache.purges import NOT_FOUND, Purges
+from app.cache.purges import NOT_FOUND, Purges, scopes_of
 from app.features.sqlite.feature_tables import Table, Written
 from app.features.store_compression import compress, decompress
 
@@ -110,8 +111,13 @@ def log_purges(
     """
     for scope, at in purged:
         entry = known.get(scope)
-        if entry is None or not purges.refuses_by_scope(scope, entry.fetched_at, at):
+        if entry is None or not _is_purged_with_others(entry, purges, at):
             log_changes(connection, LoggedChange.PURGE, [scope], at)
+
+
+def _is_purged_with_others(entry: Entry, purges: Purges, at: float) -> bool:
+    _, *scopes = scopes_of(entry.key)
+    return any(entry.fetched_at < purges.get(scope, -inf) <= at for scope in scopes)
 
 
 def log_registry(connection: sqlite3.Connection, keys: Sequence[str], at: float, *, is_dense: bool) -> None:
