@@ -10,7 +10,7 @@ from typing import Final
 
 from app.errors import InvalidAnswer
 from app.features.proven_answer import ProvenAnswer
-from app.handle.answer import Answer
+from app.handle.answer import Answer, PlainRedirect
 from app.resolver.resolver import MAX_BYTES_NOW
 from app.resolver.target import read_unconditional_target
 from app.resolver.target_url import TARGET_RULES, web_target
@@ -19,8 +19,8 @@ from app.resolver.target_url import TARGET_RULES, web_target
 PLACE: Final = Struct("<BHH")
 
 
-class RedirectAnswer(Answer, frozen=True, gc=False):
-    """A record that leads every client to one URL, which is safe in a header and in `values` as it is.
+class RedirectAnswer(PlainRedirect, frozen=True, gc=False):
+    """A plain redirect whose URL is safe in a header and in `values` as it is.
 
     Its place adds nothing to the values, so the answer is equal to one without it.
     """

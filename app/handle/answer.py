@@ -38,6 +38,15 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         return self.code is other.code and self.values == other.values
 
 
+class PlainRedirect(Answer, frozen=True, gc=False):
+    """A record that leads every client to one URL, which a store has noted."""
+
+    @property
+    def target(self) -> str:
+        """The URL."""
+        raise NotImplementedError
+
+
 class _Wire(msgspec.Struct, gc=False):
     responseCode: int
     handle: str | None = None
