@@ -1,12 +1,19 @@
-"""Routes of FastAPI that are built when they are first used."""
+"""Routes of FastAPI that are built when they are first used.
+
+Only this module relies on internals of starlette's Route. USED lists them, and a test compares the list with the
+installed starlette.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path, get_name
+
+#: The attributes that `Route.matches`, `Route.url_path_for` and our own list of paths read, all without building.
+USED: Final = ("path", "endpoint", "name", "methods", "path_regex", "path_format", "param_convertors")
 
 
 class DeferredRoute(APIRoute):
@@ -17,7 +24,7 @@ class DeferredRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], *, methods: Any = None, **options: Any) -> None:
-        # What starlette's `Route.matches` reads, and allowed_methods.
+        # Those of USED, as starlette's Route has them.
         self.path, self.endpoint, self.name = path, endpoint, options.get("name") or get_name(endpoint)
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
         self.methods = {method.upper() for method in methods or ("GET",)}
