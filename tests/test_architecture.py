@@ -21,7 +21,7 @@ pytestmark = pytest.mark.repository
 #: four lines too, and a test compares them.
 IMPORT_RULE: Final = """
 cli -> main -> assembly -> features -> core
-core: server -> web -> resolver -> cache, upstream -> handle -> doi -> errors, rationing, system, host
+core: server -> web -> resolver -> cache, upstream -> handle -> doi -> errors, rationing, system
 a feature imports the core, and another feature only where its feature.py names it
 the core imports no feature, no settings, no assembly; cache and upstream do not know each other; web knows neither
 """
@@ -33,7 +33,7 @@ CORE: Final = (
     ("cache", "upstream"),
     ("handle",),
     ("doi",),
-    ("errors", "rationing", "system", "host"),
+    ("errors", "rationing", "system"),
 )
 #: What lies above the core, from the top down.
 ABOVE: Final = ("cli", "main", "assembly", "features")

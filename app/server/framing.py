@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app.host import is_host
+from app.server.host import is_host
 
 END: Final = b"\r\n\r\n"
 #: The header of a message after which the connection ends (RFC 9112, section 9.6).

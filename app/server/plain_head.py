@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from app.host import is_host
+from app.server.host import is_host
 from app.web.freshness import CACHE_CONTROL
 from app.web.variants import SELECTING, Variant, select_variant
 
