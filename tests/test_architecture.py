@@ -123,6 +123,10 @@ MOST_FUNCTION_LINES: Final = 60
 MOST_ARGUMENTS: Final = 8
 MANY_ARGUMENTS: Final = 7
 MOST_FUNCTIONS_WITH_MANY_ARGUMENTS: Final = 8
+#: Lines of the folders that answer one name as doi.org does, all together, and entries at the top of app/.
+SIZED_FOLDERS: Final = ("doi", "handle", "cache", "upstream", "resolver", "web", "server")
+MOST_CORE_LINES: Final = 14_000
+MOST_ENTRIES: Final = 16
 
 # --- The reading -------------------------------------------------------------------------------------------------
 
@@ -400,6 +404,20 @@ def test_two_homes_of_a_name_are_seen() -> None:
 def test_no_file_is_long() -> None:
     sizes = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "app").rglob("*.py")}
     assert {path: lines for path, lines in sizes.items() if lines > MOST_FILE_LINES} == {}
+
+
+def test_the_core_is_small() -> None:
+    sizes = {
+        name: sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / "app" / name).rglob("*.py"))
+        for name in SIZED_FOLDERS
+    }
+    assert all(sizes.values())
+    assert sum(sizes.values()) <= MOST_CORE_LINES, sizes
+
+
+def test_the_top_of_the_program_has_few_entries() -> None:
+    entries = sorted(path.name for path in (ROOT / "app").iterdir() if path.name != "__pycache__")
+    assert len(entries) <= MOST_ENTRIES, entries
 
 
 def test_no_function_is_long() -> None:
