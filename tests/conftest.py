@@ -16,6 +16,7 @@ from weakref import WeakSet
 import aiohttp
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.zygote import Zygote, can_fork
 
@@ -24,7 +25,19 @@ from tests.zygote import Zygote, can_fork
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, max_examples=50)
 settings.register_profile("quick", settings.get_profile("fixed"), max_examples=10)
 settings.register_profile("random", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+_PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "fixed")
+settings.load_profile(_PROFILE)
+
+
+def _no_constants() -> Any:
+    return providers._local_constants
+
+
+if _PROFILE != "random":
+    # Hypothesis reads the constants of all modules of ours that are imported, and takes some as examples. So the
+    # examples of a test would depend on the tests before it, and each process would read a thousand files.
+    assert callable(providers._get_local_constants)
+    providers._get_local_constants = _no_constants
 
 #: Files that take longest.
 LONGEST: Final = tuple(

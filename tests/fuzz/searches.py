@@ -15,10 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from schemathesis.generation import GenerationMode
-
-from tests.hostile.conftest import hostile_upstream, started
-from tests.hostile.documented_requests import TOKEN, DocumentedRequests
+from tests.hostile.conftest import ADMIN_TOKEN, hostile_upstream, started
 
 _TESTS: Final = Path(__file__).resolve().parents[1]
 _PROPERTY_TESTS: Final = (sys.executable, "-m", "pytest", "-q", "-m", "hypothesis")
@@ -26,8 +23,13 @@ _PROPERTY_TESTS: Final = (sys.executable, "-m", "pytest", "-q", "-m", "hypothesi
 
 def search_requests(seconds: float) -> bool:
     """Send valid and invalid requests of random seeds. Returns whether the document describes all answers."""
+    # Tests of this module do without Schemathesis, whose import takes 1.4 s of processor time.
+    from schemathesis.generation import GenerationMode  # noqa: PLC0415
+
+    from tests.hostile.documented_requests import DocumentedRequests  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory() as work, hostile_upstream(Path(work)) as upstream:
-        proxy = started(Path(work), upstream, admin_token=TOKEN)
+        proxy = started(Path(work), upstream, admin_token=ADMIN_TOKEN)
         try:
             modes = [DocumentedRequests(proxy.url, mode) for mode in GenerationMode]
             ends = time.monotonic() + seconds

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.cluster.processes import Process, Proxy, until
 from tests.cluster.raw_http import ask
 from tests.ports import free_port
+
+#: The token of the administrator of a proxy whose documented requests are sent.
+ADMIN_TOKEN: Final = "a-token-of-thirty-two-characters"
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
 
-#: The token of the administrator of the proxy.
-TOKEN: Final = "a-token-of-thirty-two-characters"
+from tests.hostile.conftest import ADMIN_TOKEN
+
 #: Requests for one operation in one round.
 EXAMPLES: Final = 3
 #: 500 is a fault of this program, although the document has it.
@@ -73,7 +73,7 @@ class DocumentedRequests:
 
 def _failures_of(case: Any) -> list[str]:
     """What is wrong with the answer to a request, without the parts that differ between requests."""
-    headers = {"Authorization": f"Bearer {TOKEN}"} if case.operation.path.startswith("/admin") else {}
+    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"} if case.operation.path.startswith("/admin") else {}
     response = case.call(headers=headers, timeout=30, allow_redirects=False)
     if response.status_code == _FAULT:
         return ["status 500"]
