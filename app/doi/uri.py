@@ -14,8 +14,6 @@ _SEGMENT: Final = b"!$&'()*+,;=:@"
 #: The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
 _URL_PATH: Final = b"/!$&'()*,;=:@"
 _TEMPLATE_PATH: Final = b"/:@!$()*,;="
-#: The bytes that a path and a value in a query may both contain, without those that separate parameters.
-_VALUE_PATH: Final = b"/:@!$()*,"
 
 _SCHEME: Final = re.compile("doi:", re.IGNORECASE | re.ASCII)
 _NOT_IN_A_PATH: Final = re.compile(r"[^A-Za-z0-9\-._~%!$&'()*+,;=:@/]")
@@ -79,14 +77,6 @@ def component(name: HandleName | str) -> str:
 def template_path(name: HandleName | str) -> str:
     """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" are unencoded too."""
     return encode(str(name), _TEMPLATE_PATH)
-
-
-def value_path(name: HandleName | str) -> str:
-    """A name for the path or for a value in the query of another service. Its slashes are not encoded.
-
-    Characters that separate parameters of a query are encoded (RFC 3986, section 3.4; WHATWG URL, section 5.1).
-    """
-    return _keep_dot_segments(encode(str(name), _VALUE_PATH))
 
 
 def _keep_dot_segments(path: str) -> str:

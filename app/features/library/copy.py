@@ -15,7 +15,7 @@ import msgspec
 
 from app.doi.name import HandleName, fold
 from app.doi.percent import encode
-from app.doi.uri import component, value_path
+from app.doi.uri import component, url_path
 from app.resolver.options import NO_FACTS, ClientFact
 from app.resolver.target_url import web_target
 
@@ -25,6 +25,8 @@ NO_SERVICE: Final = "none"
 _MAX_PREFIX_ELEMENTS: Final = 10
 #: The schemes of targets that a service can open.
 _WEB_SCHEMES: Final = ("http://", "https://")
+#: What a path may contain and a value in a query may not (RFC 3986, section 3.4; WHATWG URL, section 5.1).
+_NOT_IN_VALUES: Final = str.maketrans({"&": "%26", "'": "%27", ";": "%3B", "=": "%3D"})
 #: What the answer depends on wherever a rule can match.
 _ALWAYS_READ: Final = ClientFact.COOKIE
 
@@ -84,7 +86,8 @@ class LibraryService(msgspec.Struct, frozen=True):
         if not work.name.is_doi and "{doi" in self.template:
             return None
         # The target comes last: it can contain the text of a placeholder.
-        filled = self.template.replace("{doi}", value_path(work.name)).replace("{doi_encoded}", component(work.name))
+        path = url_path(work.name).translate(_NOT_IN_VALUES)
+        filled = self.template.replace("{doi}", path).replace("{doi_encoded}", component(work.name))
         head, raw, tail = filled.partition("{target}")
         encoded = encode(work.target)
         head, tail = head.replace("{target_encoded}", encoded), tail.replace("{target_encoded}", encoded)
