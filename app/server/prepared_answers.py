@@ -164,16 +164,17 @@ class ExpressLane:
             prepared, forwarded_for, read = self._find(request, request is not whole, forwarded_for, client_of)
             if prepared is None:
                 return None
+        for gate in self._gates if read is None else ():
+            # Not by `_admits`: its calls take a tenth of a hot answer.
+            if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
+                return None
         now = self._clock()
         entry, chain = self._find_same(prepared, now), None
         if entry is None or int(now) != prepared.second or default_headers != prepared.first:
             chain = self._find_chain(prepared, read, entry)
             if chain is None:
                 self._drop(request, prepared.target)
-                return None
-        for gate in self._gates if read is None else ():
-            # Not by `_admits`: its calls take a tenth of a hot answer.
-            if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
+                self._done = prepared.target, {ADMITTED}
                 return None
         if chain is None:
             self._record_hit()
@@ -222,10 +223,11 @@ class ExpressLane:
     def _find_chain(
         self, prepared: Prepared, read: Resolution | None, same: Entry | None
     ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
-        """The records of a reply: the first, and the rest of its chain. None if memory has others than before."""
+        """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
         if same is not None:
             return Resolution(prepared.name, same, Origin.HIT), ()
-        found = read or self._resolver.find_fresh(prepared.name)
+        # The client is admitted. Memory may have evicted the record that the store has.
+        found = read or self._resolver.find_stored(prepared.name)
         if found is None or (found is not read and hash_resolution(found) != prepared.source):
             return None
         followed = self._find_others(prepared) if prepared.others else ()

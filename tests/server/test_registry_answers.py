@@ -88,3 +88,23 @@ async def test_a_sealed_server_answers_from_prepared_bytes_without_its_store(sto
         second, _ = await server.answers(get(PATH))
     assert prepared == [second]
     assert b"\r\nlocation: " + TARGET + b"\r\n" in second
+
+
+async def test_a_record_that_memory_has_evicted_is_answered_from_its_store_by_the_prepared_reply(store: str) -> None:
+    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    first, _ = await server.answers(get(PATH))
+    uses = lane_uses(server.application)
+    server.memory.drop("10.5555/KNOWN")
+    second, _ = await server.answers(get(PATH))
+    assert second == first
+    assert uses == [("GET", 302)]
+
+
+async def test_a_request_whose_prepared_reply_has_died_is_counted_once(store: str) -> None:
+    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed", client_rate=0.001, client_burst=3)
+    await server.answers(get(PATH))
+    server.memory.drop("10.5555/KNOWN")
+    with closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as file, file:
+        file.execute("DELETE FROM registry_blocks")
+    statuses = [(await server.answers(get(PATH)))[0].split(b" ")[1] for _ in range(3)]
+    assert statuses == [b"504", b"504", b"429"]
