@@ -12,7 +12,6 @@ from typing import Any
 from app.assembly.features import feature_modules
 from app.assembly.settings import Settings
 from app.assembly.settings.cache import MIN_STORE_BYTES
-from app.cache.fallback import TierObserver
 from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore, StoreUnavailable
@@ -24,7 +23,7 @@ from app.features.store_url import Opener, StoreOptions, open_store, read_store_
 def open_cache(
     settings: Settings,
     clock: Callable[[], float] = time.time,
-    observer: TierObserver | None = None,
+    observer: Callable[[str], None] | None = None,
     *,
     read_only: bool = False,
 ) -> TieredStore:
@@ -37,7 +36,7 @@ def open_cache(
 
 
 def open_service_cache(
-    settings: Settings, clock: Callable[[], float] = time.time, observer: TierObserver | None = None
+    settings: Settings, clock: Callable[[], float] = time.time, observer: Callable[[str], None] | None = None
 ) -> TieredStore:
     """The cache of a service. A store that cannot be opened now is tried again while the service runs, and is only
     read until then, if it can be. So is one whose file is lost later.
@@ -78,7 +77,7 @@ def fitting_bytes(settings: Settings) -> int:
 def _build_cache(
     settings: Settings,
     clock: Callable[[], float],
-    observer: TierObserver | None,
+    observer: Callable[[str], None] | None,
     store: SharedStore | None,
     late: LateStore | None = None,
 ) -> TieredStore:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore, StoreStats
@@ -17,13 +17,6 @@ Result = TypeVar("Result")
 
 #: Seconds without a failure after which a store that failed counts as up again.
 QUIET: Final = 5.0
-
-
-class TierObserver(Protocol):
-    """Counts failures of the store. Its method must be fast and must not raise."""
-
-    def store_failed(self, operation: str) -> None:
-        """Called after a failure of `operation`, a method name of Store."""
 
 
 @dataclass(slots=True)
@@ -109,11 +102,12 @@ class FallbackStore:
         store: SharedStore | None,
         *,
         clock: Callable[[], float],
-        observer: TierObserver | None = None,
+        observer: Callable[[str], None] | None = None,
     ) -> None:
-        """`clock` gives seconds since the epoch. The observer learns of each failure."""
-        self._memory = memory
-        self._store = store
+        """`clock` gives seconds since the epoch. `observer` is called with the method of each failure."""
+        self.memory = memory
+        #: The second tier. None if there is only memory.
+        self.store = store
         self._observer = observer
         self._outage = Outage(clock, QUIET)
         #: The buckets whose last token came from the store.
@@ -122,24 +116,24 @@ class FallbackStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """Take the lease of a name; see Store. If the store fails, the lease holds in this process only."""
-        if self._store is not None:
-            taken = await self._try("lease", self._store.lease(key, owner, seconds), None)
+        if self.store is not None:
+            taken = await self._try("lease", self.store.lease(key, owner, seconds), None)
             if taken is not None:
                 return taken
             self.counters.lease_fallbacks += 1
-        return await self._memory.lease(key, owner, seconds)
+        return await self.memory.lease(key, owner, seconds)
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """Let a lease end after `seconds` from now; see Store."""
-        await self._memory.renew(key, owner, seconds)
-        if self._store is not None:
-            await self._try("renew", self._store.renew(key, owner, seconds), None)
+        await self.memory.renew(key, owner, seconds)
+        if self.store is not None:
+            await self._try("renew", self.store.renew(key, owner, seconds), None)
 
     async def release(self, key: str, owner: str) -> None:
         """Release a lease."""
-        await self._memory.release(key, owner)
-        if self._store is not None:
-            await self._try("release", self._store.release(key, owner), None)
+        await self.memory.release(key, owner)
+        if self.store is not None:
+            await self._try("release", self.store.release(key, owner), None)
 
     async def take(
         self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, processes: int = 1
@@ -149,24 +143,24 @@ class FallbackStore:
         That bucket has an equal part of the tokens that `processes` processes share. After a token of the store it is
         empty, because the tokens of the store may be spent.
         """
-        if self._store is not None:
-            wait = await self._try("take", self._store.take(bucket, rate, burst, leaving, count), None)
+        if self.store is not None:
+            wait = await self._try("take", self.store.take(bucket, rate, burst, leaving, count), None)
             if wait is not None:
                 self._store_buckets.add(bucket)
                 return wait
             self.counters.budget_fallbacks += 1
             if bucket in self._store_buckets:
                 self._store_buckets.discard(bucket)
-                await self._memory.back_off(bucket, 0.0)
+                await self.memory.back_off(bucket, 0.0)
         # A bucket that cannot hold `count` tokens would never give them.
         part = max(float(count), burst / processes)
-        return await self._memory.take(bucket, rate / processes, part, leaving / processes, count)
+        return await self.memory.take(bucket, rate / processes, part, leaving / processes, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""
-        await self._memory.back_off(bucket, seconds)
-        if self._store is not None:
-            await self._try("back_off", self._store.back_off(bucket, seconds), None)
+        await self.memory.back_off(bucket, seconds)
+        if self.store is not None:
+            await self._try("back_off", self.store.back_off(bucket, seconds), None)
 
     @property
     def down_since(self) -> float | None:
@@ -175,8 +169,8 @@ class FallbackStore:
 
     async def end_outage(self) -> None:
         """End an outage if the store works again, also if no request uses what had failed."""
-        if self._store is not None and self._outage.began is not None:
-            stats = await self._try("stats", self._store.stats(), None)
+        if self.store is not None and self._outage.began is not None:
+            stats = await self._try("stats", self.store.stats(), None)
             if stats is not None and stats.healthy:
                 self._outage.end()
 
@@ -198,4 +192,4 @@ class FallbackStore:
         if operation != "get" or not isinstance(error, DamagedEntry):
             self._outage.record_failure(operation, error.message)
         if self._observer is not None:
-            self._observer.store_failed(operation)
+            self._observer(operation)

@@ -99,6 +99,14 @@ class ImmediateStore(Protocol):
 
 
 @runtime_checkable
+class PatientStore(Protocol):
+    """A store on another machine, which can be too slow for a look-up."""
+
+    async def get_late(self, key: str) -> Entry | None:
+        """An entry whose last `get` failed, with a longer timeout. None if that did not fail. Raises StoreError."""
+
+
+@runtime_checkable
 class RecordStore(Store, Protocol):
     """A store with records of the registration agencies' files. Every method may raise StoreError.
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from app.cache.coordination import REGISTRY_CHANGED
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
-from app.cache.fallback import FallbackStore, TierObserver, TierStats
+from app.cache.fallback import FallbackStore, TierStats
 from app.cache.late import ENTRIES_A_STEP, LateStore, fill_store
 from app.cache.memory import MemoryStore
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
 from app.cache.purging import delete_purged, forget_names
-from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
+from app.cache.store import ImmediateStore, PatientStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
 from app.doi.name import fold
 from app.errors import StoreError
 
@@ -36,7 +36,7 @@ class TieredStore(FallbackStore):
         *,
         clock: Callable[[], float],
         ceiling: float,
-        observer: TierObserver | None = None,
+        observer: Callable[[str], None] | None = None,
         only_verified: bool = False,
         late: LateStore | None = None,
     ) -> None:
@@ -49,6 +49,8 @@ class TieredStore(FallbackStore):
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
         self._read_now = store.read_now if _is_immediate(store) else None
+        #: Whether `read_late` may find something.
+        self.is_patient = isinstance(store, PatientStore)
         self._opener, self._late = late, late if late and late.reason else None
         self._clock = clock
         self._ceiling = ceiling
@@ -67,29 +69,19 @@ class TieredStore(FallbackStore):
         """The last purge of these scopes in the last hour or more, in seconds since the epoch. 0.0 without one."""
         return max(self._purges.get(scope, 0.0) for scope in scopes)
 
-    @property
-    def memory(self) -> MemoryStore:
-        """The memory tier."""
-        return self._memory
-
-    @property
-    def store(self) -> SharedStore | None:
-        """The second tier. None if there is only memory."""
-        return self._store
-
     async def get(self, key: str) -> Entry | None:
         """The entry from memory, or from the store if memory has none or a stale one.
 
         Another process may have refreshed a stale entry, so the newer one wins.
         """
-        cached = self._memory.peek(key)
-        if cached is not None and (self._store is None or cached.is_fresh(self._clock())):
+        cached = self.memory.peek(key)
+        if cached is not None and (self.store is None or cached.is_fresh(self._clock())):
             return cached
         return self._choose(cached, await self._read_store(key))
 
     def load(self, key: str) -> Entry | None:
         """The entry of the store, if memory has none and reading it takes no task. Otherwise None: use `get`."""
-        if self._read_now is None or self._memory.peek(key) is not None:
+        if self._read_now is None or self.memory.peek(key) is not None:
             return None
         try:
             stored = self._read_now(key)
@@ -100,13 +92,21 @@ class TieredStore(FallbackStore):
 
     async def reread(self, key: str) -> Entry | None:
         """The newest entry of any process: from the store, or from memory if the store has none or an older one."""
-        return self._choose(self._memory.peek(key), await self._read_store(key))
+        return self._choose(self.memory.peek(key), await self._read_store(key))
+
+    async def read_late(self, key: str) -> bool:
+        """Read an entry whose last read failed, with a longer timeout. Returns whether memory has it now."""
+        store: object = self.store
+        late = await self._try("get", store.get_late(key), None) if isinstance(store, PatientStore) else None
+        if (entry := self._bound(late)) is not None:
+            self.memory.keep(entry)
+        return entry is not None
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
         """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""
         if isinstance(cached, RegistryEntry):
             # Only a copy of what the store had.
-            self._memory.drop(cached.key)
+            self.memory.drop(cached.key)
             cached = None
         if stored is None:
             return cached
@@ -114,11 +114,11 @@ class TieredStore(FallbackStore):
             if cached is not None and cached.is_usable(self._clock()):
                 return cached
             copy = replace(stored, read_at=self._clock(), edition=self.edition)
-            self._memory.admit(copy)
+            self.memory.admit(copy)
             return copy
         if cached is not None and cached.fetched_at >= stored.fetched_at:
             return cached
-        keep = self._memory.admit if cached is None else self._memory.keep
+        keep = self.memory.admit if cached is None else self.memory.keep
         keep(stored)
         return stored
 
@@ -131,11 +131,11 @@ class TieredStore(FallbackStore):
         replace a fresh verified one. For `unless_newer`, see Store.
         """
         is_refused = sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock())
-        if is_refused or loses_proof(self._memory.peek(entry.key), entry, self._clock()):
+        if is_refused or loses_proof(self.memory.peek(entry.key), entry, self._clock()):
             return
         self._keep(entry)
-        if self._store is not None:
-            write = self._store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
+        if self.store is not None:
+            write = self.store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
             await self._try("put", write, None)
 
     async def put_newer(self, entry: Entry) -> bool:
@@ -163,12 +163,12 @@ class TieredStore(FallbackStore):
             await self.delete(entry.key, announce=announce)
             return
         stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
-        if self._store is None or self._late is not None:
-            self._memory.keep(stale)
+        if self.store is None or self._late is not None:
+            self.memory.keep(stale)
             return
         # The next request takes it from the store, if it is still needed.
-        self._memory.drop(entry.key)
-        await self._try("put", self._store.put(stale, announce=announce, unless_newer=True), None)
+        self.memory.drop(entry.key)
+        await self._try("put", self.store.put(stale, announce=announce, unless_newer=True), None)
 
     async def begin_purge(self, scope: str, dropped: list[str] | None = None) -> None:
         """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.
@@ -177,34 +177,34 @@ class TieredStore(FallbackStore):
         entries in the store afterwards. With memory alone, nothing is dropped here. `dropped` gets the dropped keys.
         """
         self._purges.record(scope, self._clock())
-        if self._store is not None:
+        if self.store is not None:
             # Entries that still wait to be written are older than the purge.
             await self.flush()
-            await self._try("delete", self._store.delete(scope), False)
+            await self._try("delete", self.store.delete(scope), False)
             await self.flush()
-            async for key in self._memory.drop_scope(scope):
+            async for key in self.memory.drop_scope(scope):
                 if dropped is not None:
                     dropped.append(key)
         await self.forget_popular([scope])
 
     async def end_purge(self, scope: str) -> None:
         """Let other processes drop what they read before the caller deleted it without announcing it."""
-        if self._store is not None:
-            await self._try("announce", self._store.announce(scope), None)
+        if self.store is not None:
+            await self._try("announce", self.store.announce(scope), None)
             await self.flush()
 
     async def forget_popular(self, scopes: Collection[str]) -> None:
         """Drop the names of scopes from the notes that list names."""
-        if self._store is not None:
-            await self._try("write_note", forget_names(self._store, frozenset(scopes)), None)
+        if self.store is not None:
+            await self._try("write_note", forget_names(self.store, frozenset(scopes)), None)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """Delete an entry in both tiers and, with `announce`, in other processes. Returns whether there was one."""
         if announce:
             self._purges.record(key, self._clock())
-        existed = self._memory.drop(key)
-        if self._store is not None:
-            existed = await self._try("delete", self._store.delete(key, announce=announce), False) or existed
+        existed = self.memory.drop(key)
+        if self.store is not None:
+            existed = await self._try("delete", self.store.delete(key, announce=announce), False) or existed
             await self.flush()
         return existed
 
@@ -213,24 +213,24 @@ class TieredStore(FallbackStore):
         start = fold(prefix).rstrip("/") + "/"
         dropped, count = list[str](), 0
         await self.begin_purge(start, dropped)
-        if self._store is not None:
+        if self.store is not None:
             count = len(dropped)
             while dropped:  # freed in one turn, 1,000,000 keys take 46 ms
                 if len(dropped) % ENTRIES_A_STEP == 0:
                     await asyncio.sleep(0)
-                await self._try("delete", self._store.delete(dropped.pop(), announce=False), False)
+                await self._try("delete", self.store.delete(dropped.pop(), announce=False), False)
             async for entry in self.scan(start):
-                await self._try("delete", self._store.delete(entry.key, announce=False), False)
+                await self._try("delete", self.store.delete(entry.key, announce=False), False)
                 count += 1
             await self.end_purge(start)
         # With memory alone, or what was read from the store again meanwhile.
-        async for _ in self._memory.drop_scope(start):
-            count += self._store is None
+        async for _ in self.memory.drop_scope(start):
+            count += self.store is None
         return count + await self.forget_registry(start)
 
     async def forget_registry(self, prefix: str = "") -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""
-        if not isinstance(store := self._store, RecordStore):
+        if not isinstance(store := self.store, RecordStore):
             return 0
         forgotten = await self._try("forget_registry", store.forget_registry(prefix), 0)
         self.edition += 1
@@ -239,35 +239,35 @@ class TieredStore(FallbackStore):
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """All entries whose key begins with `prefix`; see Store. A failure of the store ends the scan."""
         try:
-            async for entry in (self._store or self._memory).scan(prefix):
+            async for entry in (self.store or self.memory).scan(prefix):
                 yield entry
         except StoreError as error:
             self._record_failure("scan", error)
 
     async def count_registry(self, prefix: str = "") -> int:
         """The number of names under `prefix` with a registry record and no entry; see RecordStore."""
-        if not isinstance(store := self._store, RecordStore):
+        if not isinstance(store := self.store, RecordStore):
             return 0
         return await self._try("count_registry", store.count_registry(prefix), 0)
 
     async def read_note(self, name: str) -> bytes | None:
         """The value of a note; see Store. None if the store fails."""
-        return None if self._store is None else await self._try("read_note", self._store.read_note(name), None)
+        return None if self.store is None else await self._try("read_note", self.store.read_note(name), None)
 
     async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Replace the value of a note by what `change` returns for it. If it cannot be read, it stays."""
-        if self._store is not None:
-            await self._try("write_note", change_note(self._store, name, change), None)
+        if self.store is not None:
+            await self._try("write_note", change_note(self.store, name, change), None)
 
     async def stats(self) -> TierStats:
         """The state of both tiers."""
         store = None
-        if self._store is not None:
-            store = await self._try("stats", self._store.stats(), StoreStats(0, 0, False, "the store does not answer"))
+        if self.store is not None:
+            store = await self._try("stats", self.store.stats(), StoreStats(0, 0, False, "the store does not answer"))
         if self._late is not None:
             seen = store or StoreStats(0, 0, False, "")
             store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry, seen.healthy)
-        return TierStats(self._memory.entries, self._memory.bytes, self._memory.evictions, store, self.counters)
+        return TierStats(self.memory.entries, self.memory.bytes, self.memory.evictions, store, self.counters)
 
     async def check(self) -> None:
         """Raise StoreError if the store has failed since it was opened. For commands: a proxy counts that as a miss."""
@@ -278,14 +278,14 @@ class TieredStore(FallbackStore):
 
     async def flush(self) -> None:
         """Return when all earlier changes are durable, or the store has failed."""
-        if self._store is not None:
-            await self._try("flush", self._store.flush(), None)
+        if self.store is not None:
+            await self._try("flush", self.store.flush(), None)
 
     async def close(self) -> None:
         """Close both tiers."""
-        if self._store is not None:
-            await self._try("close", self._store.close(), None)
-        await self._memory.close()
+        if self.store is not None:
+            await self._try("close", self.store.close(), None)
+        await self.memory.close()
 
     async def watch(self, interval: float = WATCH_INTERVAL) -> None:
         """Keep memory consistent with the store and the clock. A task runs this loop until it is cancelled."""
@@ -295,7 +295,7 @@ class TieredStore(FallbackStore):
                 await self.end_outage()
             await self.forget_announced()
             await self.announce_confirmed()
-            self._memory.drop_expired()
+            self.memory.drop_expired()
             await self.notice_clock_step()
             await asyncio.sleep(interval)
 
@@ -308,7 +308,7 @@ class TieredStore(FallbackStore):
         """The store, once it is open. None if there is only memory."""
         if self._late is not None:
             await self._late.used.wait()
-        return self._store
+        return self.store
 
     async def open_late(self) -> None:
         """Try again to open a store that could not be opened. It then gets the purges and the records since."""
@@ -316,11 +316,11 @@ class TieredStore(FallbackStore):
         if late is None or (store := await late.open()) is None:
             return
         await delete_purged(store, self._purges)
-        before, self._late, self._store = self._store, None, store
+        before, self._late, self.store = self.store, None, store
         self._read_now = store.read_now if _is_immediate(store) else None
         # The announcements of another file have other numbers.
         self._cursor, self.edition = None, self.edition + 1
-        await fill_store(store, self._memory, self._purges, self._clock())
+        await fill_store(store, self.memory, self._purges, self._clock())
         await late.replace(before)
 
     def _record_failure(self, operation: str, error: StoreError) -> None:
@@ -332,9 +332,9 @@ class TieredStore(FallbackStore):
 
     async def forget_announced(self) -> None:
         """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""
-        if self._store is None:
+        if self.store is None:
             return
-        changes = await self._try("changes", self._store.changes(self._cursor), None)
+        changes = await self._try("changes", self.store.changes(self._cursor), None)
         if changes is None:
             return
         self._cursor = changes.cursor
@@ -348,7 +348,7 @@ class TieredStore(FallbackStore):
         # Until they are written, this process reads its own waiting entries, which the store may refuse.
         await self.flush()
         for scope in scopes:
-            async for _ in self._memory.drop_scope(scope):
+            async for _ in self.memory.drop_scope(scope):
                 pass
 
     async def announce_confirmed(self) -> None:
@@ -356,9 +356,9 @@ class TieredStore(FallbackStore):
 
         One announcement stands for all records: one for each would empty the memory of every process.
         """
-        if self._has_confirmed and isinstance(self._store, RecordStore):
+        if self._has_confirmed and isinstance(self.store, RecordStore):
             self._has_confirmed = False
-            await self._try("announce", self._store.announce(REGISTRY_CHANGED), None)
+            await self._try("announce", self.store.announce(REGISTRY_CHANGED), None)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""
@@ -368,11 +368,11 @@ class TieredStore(FallbackStore):
             return
         self._latest = now
         log.warning("The clock was set back by %.0f seconds; records with a later fetch time now count as stale.", step)
-        async for key in self._memory.walk():
-            self._memory.bound_times(key, self._ceiling)
+        async for key in self.memory.walk():
+            self.memory.bound_times(key, self._ceiling)
 
     async def _read_store(self, key: str) -> Entry | None:
-        return self._bound(None if self._store is None else await self._try("get", self._store.get(key), None))
+        return self._bound(None if self.store is None else await self._try("get", self.store.get(key), None))
 
     def _bound(self, stored: Entry | None) -> Entry | None:
         """What an entry of the store counts as in this process. One that is only read still has what was purged."""
@@ -384,12 +384,12 @@ class TieredStore(FallbackStore):
 
     def _keep(self, entry: Entry) -> None:
         """Replace the entry in memory."""
-        self._has_confirmed = self._has_confirmed or isinstance(self._memory.peek(entry.key), RegistryEntry)
+        self._has_confirmed = self._has_confirmed or isinstance(self.memory.peek(entry.key), RegistryEntry)
         admitted = expire_unverified(entry) if self._only_verified else entry
         if admitted is None:
-            self._memory.drop(entry.key)
+            self.memory.drop(entry.key)
         else:
-            self._memory.keep(admitted)
+            self.memory.keep(admitted)
 
 
 def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:

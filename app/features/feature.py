@@ -17,7 +17,6 @@ from app.errors import ConfigurationError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from app.cache.fallback import TierObserver
     from app.cache.tiered import TieredStore
     from app.doi.name import HandleName
     from app.features.check import Check, Finding
@@ -162,7 +161,7 @@ class Observers:
 
     resolver: ResolutionObserver | None = None
     upstream: Callable[[int], RecordQuery] | None = None
-    store: TierObserver | None = None
+    store: Callable[[str], None] | None = None
     #: The observer of the messages to the handle servers of an upstream, by its number.
     exchanges: Callable[[int], Any] | None = None
 

@@ -137,7 +137,7 @@ class Resolver:
             await asyncio.sleep(0)
         return found
 
-    async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
+    async def _resolve(self, name: HandleName, demand: Demand, *, is_repeated: bool = False) -> Resolution:
         try:
             if self.local_records is not None:
                 local = self.local_records.resolve(name, self._clock())
@@ -157,6 +157,8 @@ class Resolver:
             _refuse_too_stale(found, demand, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
+            if self._cache.is_patient and not is_repeated and await self._cache.read_late(name.key):
+                return await self._resolve(name, demand, is_repeated=True)
             self.observer.record_failure(failure.token)
             raise
 

@@ -35,9 +35,6 @@ class SingleFlight(Generic[Result]):
         self._flights: dict[str, _Flight[Result]] = {}
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._flights)
-
     def join(
         self,
         key: str,

@@ -400,7 +400,7 @@ class RecordingObserver:
     def __init__(self) -> None:
         self.operations: list[str] = []
 
-    def store_failed(self, operation: str) -> None:
+    def __call__(self, operation: str) -> None:
         self.operations.append(operation)
 
 

@@ -48,7 +48,7 @@ async def test_callers_of_one_key_share_the_work() -> None:
     flights, work = SingleFlight[int](), Work()
     first, begun = flights.join("X", work)
     second, joined = flights.join("X", work)
-    assert (begun, joined, first is second, len(flights)) == (True, False, True, 1)
+    assert (begun, joined, first is second, len(flights._flights)) == (True, False, True, 1)
     work.go_on.set()
     assert list(await asyncio.gather(await_shielded(first), await_shielded(second))) == [1, 1]
 
@@ -65,7 +65,7 @@ async def test_work_that_has_ended_is_begun_anew() -> None:
     work.go_on.set()
     assert await await_shielded(flights.join("X", work)[0]) == 1
     await asyncio.sleep(0)
-    assert len(flights) == 0
+    assert len(flights._flights) == 0
     assert await await_shielded(flights.join("X", work)[0]) == 2
 
 
@@ -110,7 +110,7 @@ async def test_a_failure_without_a_caller_is_not_logged(unheeded: list[dict[str,
     await asyncio.sleep(0)
     del task
     gc.collect()
-    assert (unheeded, len(flights)) == ([], 0)
+    assert (unheeded, len(flights._flights)) == ([], 0)
 
 
 async def test_a_caller_out_of_patience_leaves_the_work_going() -> None:
@@ -130,7 +130,7 @@ async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[di
     await flights.close()
     assert [task.cancelled() for task in tasks] == [True, True]
     await asyncio.sleep(0)
-    assert (len(flights), unheeded) == (0, [])
+    assert (len(flights._flights), unheeded) == (0, [])
 
 
 async def test_closing_with_nothing_in_flight_is_nothing() -> None:

@@ -41,7 +41,9 @@ def open_counters(context: Context) -> Observers:
         context.record_event("differ", 1, servers)
 
     upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES, record_difference)
-    return Observers(answers, upstream.query_recorder, StoreMetrics(exposition.registry), upstream.exchange_observer)
+    return Observers(
+        answers, upstream.query_recorder, StoreMetrics(exposition.registry).store_failed, upstream.exchange_observer
+    )
 
 
 class Publishing(Service):

@@ -46,6 +46,8 @@ _TOO_MANY_CLIENTS: Final = "max number of clients reached"
 _TLS_FILES: Final = ("ca_certs", "ca_path", "certfile", "keyfile")
 #: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
 _CONNECTIONS: Final = 32
+#: Shortest timeout of a late read, in seconds. On a machine with more work than cores, a reply can take that long.
+_LATE_TIMEOUT: Final = 1.0
 
 
 class Redirect(Exception):
@@ -67,6 +69,8 @@ class Access(Enum):
     WRITE = "write"
     #: It changes something, and is done once. A timeout can mean that this process was slow.
     ONCE = "once"
+    #: Like READ, before a request is refused. It has a longer timeout, and is sent while other commands are refused.
+    LATE = "late"
 
 
 class CommandPause:
@@ -102,7 +106,7 @@ class CommandPause:
 
 
 class Node:
-    """One server. If it fails or is slow, a method raises StoreError after at most twice `timeout`.
+    """One server. If it fails or is slow, a method raises StoreError after at most twice its timeout.
 
     Afterwards it raises immediately for a while; see CommandPause. An error reply begins no pause, because a server
     that refuses one command answers others: if it is full, or has lost its replicas, it refuses writes alone.
@@ -119,62 +123,53 @@ class Node:
     ) -> None:
         """`options` are arguments of a connection. `timeout` limits a connection attempt and each command, in seconds.
 
-        With `redirects`, `call` raises Redirect if another server has the key. No connection is opened yet. Raises
-        ValueError or TypeError for an invalid option.
+        A late read has at least _LATE_TIMEOUT, and connections of its own: on others, it would wait behind commands
+        that time out. With `redirects`, `call` raises Redirect if another server has the key. No connection is opened
+        yet. Raises ValueError or TypeError for an invalid option.
         """
         self.address = address
         self._redirects = redirects
         self._clock = clock
         self._reads, self._writes = CommandPause(clock), CommandPause(clock)
-        self._pauses = {Access.READ: self._reads, Access.WRITE: self._writes, Access.ONCE: self._writes}
+        self._pauses = {
+            Access.READ: self._reads,
+            Access.WRITE: self._writes,
+            Access.ONCE: self._writes,
+            Access.LATE: CommandPause(clock),
+        }
         self.last_failure = ""
-        self._slots = asyncio.Semaphore(_CONNECTIONS)
-        place = {"host": address.host, "port": address.port} if address.port else {"path": address.host}
-        pool = BlockingConnectionPool(
-            **{
-                "connection_class": Connection if address.port else UnixDomainSocketConnection,
-                "max_connections": _CONNECTIONS,
-                # A caller with one of `_slots` always finds a connection.
-                "timeout": None,
-                "socket_timeout": timeout,
-                "socket_connect_timeout": timeout,
-                "retry": Retry(NoBackoff(), 0),
-                # No handshake: a connection is ready as soon as it is open.
-                "protocol": 2,
-                "driver_info": None,
-                "parser_class": LimitedParser,
-                **place,
-                **options,
-            }
-        )
-        # This connection only checks the options. Otherwise a wrong option would fail every command.
-        _check(pool.connection_class(**pool.connection_kwargs))
-        self._client: Redis = Redis.from_pool(pool)
+        usual = Redis.from_pool(_open_pool(address, options, timeout)), asyncio.Semaphore(_CONNECTIONS)
+        patient = _open_pool(address, options, max(timeout, _LATE_TIMEOUT))
+        late = Redis.from_pool(patient), asyncio.Semaphore(_CONNECTIONS)
+        #: The connections of each kind of work, and the places on them.
+        self._clients = dict.fromkeys(Access, usual) | {Access.LATE: late}
 
     async def call(self, work: Work[Result], access: Access) -> Result:
         """Do `work`. What may be done twice is, after a timeout."""
-        async with self._guard(access):
+        client, slots = self._clients[access]
+        async with self._guard(access, slots):
             try:
-                return await work(self._client)
+                return await work(client)
             except RedisTimeoutError:
                 if access is Access.ONCE:
                     raise
                 # If this process was busy for longer than the timeout, it sees the timeout although the reply is there.
-                return await work(self._client)
+                return await work(client)
 
     async def close(self) -> None:
         """Close the connections."""
         try:
-            await self._client.aclose(close_connection_pool=True)
+            for access in (Access.READ, Access.LATE):
+                await self._clients[access][0].aclose(close_connection_pool=True)
         except Exception as error:
             raise self._failure(error) from error
 
     @asynccontextmanager
-    async def _guard(self, access: Access) -> AsyncIterator[None]:
+    async def _guard(self, access: Access, slots: asyncio.Semaphore) -> AsyncIterator[None]:
         """Translate errors, and stop querying a failed server."""
         pause = self._pauses[access]
         self._refuse_in_pause(pause)
-        async with self._slots:
+        async with slots:
             # The server may have failed while this command waited for a slot.
             self._refuse_in_pause(pause)
             pause.enter()
@@ -196,11 +191,12 @@ class Node:
         is_slow = isinstance(error, RedisTimeoutError)
         if _is_reply(error):
             self._pauses[access].end()
-        elif access is Access.READ or not is_slow:
+            return
+        if access is Access.READ or not is_slow:
             self._reads.begin()
             self._writes.begin()
-        elif access is Access.WRITE:
-            self._writes.begin()
+        if access is not Access.ONCE:
+            self._pauses[access].begin()
 
     def _redirect(self, error: ResponseError) -> Exception:
         """A key of another server. MovedError is an AskError."""
@@ -280,6 +276,31 @@ def ask_first(work: Work[Result]) -> Work[Result]:
             return await work(connection)
 
     return run
+
+
+def _open_pool(address: Address, options: Mapping[str, Any], timeout: float) -> BlockingConnectionPool:
+    """Connections that are opened when they are needed. Raises ValueError or TypeError for an invalid option."""
+    place = {"host": address.host, "port": address.port} if address.port else {"path": address.host}
+    pool = BlockingConnectionPool(
+        **{
+            "connection_class": Connection if address.port else UnixDomainSocketConnection,
+            "max_connections": _CONNECTIONS,
+            # A caller with one of as many slots always finds a connection.
+            "timeout": None,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout,
+            "retry": Retry(NoBackoff(), 0),
+            # No handshake: a connection is ready as soon as it is open.
+            "protocol": 2,
+            "driver_info": None,
+            "parser_class": LimitedParser,
+            **place,
+            **options,
+        }
+    )
+    # This connection only checks the options. Otherwise a wrong option would fail every command.
+    _check(pool.connection_class(**pool.connection_kwargs))
+    return pool
 
 
 def _check(connection: AbstractConnection) -> None:

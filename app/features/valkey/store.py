@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from math import inf
 from typing import Any, Final
 
+from cachetools import LRUCache
+
 from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import has_many_keys, scopes_of
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
 _MAX_NOTE_BYTES: Final = 8 * 1024 * 1024
+#: Keys whose last read failed, of which this process remembers so many.
+_MAX_UNREAD: Final = 10_000
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
@@ -62,12 +66,31 @@ class ValkeyStore:
         self._rewriter = EntryRewriter(self._servers, self._layout, clock)
         #: When the first and the last `take` of a bucket failed, of those since its last token.
         self._failures: dict[str, tuple[float, float]] = {}
+        #: The hashes of the keys whose last read failed.
+        self._unread: LRUCache[int, None] = LRUCache(_MAX_UNREAD)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
+        try:
+            return await self._look_up(key, Access.READ)
+        except DamagedEntry:
+            raise
+        except StoreError:
+            self._unread[hash(key)] = None
+            raise
+
+    async def get_late(self, key: str) -> Entry | None:
+        """See PatientStore."""
+        if hash(key) not in self._unread:
+            return None
+        entry = await self._look_up(key, Access.LATE)
+        self._unread.pop(hash(key), None)
+        return entry
+
+    async def _look_up(self, key: str, access: Access) -> Entry | None:
         partition = self._layout.find(key)
         look_up = command("GET", partition.entry(key), read=read_data)
-        data = await self._servers.call(partition.slot, look_up, Access.READ)
+        data = await self._servers.call(partition.slot, look_up, access)
         return None if data is None else self._usable(unpack(key, data))
 
     async def put(

@@ -43,12 +43,17 @@ class CheckedServers(Servers):
         super().__init__(url, clock=clock, timeout=timeout)
         self._partition = layout.find(_FORMAT)
         self._read_only = read_only
-        self._is_checked = False
+        #: Whether the store can be read, and whether its format is that of this release.
+        self._is_readable = self._is_checked = False
 
     async def call(self, slot: int, work: Work[Result], access: Access) -> Result:
         """See Servers."""
-        if not self._is_checked:
-            await self.check_format()
+        if access not in (Access.READ, Access.LATE):
+            if not self._is_checked:
+                await self.check_format()
+        elif not self._is_readable:
+            # A server that refuses writes, or is slow, is read without them.
+            await self._read_format(access)
         return await super().call(slot, work, access)
 
     async def query_each(
@@ -67,18 +72,24 @@ class CheckedServers(Servers):
 
     async def check_format(self) -> int:
         """The format of the store. From now on it is that of this release. Raises StoreError for a newer one."""
-        slot, key = self._partition.slot, self._partition.format
-        found, is_marked = 0, self._read_only
-        with suppress(DamagedEntry):
-            found = await super().call(slot, command("GET", key, read=_read_format), Access.READ)
-        refuse_newer(f"on the {self.label}", found)
+        found, is_marked = await self._read_format(Access.READ), self._read_only
         if not self._read_only:
+            key = self._partition.format
             work = _OPEN.work([key], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK], _read_format)
             # What a server that refuses writes has can be read. Its format is written later.
             with suppress(StoreError):
-                found, is_marked = await super().call(slot, work, Access.WRITE), True
+                found, is_marked = await super().call(self._partition.slot, work, Access.WRITE), True
         refuse_newer(f"on the {self.label}", found)
         self._is_checked = is_marked
+        return found
+
+    async def _read_format(self, access: Access) -> int:
+        found = 0
+        with suppress(DamagedEntry):
+            look_up = command("GET", self._partition.format, read=_read_format)
+            found = await super().call(self._partition.slot, look_up, access)
+        refuse_newer(f"on the {self.label}", found)
+        self._is_readable = True
         return found
 
 

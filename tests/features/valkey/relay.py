@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 
 class Relay:
-    """Answers `command` by `reply`, both bytes, and anything if `command` is empty and `reply` is not."""
+    """Answers `command` by `reply`, both bytes, and anything if `command` is empty and `reply` is not.
+
+    The next `unanswered` commands of that kind get no answer. `seen` counts all commands.
+    """
 
     def __init__(self, port: int) -> None:
         self._behind = port
         self.port = 0
         self.command = b""
         self.reply = b""
+        self.unanswered = 0
+        self.seen: Counter[bytes] = Counter()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client. It sends one command after another."""
@@ -26,7 +32,11 @@ class Relay:
                 for _ in range(int(head[1:])):
                     length = await reader.readline()
                     lines += [length, await reader.readexactly(int(length[1:]) + 2)]
-                if self.reply and self.command in (b"", lines[2].strip()):
+                word = lines[2].strip()
+                self.seen[word] += 1
+                if self.unanswered and self.command in (b"", word):
+                    self.unanswered -= 1
+                elif self.reply and self.command in (b"", word):
                     writer.write(self.reply)
                 else:
                     behind_writer.writelines(lines)

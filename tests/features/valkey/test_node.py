@@ -14,6 +14,7 @@ from app.features.valkey.node import PAUSE, Access, CommandPause, Node, Work, co
 from app.features.valkey.url import Address
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +79,7 @@ def valkey() -> Iterator[Any]:
 
 async def fail(node: Node, access: Access, match: str) -> None:
     with pytest.raises(StoreError, match=match):
-        await node.call(READ if access is Access.READ else WRITE, access)
+        await node.call(READ if access in (Access.READ, Access.LATE) else WRITE, access)
 
 
 async def test_a_timeout_of_work_that_is_done_once_is_no_outage(silent: Node) -> None:
@@ -95,8 +96,18 @@ async def test_a_write_that_is_not_answered_keeps_writes_away_and_no_reads(silen
 
 async def test_a_read_that_is_not_answered_keeps_everything_away(silent: Node) -> None:
     await fail(silent, Access.READ, "failed: ")
-    for access in Access:
+    for access in (Access.READ, Access.WRITE, Access.ONCE):
         await fail(silent, access, REFUSED)
+
+
+async def test_a_late_read_is_tried_once_in_the_time_of_a_pause(clock: Clock) -> None:
+    node = Node(Address("127.0.0.1", free_port()), {}, clock=clock, timeout=1.0)
+    await fail(node, Access.READ, "failed: ")
+    await fail(node, Access.LATE, "failed: ")
+    await fail(node, Access.LATE, REFUSED)
+    clock.advance(PAUSE)
+    await fail(node, Access.LATE, "failed: ")
+    await node.close()
 
 
 async def refuses(node: Node) -> bool:
