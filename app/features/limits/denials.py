@@ -20,18 +20,22 @@ MAX_DENIALS: Final = 1_000
 
 
 class Denials:
-    """The end of each denial by its network, in seconds since the epoch. A call of `refresh` follows other workers."""
+    """The end of each denial by its network, in seconds of the timer. A call of `refresh` follows other workers."""
 
-    def __init__(self, file: Path | None, clock: Callable[[], float], apply: Callable[[Collection[str]], None]) -> None:
-        """`file` is shared by the workers, None for a process alone. `apply` gets the networks after each change."""
+    def __init__(self, file: Path | None, timer: Callable[[], float], apply: Callable[[Collection[str]], None]) -> None:
+        """`file` is shared by the workers, None for a process alone. `apply` gets the networks after each change.
+
+        `timer` is monotonic and the same for all processes of the machine. A clock that is set back would prolong
+        denials.
+        """
         self._file = None if file is None else SharedFile(file)
-        self._clock = clock
+        self._timer = timer
         self._apply = apply
         self._ends: dict[str, float] = {}
 
-    def deny(self, network: str, seconds: float) -> float:
-        """Deny a network, or with 0 seconds allow it again. Returns the end. Raises InvalidParameter for too many."""
-        ends = self._clock() + seconds
+    def deny(self, network: str, seconds: float) -> None:
+        """Deny a network, or with 0 seconds allow it again. Raises InvalidParameter for too many."""
+        ends = self._timer() + seconds
 
         def change(content: bytes) -> bytes:
             return json.dumps(self._change(_read(content), network, ends)).encode()
@@ -40,12 +44,12 @@ class Denials:
             self._use(self._change(self._ends, network, ends))
         else:
             self._use(_read(self._file.change(change)))
-        return ends
 
     def list(self) -> Mapping[str, float]:
-        """The end of each denial in force, those of other workers included."""
+        """The seconds that are left of each denial in force, those of other workers included."""
         self.refresh()
-        return self._ends
+        now = self._timer()
+        return {network: ends - now for network, ends in self._ends.items()}
 
     def refresh(self) -> None:
         """Read the file if another worker has changed it, and drop the denials that have ended."""
@@ -53,7 +57,7 @@ class Denials:
             with suppress(OSError):
                 if (content := self._file.read_new()) is not None:
                     self._use(_read(content))
-        now = self._clock()
+        now = self._timer()
         if any(ends <= now for ends in self._ends.values()):
             self._use({network: ends for network, ends in self._ends.items() if ends > now})
 
@@ -63,7 +67,7 @@ class Denials:
             self._apply(ends)
 
     def _change(self, known: Mapping[str, float], network: str, ends: float) -> dict[str, float]:
-        now = self._clock()
+        now = self._timer()
         changed = {denied: end for denied, end in known.items() if end > now and denied != network}
         if ends > now:
             changed[network] = ends

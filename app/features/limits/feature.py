@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import Final
 
 from app.features.client_buckets import Rate
@@ -44,15 +46,18 @@ def open_limits(context: Context) -> Opened:
         refused=context.meter.counter(REFUSED),
     )
     counts = ClientCounts(client_of, context.clock, context.reloads.memories.get("clients"))
-    denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
+    denials = Denials(context.shared_file("denials.json"), time.monotonic, limits.deny)
 
     def deny(network: str, seconds: float) -> float:
-        ends = denials.deny(network, seconds)
+        denials.deny(network, seconds)
         context.reloads.announce_change()
-        return ends
+        return context.clock() + seconds
+
+    def list_ends() -> Mapping[str, float]:
+        return {network: context.clock() + left for network, left in denials.list().items()}
 
     context.admit = limits.admit
-    context.deny, context.read_denials, context.read_shares = deny, denials.list, counts.shares
+    context.deny, context.read_denials, context.read_shares = deny, list_ends, counts.shares
     context.reloads.on_change(denials.refresh)
     context.reloads.on_reload(lambda _: limits.reload())
     return Opened(stages=(limits, counts), services=(ClientRefreshes(limits, denials, counts),))

@@ -31,6 +31,31 @@ def test_a_change_in_the_same_tick_of_the_clock_is_followed(tmp_path: Path) -> N
     assert [len(networks) for networks in applied] == list(range(1, 51))
 
 
+def test_the_clock_of_the_machine_neither_prolongs_nor_ends_a_denial() -> None:
+    settings = Settings(store_url="memory:", upstream_contact="mailto:a@b.org")
+    context, clock = new_context(settings, Lifecycle(settings)), Clock()
+    context.clock = clock
+    limits = open_limits(context).stages[0]
+    assert context.deny is not None
+    ends = context.deny("192.0.2.0/24", 60)
+    assert ends == clock() + 60
+    for step in (-86_400, 2 * 86_400):
+        clock.advance(step)
+        assert context.read_denials()["192.0.2.0/24"] == pytest.approx(clock() + 60, abs=30)
+        with pytest.raises(ClientDenied):
+            limits.admit("192.0.2.1")
+
+
+def test_a_denial_ends_by_the_timer(tmp_path: Path) -> None:
+    timer = Clock()
+    ours, theirs = (Denials(tmp_path / "denials.json", timer, lambda _: None) for _ in range(2))
+    ours.deny("192.0.2.0/24", 60)
+    timer.advance(20)
+    assert theirs.list() == {"192.0.2.0/24": 40}
+    timer.advance(40)
+    assert ours.list() == theirs.list() == {}
+
+
 def test_a_denial_is_announced_and_followed_where_another_worker_announces_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
