@@ -138,7 +138,7 @@ def read_texts(where: str, toml: str) -> dict[str, str]:
     """Read a catalogue: tables of texts, whose keys are joined by a dot. Raises ConfigurationError, naming `where`."""
     try:
         tables = tomllib.loads(toml)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number or a date that Python cannot represent
         raise ConfigurationError(f"{where}: the language file cannot be read: {error}") from error
     return dict(_flattened(where, tables))
 

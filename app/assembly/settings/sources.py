@@ -112,7 +112,7 @@ def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
         text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8")
         document = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # of tomllib also for a number that Python cannot represent
         raise ConfigurationError(f"{path}: the settings file cannot be read: {explain_failure(error)}") from error
     lines = _find_lines(text)
     values: dict[str, SourcedValue] = {}

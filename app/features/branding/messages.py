@@ -73,8 +73,14 @@ def _find_fault(text: str, reference: str | None) -> str | None:
 
 
 def placeholders(text: str) -> set[str]:
-    """The names in braces. Raises ValueError if the braces are not balanced."""
-    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+    """The names in braces. Raises ValueError if the braces are not balanced, or have more than a name.
+
+    A width such as in `{count:>999999999}` would make each page as long.
+    """
+    found = [field for field in Formatter().parse(text) if field[1] is not None]
+    if any(form or conversion for _, _, form, conversion in found):
+        raise ValueError("a placeholder is a name alone")
+    return {str(name) for _, name, _, _ in found}
 
 
 def _find_line(toml: str, key: str) -> int:

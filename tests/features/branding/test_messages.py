@@ -54,6 +54,11 @@ def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None
         ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: this text has no placeholder \{v\}"),
         ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
         ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: this text has no placeholder"),
+        ('[site]\nversion = "{version:>999999999}"', r"de\.toml, line 2: site\.version: .*a name alone"),
+        ('[site]\nversion = "{version:{version}}"', r"de\.toml, line 2: site\.version: .*a name alone"),
+        ('[site]\nversion = "{version!r}"', r"de\.toml, line 2: site\.version: .*a name alone"),
+        ("[site]\nversion = " + "[" * 100_000, r"de\.toml: the language file cannot be read"),
+        ("[site]\nversion = " + "9" * 5_000, r"de\.toml: the language file cannot be read"),
         ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file cannot be read: it is larger than"),
     ],
 )
