@@ -8,6 +8,7 @@ could not verify is a warning and changes nothing; if the resolver cannot be rea
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ TYPES = {
 
 def check_file(resolver: str, path: Path) -> list[tuple[str, int, str]]:
     """The level, line and message of each DOI that is not right. Raises CouldNotAsk, OSError."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file")  # a FIFO would wait for ever
     with path.open("rb") as file:
         body = file.read(MAX_BYTES + 1)
     if not body or len(body) > MAX_BYTES or b"\0" in body:
@@ -39,11 +42,12 @@ def check_file(resolver: str, path: Path) -> list[tuple[str, int, str]]:
         action = choose_action(row)
         if action == "keep":
             continue
-        line = text.count("\n", 0, row["start"] or 0) + 1
+        start = row.get("start")
+        line = text.count("\n", 0, start if isinstance(start, int) else 0) + 1
         reason = "could not be verified" if action == "wait" else "is not registered"
         better = find_replacement(row)
         hint = f"; did you mean {better}?" if better else ""
-        found.append(("warning" if action == "wait" else "error", line, f"{row['doi']} {reason}{hint}"))
+        found.append(("warning" if action == "wait" else "error", line, f"{row.get('doi')} {reason}{hint}"))
     return found
 
 
@@ -51,10 +55,20 @@ def write(level: str, path: object, line: int, message: str) -> None:
     """Print one line, as a workflow command in a GitHub Action."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         # Workflow commands end at a line break, and "," and ":" divide their properties.
-        name = str(path).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
-        print(f"::{level} file={name},line={line}::{message.replace('%', '%25')}")
+        name = escape(str(path)).replace(":", "%3A").replace(",", "%2C")
+        print(f"::{level} file={name},line={line}::{escape(message)}")
     else:
-        print(f"{path}:{line}: {level}: {message}")
+        print(visible(f"{path}:{line}: {level}: {message}"))
+
+
+def escape(text: str) -> str:
+    """A text in a workflow command. A file's name can have a line break, after which another command would begin."""
+    return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+
+
+def visible(text: str) -> str:
+    """A text without characters that control a terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def main() -> int:

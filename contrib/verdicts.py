@@ -8,6 +8,7 @@ Standard library only. A program imports `ask_verdicts` and `choose_action`.
 
 from __future__ import annotations
 
+import http.client
 import json
 import sys
 import urllib.error
@@ -17,6 +18,8 @@ from typing import Any
 
 #: Seconds between two rows. The resolver looks every name up before it answers.
 TIMEOUT = 120.0
+#: Bytes of the largest answer: a file of 16 MiB has fewer.
+MAX_ANSWER = 256 * 1024 * 1024
 
 
 class CouldNotAsk(Exception):
@@ -29,10 +32,22 @@ def post(resolver: str, query: dict[str, str], body: bytes, content_type: str) -
     request = urllib.request.Request(url, body, {"Content-Type": content_type})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            rows: list[dict[str, Any]] = json.load(answer)
-    except (OSError, ValueError) as error:
-        raise CouldNotAsk(f"{resolver}: {error}; try again later, or check the address of the resolver") from error
+            data = answer.read(MAX_ANSWER + 1)
+        rows = json.loads(data) if len(data) <= MAX_ANSWER else None
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise CouldNotAsk(f"{resolver}: {reason}; try again later, or check the address of the resolver") from error
+    if not isinstance(rows, list) or not all(map(is_row, rows)):
+        raise CouldNotAsk(f"{resolver}: its answer is not that of a doi-proxy; check the address of the resolver")
     return rows
+
+
+def is_row(row: Any) -> bool:
+    """Whether a part of the answer has what is used of it."""
+    if not isinstance(row, dict) or not isinstance(row.get("verdict"), str) or not isinstance(row.get("input"), str):
+        return False
+    suggestions = row.get("suggestions", [])
+    return isinstance(suggestions, list) and all(isinstance(one, dict) and "doi" in one for one in suggestions)
 
 
 def ask_verdicts(resolver: str, dois: list[str]) -> list[dict[str, Any]]:

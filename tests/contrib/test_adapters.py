@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import socketserver
 import subprocess
 import sys
+import threading
 import tomllib
 import urllib.error
 import urllib.request
@@ -79,6 +81,56 @@ def test_a_resolver_that_cannot_be_reached_fails_only_a_strict_run(tmp_path: Pat
     status, said = check(NOBODY, tmp_path, "a.txt")
     assert status == 0 and said[0].startswith(f"a.txt:1: warning: no DOI was checked: {NOBODY}: ")
     assert check(NOBODY, tmp_path, "--strict", "a.txt")[0] == 2
+
+
+#: Answers of what is not a doi-proxy, or lies.
+HOSTILE: Final = {
+    "no object": b'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"no"',
+    "rows of numbers": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n[1,2]",
+    "rows without a verdict": b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{}]",
+    "deeply nested": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100_000,
+    "no HTTP": b"SSH-2.0-server\r\n\r\n",
+    "an answer that is cut off": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[",
+    "chunks that are cut off": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n[",
+}
+
+
+@pytest.fixture(params=HOSTILE)
+def hostile(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a server with one answer for everything."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.request.sendall(HOSTILE[request.param])
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_server_that_is_not_a_resolver_is_named_without_a_traceback(hostile: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(BAD, "utf-8")
+    status, said = check(hostile, tmp_path, "--strict", "a.txt")
+    assert status == 2 and said[0].startswith(f"a.txt:1: warning: no DOI was checked: {hostile}: ")
+    done = run(sys.executable, str(CONTRIB / "verdicts.py"), hostile, BAD, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_the_name_of_a_file_is_no_workflow_command_and_no_escape_sequence(resolver: str, tmp_path: Path) -> None:
+    name = "a\n::add-path::evil\x1b[2J.md"
+    (tmp_path / name).write_text(BAD, "utf-8")
+    command = (sys.executable, str(CONTRIB / "check_dois.py"), "--resolver", resolver, name)
+    done = run(*command, cwd=tmp_path, GITHUB_ACTIONS="true")
+    (line,) = done.stdout.splitlines()
+    assert line == rf"::error file=a%0A%3A%3Aadd-path%3A%3Aevil\x1b[2J.md,line=1::{BAD} is not registered"
+    assert check(resolver, tmp_path, name)[1] == [rf"a\n::add-path::evil\x1b[2J.md:1: error: {BAD} is not registered"]
+
+
+def test_a_file_that_never_ends_is_not_opened(resolver: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.md")
+    assert check(resolver, tmp_path, "a.md") == (1, ["a.md:1: error: cannot be read: it is not a regular file"])
 
 
 def test_the_github_action_marks_the_lines_of_the_files_that_git_knows(resolver: str, tmp_path: Path) -> None:
