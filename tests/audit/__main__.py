@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,10 +33,18 @@ _LOCKED: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
 def main() -> int:
     """Print what is known. Returns the exit status."""
     known = [_audit(lock) for lock in _LOCKS]
-    if not any(compared for compared, _ in known):
-        print("No list of advisories can be reached from here: nothing is known about the locked versions.")
+    packages = sum(len(_read(lock)) for lock in _LOCKS)
+    print(summarise(sum(compared for compared, _ in known), packages, date.today()))
     refused = _list_licences()
     return 1 if refused or any(found for _, found in known) else 0
+
+
+def summarise(compared: int, packages: int, day: date) -> str:
+    """What is known, and what is not. No list is shipped: one of another day would call a vulnerable version safe."""
+    if not compared:
+        return "No list of advisories can be reached from here: nothing is known about the locked versions."
+    known = f"{compared} of {packages} locked packages were compared with the advisories of {day.isoformat()}"
+    return f"{known}." if compared == packages else f"{known}; nothing is known about the others."
 
 
 # --- Advisories ---------------------------------------------------------------------------------------------------
@@ -53,8 +62,7 @@ def _audit(lock: str) -> tuple[int, list[str]]:
     except (OSError, ValueError, subprocess.TimeoutExpired):
         report = {"dependencies": []}
     compared, found = read_advisories(report)
-    packages = len(read_lock((_ROOT / "requirements" / lock).read_text("utf-8")))
-    print(f"{lock}: {compared} of {packages} packages compared with advisories, {len(found)} found")
+    print(f"{lock}: {compared} of {len(_read(lock))} packages compared with advisories, {len(found)} found")
     for line in found:
         print(f"  {line}")
     return compared, found
@@ -85,10 +93,10 @@ def _list_licences() -> list[str]:
             licences = {to_name(each["Name"]): each["License"] for each in json.loads(done.stdout)} | licences
     locked: dict[str, str] = {}
     for lock in _LOCKS:
-        locked |= read_lock((_ROOT / "requirements" / lock).read_text("utf-8"))
+        locked |= _read(lock)
     for name in sorted(locked):
         print(f"{name:36}{locked[name]:18}{licences.get(name, 'not installed here')}")
-    runtime = read_lock((_ROOT / "requirements/runtime.lock").read_text("utf-8"))
+    runtime = _read("runtime.lock")
     refused = find_refused(runtime, licences)
     for line in refused:
         print(f"NOT PERMITTED for the program: {line}")
@@ -102,6 +110,10 @@ def find_refused(packages: Iterable[str], licences: Mapping[str, str]) -> list[s
         for name in sorted(packages)
         if name in licences and (_NOT_PERMITTED.search(licences[name]) or not _PERMITTED.search(licences[name]))
     ]
+
+
+def _read(lock: str) -> dict[str, str]:
+    return read_lock((_ROOT / "requirements" / lock).read_text("utf-8"))
 
 
 def read_lock(text: str) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from tests.audit.__main__ import find_refused, read_advisories, read_lock
+from tests.audit.__main__ import find_refused, read_advisories, read_lock, summarise
 
 pytestmark = pytest.mark.repository
 
@@ -24,6 +25,13 @@ _REPORT = {
 
 def test_a_package_that_was_not_compared_is_not_counted() -> None:
     assert read_advisories(_REPORT) == (2, ["b 2: PYSEC-1, fixed in 3"])
+
+
+def test_the_summary_says_what_is_not_known() -> None:
+    day = date(2026, 11, 26)
+    assert "nothing is known about the locked versions" in summarise(0, 3, day)
+    assert summarise(2, 3, day).endswith("of 2026-11-26; nothing is known about the others.")
+    assert summarise(3, 3, day) == "3 of 3 locked packages were compared with the advisories of 2026-11-26."
 
 
 def test_a_licence_that_is_unknown_or_not_permitted_is_refused() -> None:
