@@ -31,8 +31,9 @@ from app.features.redaction import MASK, redact
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
 _FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
-#: Timeout of one fetch in seconds, and the largest answer in bytes.
+#: Timeout of each wait for bytes and of one fetch, in seconds, and the largest answer in bytes.
 _TIMEOUT: Final = 10.0
+_DEADLINE: Final = 30.0
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 _NOTE: Final = (
     "A support bundle of doi-proxy. Secrets are masked. It has no DOI name and no address of a client: logs, records "
@@ -159,7 +160,7 @@ def _fetch(server: ProxyServer, target: str, token: str | None) -> bytes:
     headers = {"Accept": "application/json, text/plain"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    with Exchange(server, _TIMEOUT) as exchange:
+    with Exchange(server, _TIMEOUT, deadline=_DEADLINE) as exchange:
         if exchange.send("GET", target, headers) not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
             raise exchange.refusal({})
         return exchange.read(_MAX_ANSWER)

@@ -113,6 +113,30 @@ def test_without_a_proxy_and_a_store_it_says_what_is_missing(tmp_path: Path) -> 
     assert main(["support-bundle", *flags]) == 1  # it replaces no file
 
 
+async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.features.support_bundle.command._DEADLINE", 0.5)
+    ended = asyncio.Event()
+
+    async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Each byte comes long before the timeout of a wait for bytes.
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        while not ended.is_set() and not writer.is_closing():
+            writer.write(b"x")
+            await asyncio.wait({asyncio.create_task(ended.wait())}, timeout=0.05)
+        writer.close()
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    output, port = tmp_path / "bundle.tar.gz", server.sockets[0].getsockname()[1]
+    flags = ["--server", f"http://127.0.0.1:{port}", "--store-url", "memory:", "--output", str(output)]
+    assert await asyncio.to_thread(main, ["support-bundle", *flags]) == 0
+    ended.set()
+    server.close()
+    parts = read_archive(output)
+    assert {"readyz.json.missing", "status.json.missing", "metrics.txt.missing"} <= parts.keys()
+
+
 @pytest.mark.parametrize(
     "line", [f"{READER}/99", f"'{READER}',", "2001:db8:0:77::1/200", "[2001:DB8::77]", "2001:db8:77::1: x"]
 )
