@@ -18,7 +18,7 @@ from app.features.status.events import MAX_EVENTS, Event
 from app.features.status.keeping import NOTE, Kept
 from app.handle.answer import Answer, ResponseCode
 from tests.hostile import turn_units
-from tests.hostile.signed import proof_exchanges, signed_upstream
+from tests.hostile.signed import proof_exchanges, restricted_exchanges, restricted_upstream, signed_upstream
 from tests.hostile.turn_rows import (
     STORED,
     STORED_PREFIX,
@@ -57,6 +57,8 @@ def _service_exchanges(number: int) -> Iterator[Exchange]:
 GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
     "service": (_SERVE, _service_exchanges),
     "proofs": (_SERVE, lambda number: proof_exchanges()),
+    "restricted": (_SERVE, lambda number: restricted_exchanges()),
+    "own pages": (_SERVE, name_exchanges),
     "assistants": (_ASSISTANTS, lambda number: assistant_exchanges()),
 }
 UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
@@ -106,11 +108,23 @@ async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterato
         settings["store_url"] = store_url = f"sqlite:///{folder}/{group}.sqlite3"
         await _fill(store_url)
         await _fill_history(store_url)
-    if group != "proofs":
+    if group == "own pages":
+        settings |= _write_own_pages(folder)
+    servers = {"proofs": signed_upstream, "restricted": restricted_upstream}
+    if group not in servers:
         yield settings
         return
-    async with signed_upstream(folder) as upstream:
+    async with servers[group](folder) as upstream:
         yield settings | upstream
+
+
+def _write_own_pages(folder: Path) -> dict[str, object]:
+    """A template in place of each of ours, which extends it. Returns the settings."""
+    own = folder / "templates"
+    own.mkdir()
+    for name in ("found", "values", "locations", "not_found", "home", "help", "error"):
+        (own / f"{name}.html").write_text(f'{{% extends "doi-proxy/{name}.html" %}}', "utf-8")
+    return {"branding_templates": own, "branding_name": "Institute", "branding_accent": "#123456"}
 
 
 async def _measure(proxy: TimedProxy, exchange: Exchange) -> Longest:
