@@ -146,6 +146,7 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
     with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
         with exclusive_lock(path):
+            _refuse_folder(path)
             _refuse_links(path)
             reason = _why_damaged(path)
             if reason is not None:
@@ -169,6 +170,12 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
                     _upgrade(connection, found)
 
 
+def _refuse_folder(path: Path) -> None:
+    """SQLite says "disk I/O error" of a folder."""
+    if path.is_dir():
+        raise IsADirectoryError("it is a folder; name a file in it")
+
+
 def _refuse_links(path: Path) -> None:
     """SQLite refuses a log or an index that is a symbolic link, and does not say which file it is."""
     for tail in TAILS:
@@ -182,6 +189,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     Raises StoreError, also for a damaged file. The file is not changed.
     """
     with translate_open_errors(path, "for reading"):
+        _refuse_folder(path)
         reason = _why_damaged(path)
         if reason is not None:
             raise StoreError(

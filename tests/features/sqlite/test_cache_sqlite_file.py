@@ -335,6 +335,15 @@ async def test_a_damaged_coordination_file_is_replaced_and_the_store_stays(path:
     assert set_aside(path) == []
 
 
+async def test_a_store_that_is_a_folder_is_named_as_one(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    path.mkdir()
+    with pytest.raises(StoreUnavailable, match="is a folder; name a file in it"):
+        async with opened(path, clock):
+            pass
+    assert list(path.iterdir()) == []
+
+
 @pytest.mark.parametrize("tail", ["-wal", "-shm"])
 async def test_a_log_that_is_a_link_is_refused_and_not_followed(tmp_path: Path, clock: Clock, tail: str) -> None:
     path, other = tmp_path / "store.sqlite3", tmp_path / "other"
