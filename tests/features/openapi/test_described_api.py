@@ -41,12 +41,18 @@ UNANSWERED: Final = {
     ("/references", "post"),
     ("/.well-known/doi-proxy/probe/{rest}", "get"),
 }
+#: The documents by the settings of their proxies.
+_DOCUMENTS: Final[dict[tuple[tuple[str, Any], ...], str]] = {}
 
 
 async def description(**settings: Any) -> dict[str, Any]:
-    async with running(**settings) as proxy:
-        got: dict[str, Any] = (await proxy.get("/openapi.json")).json
-        return got
+    """The document of a proxy with these settings. It is the same for each test, so one proxy sends it."""
+    key = tuple(sorted(settings.items()))
+    if key not in _DOCUMENTS:
+        async with running(**settings) as proxy:
+            _DOCUMENTS[key] = (await proxy.get("/openapi.json")).text
+    document: dict[str, Any] = json.loads(_DOCUMENTS[key])
+    return document
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

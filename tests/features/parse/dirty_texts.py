@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +23,14 @@ class DirtyText:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DirtyTexts:
     """All texts, and registered names that no text means."""
 
     texts: tuple[DirtyText, ...]
     decoys: tuple[str, ...]
 
-    @property
+    @cached_property
     def registered(self) -> dict[str, str]:
         """Each registered name by its folded form."""
         meant = [name for one in self.texts for name in one.names]

@@ -58,9 +58,10 @@ async def test_one_call_gives_the_right_name() -> None:
     async with running() as proxy:
         for name in DIRTY.registered.values():
             proxy.upstream.put(name, url="https://example.org/")
-        for one in DIRTY.texts:
-            parsed = await proxy.post("/api/parse", json.dumps([one.text]), content_type="application/json")
-            found = parsed.json[0]["best"]
+        texts = json.dumps([one.text for one in DIRTY.texts])
+        parsed = (await proxy.post("/api/parse", texts, content_type="application/json")).json
+        for one, row in zip(DIRTY.texts, parsed, strict=True):
+            found = row["best"]
             best[judge_first(one, found and found["doi"])] += 1
             rows = await proxy.post(
                 "/api/resolve?extract=true&output=json", one.text.encode(), content_type="text/plain"
