@@ -21,12 +21,14 @@ from bench.attacks import (
     assistants,
     boundaries,
     clocks,
+    commands,
     connections,
     failures,
     handshakes,
     lists,
     neighbours,
     networks,
+    newer,
     pages,
     records,
     shares,
@@ -75,6 +77,11 @@ _PARTS: Final[dict[str, Attack]] = {
     "replies": neighbours.replies,
     "wal": neighbours.wal,
     "clock": clocks.steps,
+    "feeds": newer.feeds,
+    "uploads": newer.references,
+    "proofs": newer.proofs,
+    "restricted": newer.restricted,
+    "face files": commands.face_files,
 }
 #: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.
 _WITHOUT_FRONTS: Final = {
@@ -90,7 +97,7 @@ _WITHOUT_FRONTS: Final = {
     "it runs through nginx without this option": ("bodies", "paths", "request ids", "personal"),
     "the shipped configurations close these paths, or have no such service": ("tokens", "assistants"),
     "it attacks the upstream, the store or files, where no front is": (
-        *("failures", "outage", "reload", "swapped", "numbers", "odd files"),
+        *("failures", "outage", "reload", "swapped", "numbers", "odd files", "face files"),
         *("refused", "flood", "paused", "replies", "wal", "clock"),
     ),
 }

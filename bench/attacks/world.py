@@ -121,13 +121,15 @@ class Proxy:
     def status(self, target: str, source: str = "", timeout: float = 2.0) -> int:
         """The status of the answer to one GET on a new connection, 0 without one."""
         try:
-            with self.connect(source, timeout) as connection:
-                if self.door is Door.TLS:
-                    with _UNVERIFIED.wrap_socket(connection) as secured:
-                        return _status(secured, target, timeout)
+            with self.open(source, timeout) as connection:
                 return _status(connection, target, timeout)
         except OSError:
             return 0
+
+    def open(self, source: str = "", timeout: float = 20.0) -> socket.socket:
+        """A connection to it, after the TLS handshake if it has TLS."""
+        connection = self.connect(source, timeout)
+        return _UNVERIFIED.wrap_socket(connection) if self.door is Door.TLS else connection
 
     @property
     def log(self) -> list[str]:
@@ -141,6 +143,11 @@ class Proxy:
     def descriptors(self) -> int:
         """The open descriptors of its processes."""
         return sum(int(process.num_fds()) for process in self._processes())
+
+    def spent(self) -> float:
+        """The processor time of its processes, in seconds."""
+        times = [process.cpu_times() for process in self._processes()]
+        return float(sum(used.user + used.system for used in times))
 
     def _processes(self) -> list[psutil.Process]:
         first = psutil.Process(self.process.pid)
