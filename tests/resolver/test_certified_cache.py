@@ -25,12 +25,15 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Source, Verification
+from tests.cache.conftest import valkey_url
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.native.clients import TCP, client_of
 from tests.features.native.server import HandleServer
 from tests.parts import usual_api, usual_cache, usual_timeouts, usual_ttl_policy
+
+__all__ = ["valkey_url"]
 
 pytestmark = pytest.mark.anyio
 
