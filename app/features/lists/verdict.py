@@ -239,9 +239,16 @@ def read_fields(
 
 
 def judge_target(resolution: Resolution, target: Target) -> Judgement:
-    """The judgement for a fresh record that redirects every client to one target."""
+    """The judgement for one record that redirects every client to one target."""
+    is_stale = resolution.origin in UNCONFIRMED
+    message = _explain_stale(resolution) if is_stale else None
     return Judgement(
-        Verdict.RESOLVED, target.location, _fetched_at(resolution), fresh_until=resolution.entry.fresh_until
+        Verdict.RESOLVED,
+        target.location,
+        _fetched_at(resolution),
+        is_stale,
+        message,
+        resolution.entry.fresh_until,
     )
 
 
@@ -321,10 +328,14 @@ def _message(destination: Destination, stale: Resolution | None) -> str | None:
     if destination.kind is not Kind.NOT_FOUND and destination.target is None:
         sentences.append(_NO_TARGET)
     if stale is not None:
-        fact = "past its TTL" if stale.origin is Origin.STALE else "from a registration agency's file"
-        reason = "." if stale.failure is None else f": {stale.failure.message}"
-        sentences.append(f"The record is {fact}{reason}")
+        sentences.append(_explain_stale(stale))
     return " ".join(sentences) or None
+
+
+def _explain_stale(stale: Resolution) -> str:
+    fact = "past its TTL" if stale.origin is Origin.STALE else "from a registration agency's file"
+    reason = "." if stale.failure is None else f": {stale.failure.message}"
+    return f"The record is {fact}{reason}"
 
 
 def _fetched_at(resolution: Resolution) -> float | None:
