@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from math import ceil
 from typing import Final
 
 from app.features.client_buckets import Rate
@@ -51,10 +52,10 @@ def open_limits(context: Context) -> Opened:
     def deny(network: str, seconds: float) -> float:
         denials.deny(network, seconds)
         context.reloads.announce_change()
-        return context.clock() + seconds
+        return ceil(context.clock() + seconds)
 
     def list_ends() -> Mapping[str, float]:
-        return {network: context.clock() + left for network, left in denials.list().items()}
+        return {network: ceil(context.clock() + left) for network, left in denials.list().items()}
 
     context.admit = limits.admit
     context.deny, context.read_denials, context.read_shares = deny, list_ends, counts.shares
