@@ -218,7 +218,7 @@ async def test_a_purged_prefix_is_gone_and_its_neighbours_stay(shared: MemorySto
     assert await here.clear_prefix("10.1000") == 2
     await there.forget_announced()
     for cache in (here, there):
-        assert [e.key async for e in cache.scan()] == ["10.1000.10/1", "10.10001/1"]
+        assert sorted([e.key async for e in cache.scan()]) == ["10.1000.10/1", "10.10001/1"]
         assert await cache.get("10.1000/1") is None
         assert await cache.get("10.1000/2") is None
 

@@ -12,6 +12,7 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.features.admin.purge import PurgeResult, Selection, count_selected, purge
 from app.features.sqlite.store import SqliteStore
+from tests.cache.conftest import valkey_url  # noqa: F401 - a fixture of the next one
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.test_cache_tiered import open_two  # noqa: F401 - a fixture
 from tests.clock import Clock
