@@ -18,6 +18,7 @@ from typing import Any, Final
 import pytest
 
 import app
+from tests.hostile.turns import slowness
 
 #: Seconds of processor time for one text. The simplest quadratic expression, `a+b` as a search, takes three to eight
 #: times as long.
@@ -109,13 +110,14 @@ def test_every_expression_is_a_constant_of_its_module() -> None:
 
 @pytest.fixture
 def alarm() -> Iterator[Callable[[], None]]:
-    """A function that gives the code from now on `DEADLINE` seconds of processor time."""
+    """A function that gives the code from now on `DEADLINE` seconds of processor time, longer on a slow machine."""
+    deadline = DEADLINE * slowness()
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("an expression takes more than linear time")
 
     def start() -> None:
-        signal.setitimer(signal.ITIMER_VIRTUAL, DEADLINE)
+        signal.setitimer(signal.ITIMER_VIRTUAL, deadline)
 
     before = signal.signal(signal.SIGVTALRM, ring)
     yield start

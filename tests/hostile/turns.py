@@ -6,6 +6,7 @@ Processor time, because other programs run on the machine.
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ from tests.ports import free_port
 
 #: The most processor time that one turn of the event loop may take, in milliseconds: all other requests wait for it.
 MAX_TURN_MS: Final = 20.0
+#: The least processor time of `_work` on the machines for which the bound was set, in milliseconds.
+_REFERENCE_MS: Final = 12.0
 #: Measurements of one unit of work, of which the least counts: another program can empty the processor's caches.
 REPEATS: Final = 5
 _START_SECONDS: Final = 60.0
@@ -36,6 +39,22 @@ def run_timed(handle):
 asyncio.Handle._run = run_timed
 runpy.run_module("app", run_name="__main__", alter_sys=True)
 """
+
+
+def is_short(milliseconds: float, bound: float = MAX_TURN_MS) -> bool:
+    """Whether a turn keeps the bound. On a slower machine, the bound is longer by as much as a fixed loop takes."""
+    return milliseconds <= bound or milliseconds <= bound * slowness()
+
+
+def slowness() -> float:
+    """How much longer a fixed loop takes now than on the machines for which bounds of time were set. At least 1."""
+    return max(1.0, min(_work() for _ in range(REPEATS)) / _REFERENCE_MS)
+
+
+def _work() -> float:
+    began = time.thread_time()
+    sum(range(1_000_000))
+    return (time.thread_time() - began) * 1000
 
 
 @dataclass(frozen=True, slots=True)
