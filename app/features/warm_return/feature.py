@@ -73,6 +73,9 @@ class WarmReturn(Service):
                 self._names = list(dict.fromkeys((*self._popular.list(), *self._names)))[:MOST_NAMES]
                 self._popular.clear()
                 await self._wait_for_purge(self._names)
+                # What this process deletes is missing before its announcement is written and read.
+                await self._core.cache.flush()
+                await self._core.cache.forget_announced()
                 self._names = [key for key in self._names if not self._was_purged_before(key, last)]
                 await self._fetch()
             elif clock() - written_at >= _WRITE_INTERVAL:
