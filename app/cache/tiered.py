@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import Final, TypeGuard
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -48,15 +48,14 @@ class TieredStore(FallbackStore):
         super().__init__(memory, store, clock=clock, observer=observer)
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
-        self._read_now = store.read_now if _is_immediate(store) else None
-        #: Whether `read_late` may find something.
-        self.is_patient = isinstance(store, PatientStore)
+        self._use(store)
         self._opener, self._late = late, late if late and late.reason else None
         self._clock = clock
         self._ceiling = ceiling
         self._latest = clock()
         self._only_verified = only_verified
         self._cursor: str | None = None
+        self._reading_changes = asyncio.Lock()
         self._purges = Purges()
         self._purges.most = MAX_PURGES if self._late is None else MAX_LATE_PURGES
         #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
@@ -68,6 +67,13 @@ class TieredStore(FallbackStore):
     def last_purge(self, *scopes: str) -> float:
         """The last purge of these scopes in the last hour or more, in seconds since the epoch. 0.0 without one."""
         return max(self._purges.get(scope, 0.0) for scope in scopes)
+
+    def _use(self, store: SharedStore | None) -> None:
+        given: object = store
+        self.store = store
+        self._read_now = given.read_now if isinstance(given, ImmediateStore) else None
+        #: Whether `read_late` may find something.
+        self.is_patient = isinstance(given, PatientStore)
 
     async def get(self, key: str) -> Entry | None:
         """The entry from memory, or from the store if memory has none or a stale one.
@@ -316,8 +322,8 @@ class TieredStore(FallbackStore):
         if late is None or (store := await late.open()) is None:
             return
         await delete_purged(store, self._purges)
-        before, self._late, self.store = self.store, None, store
-        self._read_now = store.read_now if _is_immediate(store) else None
+        before, self._late = self.store, None
+        self._use(store)
         # The announcements of another file have other numbers.
         self._cursor, self.edition = None, self.edition + 1
         await fill_store(store, self.memory, self._purges, self._clock())
@@ -334,22 +340,23 @@ class TieredStore(FallbackStore):
         """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""
         if self.store is None:
             return
-        changes = await self._try("changes", self.store.changes(self._cursor), None)
-        if changes is None:
-            return
-        self._cursor = changes.cursor
-        scopes = (UNKNOWN,) if changes.overrun else changes.keys
-        self.edition += REGISTRY_CHANGED in scopes
-        scopes = tuple(scope for scope in scopes if scope != REGISTRY_CHANGED)
-        if not scopes:
-            return
-        for scope in scopes:
-            self._purges.record(scope, self._clock())
-        # Until they are written, this process reads its own waiting entries, which the store may refuse.
-        await self.flush()
-        for scope in scopes:
-            async for _ in self.memory.drop_scope(scope):
-                pass
+        # Two calls at a time would read the same changes, and record a purge again, at a later time.
+        async with self._reading_changes:
+            changes = await self._try("changes", self.store.changes(self._cursor), None)
+            if changes is None:
+                return
+            self._cursor = changes.cursor
+            scopes = (UNKNOWN,) if changes.overrun else changes.keys
+            self.edition += REGISTRY_CHANGED in scopes
+            scopes, now = tuple(scope for scope in scopes if scope != REGISTRY_CHANGED), self._clock()
+            for scope in scopes:
+                self._purges.record(scope, now)
+            # Until they are written, this process reads its own waiting entries, which the store may refuse.
+            if scopes:
+                await self.flush()
+            for scope in scopes:
+                async for _ in self.memory.drop_scope(scope):
+                    pass
 
     async def announce_confirmed(self) -> None:
         """Let other processes read registry records again, if the upstream has answered about one since the last call.
@@ -390,7 +397,3 @@ class TieredStore(FallbackStore):
             self.memory.drop(entry.key)
         else:
             self.memory.keep(admitted)
-
-
-def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:
-    return isinstance(store, ImmediateStore)

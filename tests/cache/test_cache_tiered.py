@@ -223,6 +223,30 @@ async def test_a_purged_prefix_is_gone_and_its_neighbours_stay(shared: MemorySto
         assert await cache.get("10.1000/2") is None
 
 
+class AskedStore(MemoryStore):
+    """Lets other tasks run before it answers which entries were announced, and remembers since when it was asked."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(1_000_000, clock=clock)
+        self.cursors: list[str | None] = []
+
+    async def changes(self, cursor: str | None) -> Changes:
+        """See Store."""
+        self.cursors.append(cursor)
+        await asyncio.sleep(0)
+        return await super().changes(cursor)
+
+
+async def test_two_readings_of_announcements_at_a_time_do_not_read_the_same(clock: Clock) -> None:
+    """Each reading records purges with its own time. A second one would be later than what was fetched meanwhile."""
+    store = AskedStore(clock)
+    cache = tier(store, clock)
+    await cache.forget_announced()
+    await store.announce("10.1000/1")
+    await asyncio.gather(cache.forget_announced(), cache.forget_announced())
+    assert store.cursors == [None, "0", "1"]
+
+
 async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(tmp_path: Path, clock: Clock) -> None:
     store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
     cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)

@@ -70,13 +70,15 @@ class WarmReturn(Service):
             await asyncio.sleep(_LOOK_INTERVAL)
             if (last := self._core.cache.last_purge(EVERYTHING)) > self._last_purge:
                 self._last_purge = last
+                # A purge of everything is announced at its end too. What is left to fetch was looked at before.
+                left = frozenset(self._names)
                 self._names = list(dict.fromkeys((*self._popular.list(), *self._names)))[:MOST_NAMES]
                 self._popular.clear()
                 await self._wait_for_purge(self._names)
                 # What this process deletes is missing before its announcement is written and read.
                 await self._core.cache.flush()
                 await self._core.cache.forget_announced()
-                self._names = [key for key in self._names if not self._was_purged_before(key, last)]
+                self._names = [key for key in self._names if key in left or not self._was_purged_before(key, last)]
                 await self._fetch()
             elif clock() - written_at >= _WRITE_INTERVAL:
                 written_at = clock()
@@ -96,7 +98,8 @@ class WarmReturn(Service):
     def _was_purged_before(self, key: str, last: float) -> bool:
         """Whether a name was purged, by itself or with its prefix, before a purge of everything, and not used since.
 
-        What was used since had an entry, whose deletion is announced after the purge of everything has begun.
+        What was used since had an entry, whose deletion is announced after the purge of everything has begun. What is
+        read at once counts as of one time.
         """
         own, prefix, _ = scopes_of(key)
         return 0.0 < self._core.cache.last_purge(own, prefix) < last

@@ -28,8 +28,7 @@ from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context
 from tests.server.ways import Server
 
-# Two readings of the announcements at the same time record a purge twice, the second time too late. That is open.
-pytestmark = [pytest.mark.anyio, pytest.mark.flaky(reruns=2)]
+pytestmark = pytest.mark.anyio
 
 #: For a condition, in seconds.
 DEADLINE: Final = 30.0
