@@ -99,14 +99,14 @@ class Destinations:
         self.resolves = resolves
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
-        """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
+        """The target that every client gets, if it depends on one record alone that is found without a task."""
         found = self.resolver.find_stored(name)
         if found is None or (target := self.find_plain_target(found)) is None:
             return None
         return self.resolver.count_answer(found), target
 
     def find_plain_target(self, found: Resolution) -> Target | None:
-        """The target that a fresh record alone gives every client. None if it takes more, or a turn of its own."""
+        """The target that a record alone gives every client. None if it takes more, or a turn of its own."""
         answer = found.entry.answer
         if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
             return None

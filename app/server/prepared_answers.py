@@ -1,8 +1,8 @@
 """Prepared answers: the replies to frequent requests as bytes, which are sent before the server parses a request.
 
 They are a byte cache that the application fills. The key is the target with its query and what the headers of a
-request select, or the hash of a whole request. A reply is used while every record that it stands on is fresh in memory
-with the same values. Once a second, the numbers in its freshness headers are replaced.
+request select, or the hash of a whole request. A reply is used while the cache has every record
+that it stands on, fresh and with the same values. Once a second, the numbers in its freshness headers are replaced.
 
 A usual redirect is prepared here at its first request, if memory or the store has its record.
 """
@@ -107,7 +107,7 @@ class ExpressLane:
         self._peek, self._record_hit = resolver.peek, resolver.observer.record_hit
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
         self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
-        #: What was done for the last request whose redirect was to be made, by its target.
+        #: What was done for the last request that got no reply, by its target.
         self._done = _NOT_DONE
         #: The targets of rare replies that were requested once.
         self._seen: Generations[int, bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)

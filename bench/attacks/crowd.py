@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from bench.attacks.world import Checkout, Peak, Proxy, Row
+from bench.attacks.world import Checkout, Peak, Proxy, Repeated, Row
 from tests.hostile.clients import head, read, send, statuses
 
 #: A cached name, and the other client that requests it.
@@ -46,31 +46,20 @@ class Request:
         return head(self.target, *self.lines, *length, "Connection: close", method=self.method) + self.body
 
 
-class Beside:
-    """Another client, which requests a cached name again and again while the `with` block runs."""
+class Beside(Repeated):
+    """Another client, which requests a cached name through the door of the proxy or its front."""
 
     def __init__(self, running: Proxy, name: str = NAME) -> None:
+        super().__init__(_PAUSE)
         self._running = running
         self._name = name
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._seconds: list[float] = []
         self._failed = 0
 
-    def __enter__(self) -> Beside:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            began = time.monotonic()
-            self._failed += self._running.status(self._name, OTHER, timeout=5 * MAX_WAIT) != 302
-            self._seconds.append(time.monotonic() - began)
-            self._ended.wait(_PAUSE)
+    def _step(self) -> None:
+        began = time.monotonic()
+        self._failed += self._running.status(self._name, OTHER, timeout=5 * MAX_WAIT) != 302
+        self._seconds.append(time.monotonic() - began)
 
     @property
     def figure(self) -> str:

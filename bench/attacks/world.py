@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import psutil
 
@@ -317,39 +317,15 @@ def until(look: Callable[[], bool], seconds: float) -> bool:
     return False
 
 
-class Peak:
-    """Samples a figure while the `with` block runs, and stores its maximum."""
+class Repeated:
+    """Repeats a step in a thread while the `with` block runs. `pause` is in seconds."""
 
-    def __init__(self, look: Callable[[], int]) -> None:
-        self._look = look
+    def __init__(self, pause: float) -> None:
+        self._pause = pause
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.highest = 0
 
-    def __enter__(self) -> Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(_SAMPLE_EVERY):
-            self.highest = max(self.highest, self._look())
-
-
-class Probe:
-    """Another client. It requests a name repeatedly while the `with` block runs, on one connection at a time."""
-
-    def __init__(self, port: int, target: str, *, timeout: float = 30.0, source: str = "", pause: float = 0.0) -> None:
-        self._port, self._target = port, target
-        self._timeout, self._source, self._pause = timeout, source, pause or _PROBE_EVERY
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.replies: list[Reply] = []
-
-    def __enter__(self) -> Probe:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -359,8 +335,36 @@ class Probe:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            self.replies.append(get(self._port, self._target, timeout=self._timeout, source=self._source))
+            self._step()
             self._ended.wait(self._pause)
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+
+class Peak(Repeated):
+    """Samples a figure, and stores its maximum."""
+
+    def __init__(self, look: Callable[[], int]) -> None:
+        super().__init__(_SAMPLE_EVERY)
+        self._look = look
+        self.highest = 0
+
+    def _step(self) -> None:
+        self.highest = max(self.highest, self._look())
+
+
+class Probe(Repeated):
+    """Another client. It requests a name repeatedly, on one connection at a time."""
+
+    def __init__(self, port: int, target: str, *, timeout: float = 30.0, source: str = "", pause: float = 0.0) -> None:
+        super().__init__(pause or _PROBE_EVERY)
+        self._port, self._target = port, target
+        self._timeout, self._source = timeout, source
+        self.replies: list[Reply] = []
+
+    def _step(self) -> None:
+        self.replies.append(get(self._port, self._target, timeout=self._timeout, source=self._source))
 
     @property
     def worst(self) -> float:
