@@ -2,8 +2,8 @@
 
 `python -m tests.features.native.bridge --upstream http://127.0.0.1:N -- COMMAND …` runs a command with the environment
 variables DOI_PROXY_UPSTREAM_URL and DOI_PROXY_UPSTREAM_BOOTSTRAP, and ends with it. Each query becomes a request to the
-HTTP API. A packet that repeats a query waits for that request: a client repeats packets on a busy machine, and drills
-count queries. An answer that lies or fails becomes a lie or failure of the native protocol.
+HTTP API. A packet that repeats a query gets the answer to that request: a client repeats packets on a busy machine, and
+drills count queries. An answer that lies or fails becomes a lie or failure of the native protocol.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.features.native.records import to_values
 from tests.features.native.server import Content, HandleServer, Referral, write_bootstrap
 
 _MAX_BYTES = 2 * 1024 * 1024
+_REMEMBERED_QUERIES = 1_000
 _SUCCESS = 200
 _REDIRECT = 302
 
@@ -32,16 +33,17 @@ class Bridge(HandleServer):
     def __init__(self, upstream: str) -> None:
         super().__init__()
         self._upstream = urlsplit(upstream)
-        #: What is asked of the HTTP API now, by the id of the query.
-        self._running: dict[int, asyncio.Task[tuple[Content, str | None]]] = {}
+        #: The newest requests to the HTTP API, by the id of the query. A repeated packet can be read after the answer.
+        self._requests: dict[int, asyncio.Task[tuple[Content, str | None]]] = {}
 
     async def find(self, name: str, query: Query) -> tuple[Content, str | None]:
         """What the HTTP API says about a name."""
         number = query.request_id
-        if number not in self._running:
-            self._running[number] = asyncio.create_task(self._ask(name))
-            self._running[number].add_done_callback(lambda _: self._running.pop(number))
-        return await asyncio.shield(self._running[number])
+        if number not in self._requests:
+            self._requests[number] = asyncio.create_task(self._ask(name))
+            if len(self._requests) > _REMEMBERED_QUERIES:
+                self._requests.pop(next(iter(self._requests)))
+        return await asyncio.shield(self._requests[number])
 
     async def _ask(self, name: str) -> tuple[Content, str | None]:
         try:
