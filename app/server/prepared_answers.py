@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Final
 
 from app.cache.entry import Entry
-from app.doi.name import HandleName
 from app.doi.presentation import read_path
 from app.errors import DoiProxyError
 from app.resolver.resolution import Origin, Resolution
@@ -105,6 +104,7 @@ class ExpressLane:
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
         self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
         self._peek, self._record_hit = resolver.peek, resolver.observer.record_hit
+        self._local_records = resolver.local_records
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
         self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
         #: What was done for the last request that got no reply, by its target.
@@ -132,7 +132,7 @@ class ExpressLane:
         watched = [*hit.find_watched(), *([first.name] if hit.seconds is not None else ())]
         others = (
             *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
-            *[Ground(name, self._source_of(name), False) for name in watched],
+            *[Ground(name, hash_resolution(self._resolver.find_fresh(name)), False) for name in watched],
         )
         prepared = _prepare(target, variant, first, reply, hit, others)
         if hit.seconds is not None:
@@ -209,7 +209,12 @@ class ExpressLane:
 
     def _find_same(self, prepared: Prepared, now: float) -> Entry | None:
         """The record that the head of a reply is about, if memory has it still. None if there may be another answer."""
-        if now >= prepared.sure_until or self._resolver.local_records is not None:
+        if (records := self._resolver.local_records) is not self._local_records:
+            self._local_records = records
+            self.clear()  # a new one may be about any name
+            return None
+        # While time goes forward, a local record ends and none begins.
+        if not prepared.second <= now < prepared.sure_until:
             return None
         entry = self._peek(prepared.name.key)
         is_same = (
@@ -240,13 +245,9 @@ class ExpressLane:
         for resolution in (found, *followed):
             self._resolver.count_answer(resolution)
         entry = found.entry
-        if (
-            second != prepared.second
-            or first != prepared.first
-            or entry.fetched_at != prepared.fetched_at
-            or entry.fresh_until != prepared.fresh_until
-            or followed
-        ):
+        wanted = (second, first, entry.fetched_at, entry.fresh_until)
+        written = (prepared.second, prepared.first, prepared.fetched_at, prepared.fresh_until)
+        if followed or wanted != written:
             if self._count_name is not None and second != prepared.second:
                 self._count_name(prepared.name.key)
             prepared.write_head(found, followed, second, first)
@@ -337,7 +338,7 @@ class ExpressLane:
             return None
         for ground in prepared.others:
             found = self._resolver.find_fresh(ground.name)
-            if (None if found is None else hash_resolution(found)) != ground.source:
+            if hash_resolution(found) != ground.source:
                 return None
             if found is not None and ground.is_followed:
                 followed.append(found)
@@ -354,10 +355,6 @@ class ExpressLane:
         if not is_seen:
             self._seen.put(key, True)
         return is_seen
-
-    def _source_of(self, name: HandleName) -> int | None:
-        found = self._resolver.find_fresh(name)
-        return None if found is None else hash_resolution(found)
 
 
 def _prepare(

@@ -23,10 +23,10 @@ _CACHE_STATUS: Final = b"\r\ncache-status: "
 
 
 class Ground(msgspec.Struct, frozen=True, gc=False):
-    """A record besides the first that a reply stands on. `source` is None if memory has no fresh record."""
+    """A record besides the first that a reply stands on. `source` is 0 if memory has no fresh record."""
 
     name: HandleName
-    source: int | None
+    source: int
     #: Whether it is part of the chain of the reply, whose records are counted and decide its freshness.
     is_followed: bool
 
@@ -55,7 +55,7 @@ class Prepared(msgspec.Struct, gc=False):
     fresh_until: float = 0.0
     pattern: bytes = b""
     first: bytes = b""
-    #: Until when a record with the same times and values is the answer, if no local record is.
+    #: Until when a record with the same times and values is the answer, with the same local records.
     sure_until: float = -inf
     head: bytes = b""
     #: How often it was chosen in that second, and its size in memory, in bytes.
@@ -93,11 +93,13 @@ class Prepared(msgspec.Struct, gc=False):
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
 
 
-def hash_resolution(resolution: Resolution) -> int:
-    """A number that changes with the answer: 64 bits, keyed.
+def hash_resolution(resolution: Resolution | None) -> int:
+    """A number that changes with the answer: 64 bits, keyed. 0 for None.
 
     A "not found" changes with its time too: a page about it, which can show what else was known then, is as old as it.
     """
+    if resolution is None:
+        return 0
     answer = resolution.entry.answer
     # Bytes remember their hash.
     values = hash(answer.values)

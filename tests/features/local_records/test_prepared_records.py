@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import pytest
 
 from app.features.local_records.files import FileBounds, LocalFiles
-from app.features.local_records.records import LocalRecords
+from app.features.local_records.records import LocalRecord, LocalRecords
 from app.server.prepared_answers import ExpressLane
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
@@ -42,7 +43,21 @@ PATHS: Final = (
     *(f"/api/handles/10.1000/{name}?type=URL" for name in NAMES),
     "/10.9999/denied",
 )
+#: Where 10.1000/182 leads by the cache, and by a local record.
+HOT: Final = b"location: http://www.doi.org/hb.html"
+HERE: Final = b"location: https://here.example/"
 HEADERS: Final = ((), ("Accept: text/html", "Accept-Language: de"), ("Accept: application/json",))
+
+
+def read_again(records: Path, server: Server) -> None:
+    """What a reload does."""
+    assert isinstance(server.application.express, ExpressLane)
+    resolver = server.application.express._resolver
+
+    def use(read: LocalRecords) -> None:
+        resolver.local_records = read
+
+    LocalFiles(records, FileBounds.of_records(10), server.clock, use).load()
 
 
 @pytest.fixture
@@ -66,12 +81,38 @@ async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(reco
     assert b"Withdrawn." in (await server.answers(get("/10.1000/gone")))[0]
     assert uses == [("GET", 410)]
     records.write_text(RECORDS.replace("Withdrawn.", "Merged."), encoding="utf-8")
-    assert isinstance(server.application.express, ExpressLane)
-    resolver = server.application.express._resolver
-
-    def use(read: LocalRecords) -> None:
-        resolver.local_records = read
-
-    LocalFiles(records, FileBounds.of_records(10), server.clock, use).load()
+    read_again(records, server)
     assert b"Merged." in (await server.answers(get("/10.1000/gone")))[0]
     assert len(uses) == 1
+
+
+async def test_a_hot_name_without_a_local_record_is_not_looked_up_among_them(records: Path) -> None:
+    server = Server(Clock(), ExpressProtocol, local_records=records)
+    for _ in range(3):
+        assert HOT in (await server.answers(get("/10.1000/182")))[0]
+    assert isinstance(server.application.express, ExpressLane)
+    known, asked = server.application.express._resolver.local_records, list[str]()
+    assert isinstance(known, LocalRecords)
+
+    def find(key: str, _: float) -> LocalRecord | None:
+        asked.append(key)
+        return None
+
+    known._find = find  # type: ignore[assignment, method-assign]
+    assert HOT in (await server.answers(get("/10.1000/182")))[0]
+    assert asked == []
+    records.write_text(RECORDS.replace("10.1000/target", "10.1000/182"), encoding="utf-8")
+    read_again(records, server)
+    assert HERE in (await server.answers(get("/10.1000/182")))[0]
+
+
+async def test_a_clock_that_is_set_back_brings_a_local_record_back(records: Path) -> None:
+    clock = Clock()
+    ends = datetime.fromtimestamp(clock() + 60, UTC).isoformat()
+    records.write_text(RECORDS.replace("10.1000/target", f'10.1000/182"\nuntil = {ends}\nnote = "'), encoding="utf-8")
+    server = Server(clock, ExpressProtocol, local_records=records)
+    clock.advance(61)
+    for _ in range(3):
+        assert HOT in (await server.answers(get("/10.1000/182")))[0]
+    clock.advance(-30)
+    assert HERE in (await server.answers(get("/10.1000/182")))[0]
