@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -158,7 +159,7 @@ class Resolver:
             return self.count_answer(found)
         except CouldNotVerify as failure:
             if self._cache.is_patient and not is_repeated and await self._cache.read_late(name.key):
-                return await self._resolve(name, demand, is_repeated=True)
+                return await self._resolve(name, replace(demand, admit_bypass=ORDINARY.admit_bypass), is_repeated=True)
             self.observer.record_failure(failure.token)
             raise
 

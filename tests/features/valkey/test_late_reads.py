@@ -90,6 +90,14 @@ async def test_a_client_that_wants_no_query_gets_the_record_too(relay: Relay, cl
         assert found.origin is Origin.HIT
 
 
+async def test_a_bypass_is_charged_once(relay: Relay, clock: Clock) -> None:
+    async with resolving(relay, clock, has_read=True) as resolver:
+        relay.unanswered, charged = ATTEMPTS, list[int]()
+        demand = Demand(authoritative=True, admit_bypass=lambda: charged.append(1))
+        found = await resolver.resolve(HandleName(NAMES[0]), demand)
+        assert (found.origin, charged) == (Origin.STALE, [1])
+
+
 async def test_a_name_that_the_store_does_not_have_is_read_once(relay: Relay, clock: Clock) -> None:
     async with resolving(relay, clock, has_read=True, timeout=PATIENCE) as resolver:
         before = relay.seen[b"GET"]
