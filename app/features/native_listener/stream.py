@@ -39,7 +39,7 @@ class NativeStream(asyncio.Protocol):
         self._create_http = create_http
         self.since = self.body_since = 0.0
         self._data = bytearray()
-        self._is_answering = self._ended = False
+        self._is_answering = self._has_eof = self._ended = False
         self._task: asyncio.Task[None] | None = None
         self._reason = Reason.CLIENT
         #: Written bytes that were unsent at the last sweep, and the last time their number fell.
@@ -49,8 +49,12 @@ class NativeStream(asyncio.Protocol):
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._state.connections.add(self)
-        address = (transport.get_extra_info("peername") or ("",))[0]
-        if not self._connections.admit(self, address, asyncio.get_running_loop()):
+        # A peer that has reset its connection before it was accepted has no address, and reads no answer.
+        self._client: str = (transport.get_extra_info("peername") or ("",))[0]
+        is_admitted = self._connections.admit(self, self._client, asyncio.get_running_loop())
+        if not self._client:
+            self.expire(Reason.CLIENT)
+        elif not is_admitted:
             self._end(Reason.REFUSED)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -81,7 +85,8 @@ class NativeStream(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client has closed its sending side. It still gets the answer that is due."""
-        return self._is_answering
+        self._has_eof = True
+        return self._is_answering and not self._ended
 
     def _hand_over(self) -> None:
         """Let the protocol of HTTP have the connection, and the time that it has used."""
@@ -100,8 +105,8 @@ class NativeStream(asyncio.Protocol):
         except MalformedMessage:
             self._write(write_unreadable())
             return
-        (client, *_), (host, port, *_) = (self._transport.get_extra_info(end) for end in ("peername", "sockname"))
-        peer = Peer(client, host, port)
+        host, port, *_ = self._transport.get_extra_info("sockname")
+        peer = Peer(self._client, host, port)
         answer = self._responder.answer_now(request, peer)
         if answer is not None:
             self._write(answer)
@@ -125,7 +130,7 @@ class NativeStream(asyncio.Protocol):
         """
         self._ended, self._reason, self.since = True, reason, self._connections.now
         try:
-            if reason is Reason.FINISHED and not self._transport.is_closing():
+            if reason is Reason.FINISHED and not (self._has_eof or self._transport.is_closing()):
                 self._transport.write_eof()
                 self._transport.resume_reading()
                 return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
+import struct
 from typing import Any, Final, cast
 
 import pytest
@@ -27,6 +29,12 @@ REQUEST: Final = encode_query(Query(Filters(NAME.encode()), 7, 1_900_000_000))
 def _code(answer: bytes | None) -> int:
     assert answer
     return decode_response(answer, digest_requested=False).code
+
+
+async def _until_none_is_open(proxy: Listening) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while len(proxy.connections):  # noqa: ASYNC110 - the listener says nothing about an end
+            await asyncio.sleep(0)
 
 
 class _Sent:
@@ -131,6 +139,31 @@ async def test_udp_is_for_this_machine_alone_by_default() -> None:
         assert _code(await proxy.exchange(REQUEST)) == 100
     async with listening(address="0.0.0.0", native_listen_udp=True) as proxy:
         assert _code(await proxy.exchange(REQUEST, by="udp")) == 100
+
+
+async def test_a_client_that_resets_its_connection_before_it_is_accepted_leaves_no_error() -> None:
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with listening() as proxy:
+        for request in (REQUEST, REQUEST[:10], post(REQUEST)) * 5:
+            with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+                client.sendall(request)
+                # A close sends a reset (SO_LINGER, socket(7)). The listener accepts the connection after it.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert _code(await proxy.exchange(REQUEST)) == 100
+        await _until_none_is_open(proxy)
+    assert errors == []
+
+
+@pytest.mark.parametrize("is_cached", [True, False], ids=["cached", "new"])
+@pytest.mark.parametrize("end", [True, False], ids=["half-closed", "open"])
+async def test_a_connection_ends_with_its_client(is_cached: bool, end: bool) -> None:
+    async with listening() as proxy:
+        proxy.upstream.put(NAME, url="https://example.org/")
+        if is_cached:
+            await proxy.resolve(NAME)
+        assert _code(await proxy.send(REQUEST, end=end)) == 1
+        await _until_none_is_open(proxy)
 
 
 async def test_a_message_in_pieces_is_answered() -> None:
