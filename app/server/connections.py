@@ -60,20 +60,20 @@ class Phase(Enum):
 
 #: The rank of a connection that has waited for its first head for less than two sweeps.
 _NEWEST: Final = 3
-#: The phases in which a connection can be closed for a new one, lower ranks first: the server has done the least work
-#: for them.
-#: Rank 0 needs two sweeps, and is _NEWEST before; rank 2 needs two sweeps without progress. A connection that waits for
-#: the application is never closed.
+#: The phases in which a connection can be closed for a new one, lower ranks first; one that is closing has its answer.
+#: Rank 0 needs two sweeps, and is _NEWEST before; rank 2 needs two sweeps without progress, or a client with more than
+#: its share of the places. A connection that waits for the application is never closed.
 EVICTION_RANK: Final = {
+    Phase.CLOSING: -1,
     Phase.NEW: 0,
     Phase.IDLE: 1,
     Phase.HEAD: 1,
     Phase.BODY: 2,
     Phase.WRITE: 2,
-    Phase.CLOSING: 2,
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
+_FEW: Final = 2  # connections that a client may have whatever its share is
 #: The rank of a connection, and the time of its last progress.
 Turn = tuple[int, float]
 
@@ -267,8 +267,13 @@ class Connections:
         phase, since = connection.phase(self.now)
         rank = EVICTION_RANK.get(phase)
         if rank in (0, 2) and self.now - since < 2 * self._limits.sweep_interval:
-            rank = None if rank else _NEWEST
+            rank = _NEWEST if not rank else 2 if self._has_many(connection) else None
         return None if rank is None else (rank, since)
+
+    def _has_many(self, connection: Connection) -> bool:
+        """Whether the client of a connection has more than its share. All clients have the same share."""
+        peers = self._of_client.get(self._client.get(connection) or "", ())
+        return len(peers) > max(self._limits.total // (len(self._of_client) + 1), _FEW)
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""
@@ -276,26 +281,22 @@ class Connections:
             log.warning(
                 "%d connections are open, the most that max_connections or the limit of open files allows; unfinished "
                 "and idle connections are closed for new ones, the oldest first",
-                len(self._client),
+                len(self),
             )
         elif self._is_full and not is_full:
-            log.info("%d connections are open, fewer than the limit again", len(self._client))
+            log.info("%d connections are open, fewer than the limit again", len(self))
         self._is_full = is_full
 
     def _relieve(self) -> None:
         """Close idle connections while no further file can be opened, and log when that state begins and ends."""
         is_exhausted = _are_files_exhausted()
-        if is_exhausted:
-            for _ in range(RELIEF):
-                if not self._evict_first():
-                    break
+        for _ in range(RELIEF if is_exhausted else 0):
+            if not self._evict_first():
+                break
         if is_exhausted and not self._is_exhausted:
-            log.error(
-                "the limit of open files is reached with %d connections; raise LimitNOFILE (ulimit -n)",
-                len(self._client),
-            )
+            log.error("no more files can be opened; %d connections are open; raise LimitNOFILE (ulimit -n)", len(self))
         elif self._is_exhausted and not is_exhausted:
-            log.info("files can be opened again; %d connections are open", len(self._client))
+            log.info("files can be opened again; %d connections are open", len(self))
         self._is_exhausted = is_exhausted
 
 

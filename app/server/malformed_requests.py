@@ -15,8 +15,7 @@ class MalformedRequests:
     """The counts of one process."""
 
     def __init__(self) -> None:
-        self._malformed = 0
-        self._upgrades = 0
+        self._malformed = self._upgrades = 0
         self._next_report = 0.0
 
     def count_malformed(self) -> None:

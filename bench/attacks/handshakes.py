@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
 from bench.attacks.connections import OTHER
-from bench.attacks.world import Checkout, Door, Peak, Proxy, Row, proxy, upstream
+from bench.attacks.world import Checkout, Door, Peak, Proxy, Repeated, Row, proxy, upstream
 from tests.hostile.clients import send
 
 _NAME: Final = "/10.1000/182"
@@ -19,12 +21,23 @@ _SILENT: Final = 300
 _CAP: Final = 100
 _PARTIAL: Final = 3_000
 _SOURCES: Final = 20
+#: Seconds between two connections of a flood.
+_FLOOD_PAUSE: Final = 0.002
 _MIB: Final = 1024 * 1024
-#: What an unfinished connection sends: the beginning of a ClientHello (RFC 8446, section 4.1.2), or of a head.
-BEGINNINGS: Final = {
-    Door.PLAIN: b"GET /10.1000",
-    Door.TLS: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    Door.UNIX: b"GET /10.1000",
+#: The beginning of a ClientHello (RFC 8446, section 4.1.2).
+PART_OF_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+#: What is sent by connections that their clients do not end. A Unix socket is for a front proxy, which has the bodies.
+_SENT: Final = {
+    Door.PLAIN: {
+        "unfinished first requests": b"GET /10.1000",
+        "requests without their body": b"POST /api/parse HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n",
+        "refused requests": b"GET /10.1000/182 HTTP/1.1\r\n\r\n",
+    },
+    Door.TLS: {"unfinished first requests": PART_OF_HELLO},
+    Door.UNIX: {
+        "unfinished first requests": b"GET /10.1000",
+        "refused requests": b"GET /10.1000/182 HTTP/1.1\r\n\r\n",
+    },
 }
 
 
@@ -49,30 +62,57 @@ def silent(checkout: Checkout) -> Iterator[Row]:
             )
 
 
+class _Flood(Repeated):
+    """Opens connections from 20 networks, each with one request, and keeps the newest `_PARTIAL`."""
+
+    def __init__(self, target: Proxy, sent: bytes) -> None:
+        super().__init__(_FLOOD_PAUSE)
+        self._target, self._sent = target, sent
+        self._held: deque[socket.socket] = deque()
+        self._number = 0
+
+    def _step(self) -> None:
+        self._number += 1
+        with contextlib.suppress(OSError):
+            self._held.append(self._target.connect(f"127.0.{66 + self._number % _SOURCES}.1", 2.0))
+            send(self._held[-1], self._sent)
+        if len(self._held) > _PARTIAL:
+            self._held.popleft().close()
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        for connection in self._held:
+            connection.close()
+
+    def fill(self) -> None:
+        """Open many times more connections than the proxy may have."""
+        for _ in range(_PARTIAL):
+            self._step()
+
+
 def partial(checkout: Checkout) -> Iterator[Row]:
-    """Many times more unfinished first requests than connections may be open."""
+    """Many times more connections that their clients do not end than may be open, while others have requests."""
     for door in checkout.doors:
-        with (
-            upstream() as url,
-            proxy(checkout, url, door=door, max_connections=_CAP, client_max_connections=_CAP // 2) as target,
-            contextlib.ExitStack() as stack,
-        ):
-            control = _failures(target)
-            before = target.resident()
-            with Peak(target.descriptors) as most:
-                for number in range(_PARTIAL):
-                    with contextlib.suppress(OSError):
-                        connection = target.connect(f"127.0.{66 + number % _SOURCES}.1", 2.0)
-                        send(stack.enter_context(connection), BEGINNINGS[target.door])
-                time.sleep(1.0)
-                failed = _failures(target)
-            gained = (target.resident() - before) / _MIB
-            yield Row(
-                f"{_PARTIAL:,} unfinished first requests, max_connections {_CAP}, {target.door.value}: "
-                "failed requests of another client (without them); most descriptors; memory gained",
-                f"{failed} of {_REQUESTS} ({control}); {most.highest:,}; {gained:,.0f} MB",
-                failed == control == 0 and most.highest < 3 * _CAP * checkout.workers,
-            )
+        for what, sent in _SENT[door].items():
+            with (
+                upstream() as url,
+                proxy(checkout, url, door=door, max_connections=_CAP, client_max_connections=_CAP // 2) as target,
+            ):
+                control = _failures(target)
+                before = target.resident()
+                flood = _Flood(target, sent)
+                with Peak(target.descriptors) as most:
+                    flood.fill()
+                    time.sleep(1.0)
+                    with flood:
+                        failed = _failures(target)
+                gained = (target.resident() - before) / _MIB
+                yield Row(
+                    f"{_PARTIAL:,} {what} and more, max_connections {_CAP}, {target.door.value}: "
+                    "failed requests of another client (without them); most descriptors; memory gained",
+                    f"{failed} of {_REQUESTS} ({control}); {most.highest:,}; {gained:,.0f} MB",
+                    failed == control == 0 and most.highest < 3 * _CAP * checkout.workers,
+                )
 
 
 def _failures(target: Proxy) -> int:

@@ -68,9 +68,9 @@ async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, sec
     assert connection.ended == [reason]
 
 
-async def test_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
+async def test_closing_and_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
     connections = _connections(total=5)
-    order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.CLOSING, Phase.BODY, Phase.IDLE)]
+    order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.BODY, Phase.IDLE, Phase.CLOSING)]
     loop = asyncio.get_running_loop()
     for number, connection in enumerate(order):
         assert connections.admit(connection, f"192.0.{number}.1", loop)
@@ -80,8 +80,8 @@ async def test_idle_connections_give_way_first_then_those_without_progress_and_a
         connections.admit(Still(Phase.ANSWER), f"198.51.{number}.1", loop)
         gone = [connection for connection in order if connection.ended]
         assert len(gone) == min(number + 1, 4)
-        if number == 0:
-            assert gone == order[-1:]
+        if number < 2:
+            assert gone == order[-1 - number :]
     assert not order[0].ended
 
 
@@ -127,6 +127,30 @@ async def test_a_connection_that_makes_progress_does_not_give_way_and_a_new_one_
     assert connections.admit(active, "192.0.2.1", loop)
     assert not connections.admit(Still(Phase.HEAD), "198.51.100.1", loop)
     assert not active.ended
+
+
+@pytest.mark.parametrize("phase", [Phase.BODY, Phase.WRITE])
+async def test_of_a_client_with_more_than_its_share_a_connection_gives_way_though_it_makes_progress(
+    phase: Phase,
+) -> None:
+    connections = _connections(total=24)
+    loop = asyncio.get_running_loop()
+    crowds = [[Still(phase) for _ in range(10)] for _ in range(2)]
+    for network, crowd in enumerate(crowds):
+        assert all(connections.admit(connection, f"192.0.{network}.1", loop) for connection in crowd)
+    few = [Still(phase) for _ in range(4)]
+    assert all(connections.admit(connection, "192.0.9.1", loop) for connection in few)
+    assert all(connections.admit(Still(Phase.ANSWER), "198.51.100.1", loop) for _ in range(6))
+    left = [sum(not connection.ended for connection in crowd) for crowd in crowds]
+    assert (sum(left), min(left) >= 24 // 5) == (14, True)
+    assert not any(connection.ended for connection in few)
+
+
+async def test_a_client_may_have_two_connections_whatever_its_share_is() -> None:
+    connections = _connections(total=6)
+    loop = asyncio.get_running_loop()
+    assert all(connections.admit(Still(Phase.BODY), f"192.0.{number % 3}.1", loop) for number in range(6))
+    assert not connections.admit(Still(Phase.NEW), "198.51.100.1", loop)
 
 
 async def test_a_body_has_a_deadline_in_all_even_with_progress() -> None:

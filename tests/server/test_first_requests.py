@@ -12,8 +12,7 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from bench.attacks.handshakes import BEGINNINGS
-from bench.attacks.world import Door
+from bench.attacks.handshakes import PART_OF_HELLO
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import Proxy
@@ -88,7 +87,7 @@ def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: st
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("sent", [b"", BEGINNINGS[Door.TLS]], ids=["silent", "partial"])
+@pytest.mark.parametrize("sent", [b"", PART_OF_HELLO], ids=["silent", "partial"])
 def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(
     workers: int, sent: bytes, start: Any
 ) -> None:
@@ -118,7 +117,7 @@ def test_an_unfinished_handshake_has_the_deadline_of_a_head_and_a_failed_one_is_
     with ExitStack() as stack:
         unfinished = [stack.enter_context(connect(proxy.port, source=OTHER)) for _ in range(10)]
         for number, connection in enumerate(unfinished):
-            send(connection, BEGINNINGS[Door.TLS][:number])
+            send(connection, PART_OF_HELLO[:number])
         assert [read_to_end(connection, PATIENCE) for connection in unfinished] == [b""] * 10
     with connect(proxy.port, source=OTHER) as connection:
         send(connection, head(TARGET))
@@ -152,7 +151,7 @@ def test_answered_connections_over_tls_that_stay_open_take_no_more_places_either
 def test_a_shutdown_does_not_wait_for_unfinished_handshakes(start: Any) -> None:
     proxy = start(grace_seconds=3600)
     with connect(proxy.port, source=OTHER) as connection:
-        send(connection, BEGINNINGS[Door.TLS])
+        send(connection, PART_OF_HELLO)
         proxy.ask()
         assert proxy.process.terminate() < PATIENCE
         assert read_to_end(connection, PATIENCE) == b""
@@ -163,6 +162,6 @@ def test_a_client_that_resets_its_handshake_leaves_its_place(start: Any) -> None
     for _ in range(50):
         connection = connect(proxy.port, source=OTHER)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        send(connection, BEGINNINGS[Door.TLS])
+        send(connection, PART_OF_HELLO)
         connection.close()
     assert any(b"doi_proxy_connections_open 1.0" in proxy.ask("/metrics")[1] for _ in range(50))

@@ -164,5 +164,8 @@ class NativeStream(asyncio.Protocol):
         """See app.server.connections.Connection."""
         if reason is not Reason.FINISHED:
             self._reason = reason
-        self._ended = True
-        self._transport.abort()
+        if self._ended and not self._transport.get_write_buffer_size():
+            self._transport.close()  # the system sends the rest of the answer
+        else:
+            self._ended = True
+            self._transport.abort()
