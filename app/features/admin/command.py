@@ -24,6 +24,8 @@ from app.server.listening import UNIX
 from app.upstream.source import Priority
 
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+#: Characters of an argument that a message repeats.
+_MAX_SHOWN: Final = 200
 
 
 def open_client(settings: Settings, server: str | None) -> AdminClient:
@@ -169,7 +171,7 @@ def read_argument(text: str) -> HandleName:
             raise NotUTF8
         return read_typed(text)
     except InvalidName as error:
-        raise ConfigurationError(f"{text!r}: {error.message}") from error
+        raise ConfigurationError(f"{text[:_MAX_SHOWN]!r}: {error.message}") from error
 
 
 def _show(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -29,6 +29,9 @@ _CONNECT_TIMEOUT: Final = 10.0
 _PIECE_BYTES: Final = 65_536
 _MAX_DETAIL: Final = 500
 _MAX_SHOWN: Final = 200
+#: Answers of a server or a front proxy before the application, which have no problem details.
+_TOO_LONG: Final = "the request is too long for it; shorten the arguments"
+_HINTS: Final[Mapping[int, str]] = {414: _TOO_LONG, 431: _TOO_LONG}
 _REDIRECTIONS: Final = range(300, 400)
 #: Statuses after which the same request can succeed (RFC 9110, sections 15.5.9 and 15.6; RFC 6585, section 4).
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -180,7 +183,7 @@ class Exchange:
         `hints` has messages by status. They replace the message of the proxy, and say more to the user of a command.
         """
         status = 0 if self._response is None else self._response.status
-        message = hints.get(status) or read_detail(self._collect(_PIECE_BYTES))
+        message = hints.get(status) or _HINTS.get(status) or read_detail(self._collect(_PIECE_BYTES))
         if message is None:
             message = f"status {status}; this is not a doi-proxy, or an older one; check the URL"
         if status in _REDIRECTIONS:

@@ -70,6 +70,8 @@ def test_a_wrong_address_and_a_missing_store_are_errors(tmp_path: Path, capsys: 
     store = fill(tmp_path)
     assert main(["explain", "10.5555/known", "--client", "nobody", *store]) == 1
     assert "'nobody' is not an IP address." in capsys.readouterr().err
+    assert main(["explain", "10.5555/" + "a" * 100_000, *store]) == 2
+    assert len(capsys.readouterr().err) < 300
     assert main(["explain", "10.5555/known", "--store-url", f"sqlite:///{tmp_path}/none.sqlite3"]) == 2
     assert "this file does not exist" in capsys.readouterr().err
 

@@ -154,6 +154,7 @@ async def test_another_thread_can_end_an_exchange(answer: bytes) -> None:
             False,
             None,
         ),
+        (b"431 X\r\n\r\nToo large.", {}, "the request is too long for it; shorten the arguments", False, None),
         (b"500 X\r\n\r\n" + b"[" * 100_000, {}, "status 500; this is not a doi-proxy", True, None),
         (b'401 X\r\n\r\n{"detail": "x"}', {401: "the token is wrong"}, "the token is wrong", False, None),
         (b"302 X\r\nLocation: http://u:p@y/\r\n\r\n", {}, "redirects to 'http://***@y/'", False, None),
