@@ -60,9 +60,9 @@ class Phase(Enum):
 
 #: The rank of a connection that has waited for its first head for less than two sweeps.
 _NEWEST: Final = 3
-#: The phases in which a connection can be closed for a new one, lower ranks first; one that is closing has its answer.
-#: Rank 0 needs two sweeps, and is _NEWEST before; rank 2 needs two sweeps without progress, or a client with more than
-#: its share of the places. A connection that waits for the application is never closed.
+#: The ranks in which connections are closed for a new one, lower ones first; one that is closing has its answer.
+#: Rank 0 needs two sweeps, and is _NEWEST before. Rank 2 needs two sweeps without progress, or a client with more than
+#: its share of the places; a connection that waits for the application needs the latter.
 EVICTION_RANK: Final = {
     Phase.CLOSING: -1,
     Phase.NEW: 0,
@@ -70,6 +70,7 @@ EVICTION_RANK: Final = {
     Phase.HEAD: 1,
     Phase.BODY: 2,
     Phase.WRITE: 2,
+    Phase.ANSWER: 2,
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
@@ -208,9 +209,8 @@ class Connections:
         """Remove a connection without counting its end: another protocol takes it over, or it is evicted."""
         client = self._client.pop(connection, None)
         if client is not None:
-            peers = self._of_client[client]
-            del peers[connection]
-            if not peers:
+            del self._of_client[client][connection]
+            if not self._of_client[client]:
                 del self._of_client[client]
 
     def _evict(self, connection: Connection) -> None:
@@ -220,8 +220,7 @@ class Connections:
 
     def _evict_peer(self, peers: dict[Connection, None]) -> bool:
         """End the first connection in order of eviction of one client. The cap limits the search."""
-        order = self._order(peers, self._limits.per_client)
-        if order:
+        if order := self._order(peers, self._limits.per_client):
             self._evict(order[0][1])
         return bool(order)
 
@@ -265,15 +264,16 @@ class Connections:
     def _turn(self, connection: Connection) -> Turn | None:
         """The rank and age of a connection; None if it cannot be closed now."""
         phase, since = connection.phase(self.now)
-        rank = EVICTION_RANK.get(phase)
-        if rank in (0, 2) and self.now - since < 2 * self._limits.sweep_interval:
-            rank = _NEWEST if not rank else 2 if self._has_many(connection) else None
-        return None if rank is None else (rank, since)
+        rank, is_young = EVICTION_RANK[phase], self.now - since < 2 * self._limits.sweep_interval
+        if rank == 2 and (is_young or phase is Phase.ANSWER) and not self._has_many(connection):
+            return None
+        return _NEWEST if is_young and not rank else rank, since
 
     def _has_many(self, connection: Connection) -> bool:
-        """Whether the client of a connection has more than its share. All clients have the same share."""
-        peers = self._of_client.get(self._client.get(connection) or "", ())
-        return len(peers) > max(self._limits.total // (len(self._of_client) + 1), _FEW)
+        """Whether no place is free, and the client of a connection has more than its share."""
+        peers, limits = self._of_client.get(self._client.get(connection) or "", ()), self._limits
+        share = max(limits.total // (len(self._of_client) + 1), _FEW)
+        return len(peers) > share and len(self._client) >= limits.total
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""

@@ -22,16 +22,18 @@ _CAP: Final = 100
 _PARTIAL: Final = 3_000
 _SOURCES: Final = 20
 #: Seconds between two connections of a flood.
-_FLOOD_PAUSE: Final = 0.002
+_FLOOD_PAUSE: Final = 0.01
 _MIB: Final = 1024 * 1024
 #: The beginning of a ClientHello (RFC 8446, section 4.1.2).
 PART_OF_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+_HANGING: Final = b"GET /10.6204/{} HTTP/1.1\r\nHost: a\r\n\r\n"
 #: What is sent by connections that their clients do not end. A Unix socket is for a front proxy, which has the bodies.
 _SENT: Final = {
     Door.PLAIN: {
         "unfinished first requests": b"GET /10.1000",
         "requests without their body": b"POST /api/parse HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n",
         "refused requests": b"GET /10.1000/182 HTTP/1.1\r\n\r\n",
+        "requests for names that hang": _HANGING,
     },
     Door.TLS: {"unfinished first requests": PART_OF_HELLO},
     Door.UNIX: {
@@ -63,11 +65,11 @@ def silent(checkout: Checkout) -> Iterator[Row]:
 
 
 class _Flood(Repeated):
-    """Opens connections from 20 networks, each with one request, and keeps the newest `_PARTIAL`."""
+    """Opens connections from 20 networks, each with one request, and keeps the newest. It begins with `many`."""
 
-    def __init__(self, target: Proxy, sent: bytes) -> None:
+    def __init__(self, target: Proxy, sent: bytes, many: int) -> None:
         super().__init__(_FLOOD_PAUSE)
-        self._target, self._sent = target, sent
+        self._target, self._sent, self._many = target, sent, many
         self._held: deque[socket.socket] = deque()
         self._number = 0
 
@@ -75,8 +77,8 @@ class _Flood(Repeated):
         self._number += 1
         with contextlib.suppress(OSError):
             self._held.append(self._target.connect(f"127.0.{66 + self._number % _SOURCES}.1", 2.0))
-            send(self._held[-1], self._sent)
-        if len(self._held) > _PARTIAL:
+            send(self._held[-1], self._sent.replace(b"{}", b"%d" % self._number))
+        if len(self._held) > self._many:
             self._held.popleft().close()
 
     def __exit__(self, *raised: object) -> None:
@@ -86,7 +88,7 @@ class _Flood(Repeated):
 
     def fill(self) -> None:
         """Open many times more connections than the proxy may have."""
-        for _ in range(_PARTIAL):
+        for _ in range(self._many):
             self._step()
 
 
@@ -100,7 +102,9 @@ def partial(checkout: Checkout) -> Iterator[Row]:
             ):
                 control = _failures(target)
                 before = target.resident()
-                flood = _Flood(target, sent)
+                # A new name takes the proxy as long as ten of the others.
+                many = _PARTIAL // 10 if sent is _HANGING else _PARTIAL
+                flood = _Flood(target, sent, many)
                 with Peak(target.descriptors) as most:
                     flood.fill()
                     time.sleep(1.0)
@@ -108,7 +112,7 @@ def partial(checkout: Checkout) -> Iterator[Row]:
                         failed = _failures(target)
                 gained = (target.resident() - before) / _MIB
                 yield Row(
-                    f"{_PARTIAL:,} {what} and more, max_connections {_CAP}, {target.door.value}: "
+                    f"{many:,} {what} and more, max_connections {_CAP}, {target.door.value}: "
                     "failed requests of another client (without them); most descriptors; memory gained",
                     f"{failed} of {_REQUESTS} ({control}); {most.highest:,}; {gained:,.0f} MB",
                     failed == control == 0 and most.highest < 3 * _CAP * checkout.workers,

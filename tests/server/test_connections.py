@@ -129,8 +129,8 @@ async def test_a_connection_that_makes_progress_does_not_give_way_and_a_new_one_
     assert not active.ended
 
 
-@pytest.mark.parametrize("phase", [Phase.BODY, Phase.WRITE])
-async def test_of_a_client_with_more_than_its_share_a_connection_gives_way_though_it_makes_progress(
+@pytest.mark.parametrize("phase", [Phase.BODY, Phase.WRITE, Phase.ANSWER])
+async def test_of_a_client_with_more_than_its_share_a_connection_gives_way_whatever_it_waits_for(
     phase: Phase,
 ) -> None:
     connections = _connections(total=24)
@@ -149,8 +149,20 @@ async def test_of_a_client_with_more_than_its_share_a_connection_gives_way_thoug
 async def test_a_client_may_have_two_connections_whatever_its_share_is() -> None:
     connections = _connections(total=6)
     loop = asyncio.get_running_loop()
-    assert all(connections.admit(Still(Phase.BODY), f"192.0.{number % 3}.1", loop) for number in range(6))
+    phases = (Phase.BODY, Phase.ANSWER)
+    assert all(connections.admit(Still(phases[number % 2]), f"192.0.{number % 3}.1", loop) for number in range(6))
     assert not connections.admit(Still(Phase.NEW), "198.51.100.1", loop)
+
+
+async def test_a_client_at_its_own_cap_keeps_what_waits_for_answers_while_there_are_other_places() -> None:
+    connections = _connections(total=100)
+    loop = asyncio.get_running_loop()
+    waiting = [Still(Phase.ANSWER) for _ in range(10)]
+    assert all(connections.admit(connection, "192.0.2.1", loop) for connection in waiting)
+    others = [Still(Phase.IDLE) for _ in range(80)]
+    assert all(connections.admit(connection, f"198.51.{number}.1", loop) for number, connection in enumerate(others))
+    assert not connections.admit(Still(Phase.NEW), "192.0.2.1", loop)
+    assert not any(connection.ended for connection in waiting)
 
 
 async def test_a_body_has_a_deadline_in_all_even_with_progress() -> None:
