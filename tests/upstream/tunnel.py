@@ -10,6 +10,8 @@ from typing import Self
 
 import pytest
 
+from tests.accepting import abort_all, accept_into, stop_accepting
+
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
     """The files of a key and of a certificate for 127.0.0.1 that is its own authority."""
@@ -31,16 +33,18 @@ class Tunnel:
     def __init__(self) -> None:
         self.targets: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(accept_into(self._tasks, self._writers, self._serve), "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        abort_all(self._writers)
         await self._server.wait_closed()
 
     @property
@@ -49,9 +53,6 @@ class Tunnel:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         head = await reader.readuntil(b"\r\n\r\n")
         method, target, _ = head.decode("ascii").split(" ", 2)
         assert method == "CONNECT"
@@ -62,9 +63,7 @@ class Tunnel:
         try:
             await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
         finally:
-            self._tasks.discard(task)
             far_writer.close()
-            writer.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

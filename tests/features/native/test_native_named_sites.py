@@ -79,7 +79,9 @@ async def test_the_hash_of_a_name_selects_a_server_of_the_file(tmp_path: Path, f
             for name in names:
                 got = await proxy.get(f"/api/handles/{name}?cert")
                 assert got.status == 200 and (got["cache-status"] or "").endswith("; detail=verified")
-            assert first.queries() and second.queries() and first.queries() + second.queries() == 20
+            # A client repeats packets on a busy machine, so the names count, not the queries.
+            asked = set(first.counts), set(second.counts)
+            assert all(asked) and not asked[0] & asked[1] and len(asked[0] | asked[1]) == 20
             assert proxy.upstream.queries() == 0
 
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.accepting import abort_all, accept_into, stop_accepting
+
 
 class Relay:
     """Answers `command` by `reply`, both bytes, and anything if `command` is empty and `reply` is not.
@@ -55,22 +57,19 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def running_relay(port: int) -> AsyncIterator[Relay]:
     """A relay in front of a server on loopback."""
     relay = Relay(port)
-    tasks = set[asyncio.Task[None]]()
+    tasks, writers = set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
         with suppress(asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
             await relay.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept_into(tasks, writers, serve), "127.0.0.1", 0)
     relay.port = server.sockets[0].getsockname()[1]
     try:
         yield relay
     finally:
-        server.close()
+        await stop_accepting(server)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        abort_all(writers)
