@@ -13,6 +13,7 @@ import pytest
 
 from app.features.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
 from app.features.proxy_client.server import ProxyServer, parse_server
+from tests.accepting import abort_all, accept_into, stop_accepting
 
 pytestmark = pytest.mark.anyio
 
@@ -45,15 +46,23 @@ async def standing(
     *answers: bytes, ends: bool = True, socket: Path | None = None, user: str = ""
 ) -> AsyncIterator[Stand]:
     stand = Stand(answers, ends=ends)
+    tasks, writers = set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
+    serve = accept_into(tasks, writers, stand.serve)
     if socket is not None:
-        server: asyncio.Server = await asyncio.start_unix_server(stand.serve, socket)
+        server: asyncio.Server = await asyncio.start_unix_server(serve, socket)
         url = f"unix:{socket}"
     else:
-        server = await asyncio.start_server(stand.serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://{user}127.0.0.1:{server.sockets[0].getsockname()[1]}/base/"
     stand.server = parse_server(url, "--server")
-    async with server:
+    try:
         yield stand
+    finally:
+        await stop_accepting(server)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        abort_all(writers)
 
 
 def get(server: ProxyServer, most: int = 1_000, *, deadline: float = 30.0) -> tuple[int, bytes]:
