@@ -8,7 +8,7 @@ import os
 import socket
 import tarfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
@@ -20,6 +20,7 @@ from app.assembly.settings import Settings
 from app.cli.main import main
 from app.features.options import ENV_PREFIX
 from app.main import create
+from tests.accepting import abort_all, accept_into, stop_accepting
 from tests.fake_upstream import FakeUpstream
 
 pytestmark = pytest.mark.anyio
@@ -117,22 +118,24 @@ async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadl
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.features.support_bundle.command._DEADLINE", 0.5)
-    ended = asyncio.Event()
+    ended, tasks, writers = asyncio.Event(), set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
 
     async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Each byte comes long before the timeout of a wait for bytes.
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
         while not ended.is_set() and not writer.is_closing():
             writer.write(b"x")
-            await asyncio.wait({asyncio.create_task(ended.wait())}, timeout=0.05)
-        writer.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 0.05)
 
-    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept_into(tasks, writers, trickle), "127.0.0.1", 0)
     output, port = tmp_path / "bundle.tar.gz", server.sockets[0].getsockname()[1]
     flags = ["--server", f"http://127.0.0.1:{port}", "--store-url", "memory:", "--output", str(output)]
     assert await asyncio.to_thread(main, ["support-bundle", *flags]) == 0
     ended.set()
-    server.close()
+    await stop_accepting(server)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    abort_all(writers)
     parts = read_archive(output)
     assert {"readyz.json.missing", "status.json.missing", "metrics.txt.missing"} <= parts.keys()
 
