@@ -45,3 +45,13 @@ async def stop_accepting(server: asyncio.Server) -> None:
     server.close()
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+async def close_server(server: asyncio.Server, tasks: set[asyncio.Task[None]], writers: list[StreamWriter]) -> None:
+    """End a server of `accept_into` with all its connections, whatever their tasks wait for."""
+    await stop_accepting(server)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    abort_all(writers)
+    await server.wait_closed()

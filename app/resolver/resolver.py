@@ -159,6 +159,7 @@ class Resolver:
             return self.count_answer(found)
         except CouldNotVerify as failure:
             if self._cache.is_patient and not is_repeated and await self._cache.read_late(name.key):
+                # A bypass was charged before its query failed.
                 return await self._resolve(name, replace(demand, admit_bypass=ORDINARY.admit_bypass), is_repeated=True)
             self.observer.record_failure(failure.token)
             raise

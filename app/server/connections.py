@@ -74,7 +74,8 @@ EVICTION_RANK: Final = {
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
-_FEW: Final = 2  # connections that a client may have whatever its share is
+#: The places that are no more than the share of a client, however many clients there are.
+_LEAST_SHARE: Final = 2
 #: The rank of a connection, and the time of its last progress.
 Turn = tuple[int, float]
 
@@ -272,15 +273,15 @@ class Connections:
     def _has_many(self, connection: Connection) -> bool:
         """Whether no place is free, and the client of a connection has more than its share."""
         peers, limits = self._of_client.get(self._client.get(connection) or "", ()), self._limits
-        share = max(limits.total // (len(self._of_client) + 1), _FEW)
+        share = max(limits.total // (len(self._of_client) + 1), _LEAST_SHARE)
         return len(peers) > share and len(self._client) >= limits.total
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""
         if is_full and not self._is_full:
             log.warning(
-                "%d connections are open, the most that max_connections or the limit of open files allows; unfinished "
-                "and idle connections are closed for new ones, the oldest first",
+                "%d connections are open, the most that max_connections or the limit of open files allows; each new "
+                "one takes the place of the one for which least has been done",
                 len(self),
             )
         elif self._is_full and not is_full:

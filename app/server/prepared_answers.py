@@ -217,13 +217,10 @@ class ExpressLane:
         if not prepared.second <= now < prepared.sure_until:
             return None
         entry = self._peek(prepared.name.key)
-        is_same = (
-            entry is not None
-            and entry.fetched_at == prepared.fetched_at
-            and entry.fresh_until == prepared.fresh_until
-            and hash(entry.answer.values) == prepared.source
-        )
-        return entry if is_same else None
+        if entry is None or hash(entry.answer.values) != prepared.source:
+            return None
+        has_same_times = entry.fetched_at == prepared.fetched_at and entry.fresh_until == prepared.fresh_until
+        return entry if has_same_times else None
 
     def _find_chain(
         self, prepared: Prepared, read: Resolution | None, same: Entry | None

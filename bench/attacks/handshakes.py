@@ -26,20 +26,19 @@ _FLOOD_PAUSE: Final = 0.01
 _MIB: Final = 1024 * 1024
 #: The beginning of a ClientHello (RFC 8446, section 4.1.2).
 PART_OF_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+_PART_OF_HEAD: Final = b"GET /10.1000"
+_WITHOUT_HOST: Final = b"GET /10.1000/182 HTTP/1.1\r\n\r\n"
 _HANGING: Final = b"GET /10.6204/{} HTTP/1.1\r\nHost: a\r\n\r\n"
 #: What is sent by connections that their clients do not end. A Unix socket is for a front proxy, which has the bodies.
 _SENT: Final = {
     Door.PLAIN: {
-        "unfinished first requests": b"GET /10.1000",
+        "unfinished first requests": _PART_OF_HEAD,
         "requests without their body": b"POST /api/parse HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n",
-        "refused requests": b"GET /10.1000/182 HTTP/1.1\r\n\r\n",
+        "refused requests": _WITHOUT_HOST,
         "requests for names that hang": _HANGING,
     },
     Door.TLS: {"unfinished first requests": PART_OF_HELLO},
-    Door.UNIX: {
-        "unfinished first requests": b"GET /10.1000",
-        "refused requests": b"GET /10.1000/182 HTTP/1.1\r\n\r\n",
-    },
+    Door.UNIX: {"unfinished first requests": _PART_OF_HEAD, "refused requests": _WITHOUT_HOST},
 }
 
 

@@ -10,7 +10,7 @@ from typing import Self
 
 import pytest
 
-from tests.accepting import abort_all, accept_into, stop_accepting
+from tests.accepting import accept_into, close_server
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
@@ -40,12 +40,7 @@ class Tunnel:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await stop_accepting(self._server)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        abort_all(self._writers)
-        await self._server.wait_closed()
+        await close_server(self._server, self._tasks, self._writers)
 
     @property
     def url(self) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.accepting import abort_all, accept_into, stop_accepting
+from tests.accepting import accept_into, close_server
 
 
 class Request(NamedTuple):
@@ -40,12 +40,7 @@ class BatchServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await stop_accepting(self._server)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        abort_all(self._writers)
-        await self._server.wait_closed()
+        await close_server(self._server, self._tasks, self._writers)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, EOFError, asyncio.CancelledError):

@@ -13,7 +13,7 @@ import pytest
 
 from app.features.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
 from app.features.proxy_client.server import ProxyServer, parse_server
-from tests.accepting import abort_all, accept_into, stop_accepting
+from tests.accepting import accept_into, close_server
 
 pytestmark = pytest.mark.anyio
 
@@ -58,11 +58,7 @@ async def standing(
     try:
         yield stand
     finally:
-        await stop_accepting(server)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        abort_all(writers)
+        await close_server(server, tasks, writers)
 
 
 def get(server: ProxyServer, most: int = 1_000, *, deadline: float = 30.0) -> tuple[int, bytes]:

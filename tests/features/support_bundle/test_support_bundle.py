@@ -20,7 +20,7 @@ from app.assembly.settings import Settings
 from app.cli.main import main
 from app.features.options import ENV_PREFIX
 from app.main import create
-from tests.accepting import abort_all, accept_into, stop_accepting
+from tests.accepting import accept_into, close_server
 from tests.fake_upstream import FakeUpstream
 
 pytestmark = pytest.mark.anyio
@@ -133,9 +133,7 @@ async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadl
     flags = ["--server", f"http://127.0.0.1:{port}", "--store-url", "memory:", "--output", str(output)]
     assert await asyncio.to_thread(main, ["support-bundle", *flags]) == 0
     ended.set()
-    await stop_accepting(server)
-    await asyncio.gather(*tasks, return_exceptions=True)
-    abort_all(writers)
+    await close_server(server, tasks, writers)
     parts = read_archive(output)
     assert {"readyz.json.missing", "status.json.missing", "metrics.txt.missing"} <= parts.keys()
 

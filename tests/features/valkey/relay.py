@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from tests.accepting import abort_all, accept_into, stop_accepting
+from tests.accepting import accept_into, close_server
 
 
 class Relay:
@@ -68,8 +68,4 @@ async def running_relay(port: int) -> AsyncIterator[Relay]:
     try:
         yield relay
     finally:
-        await stop_accepting(server)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        abort_all(writers)
+        await close_server(server, tasks, writers)
