@@ -61,8 +61,8 @@ class Phase(Enum):
 #: The rank of a connection that has waited for its first head for less than two sweeps.
 _NEWEST: Final = 3
 #: The ranks in which connections are closed for a new one, lower ones first; one that is closing has its answer.
-#: Rank 0 needs two sweeps, and is _NEWEST before. Rank 2 needs two sweeps without progress, or a client with more than
-#: its share of the places; a connection that waits for the application needs the latter.
+#: Rank 0 needs two sweeps, and is _NEWEST before. Rank 2 needs two sweeps without progress, or a client at its cap or
+#: with more than its share of the places; a connection that waits for the application needs the last of these.
 EVICTION_RANK: Final = {
     Phase.CLOSING: -1,
     Phase.NEW: 0,
@@ -266,15 +266,16 @@ class Connections:
         """The rank and age of a connection; None if it cannot be closed now."""
         phase, since = connection.phase(self.now)
         rank, is_young = EVICTION_RANK[phase], self.now - since < 2 * self._limits.sweep_interval
-        if rank == 2 and (is_young or phase is Phase.ANSWER) and not self._has_many(connection):
+        if rank == 2 and (is_young or phase is Phase.ANSWER) and not self._has_many(connection, phase):
             return None
         return _NEWEST if is_young and not rank else rank, since
 
-    def _has_many(self, connection: Connection) -> bool:
-        """Whether no place is free, and the client of a connection has more than its share."""
+    def _has_many(self, connection: Connection, phase: Phase) -> bool:
+        """Whether the client of a connection is at its cap, or no place is free and it has more than its share."""
         peers, limits = self._of_client.get(self._client.get(connection) or "", ()), self._limits
         share = max(limits.total // (len(self._of_client) + 1), _LEAST_SHARE)
-        return len(peers) > share and len(self._client) >= limits.total
+        is_at_cap = len(peers) >= limits.per_client and phase is not Phase.ANSWER
+        return is_at_cap or (len(peers) > share and len(self._client) >= limits.total)
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""

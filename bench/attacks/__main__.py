@@ -44,6 +44,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "descriptors": connections.descriptors,
     "silent": handshakes.silent,
     "handshakes": handshakes.partial,
+    "neighbour": handshakes.neighbour,
     "half-closed": connections.half_closed,
     "malformed": connections.malformed,
     "records": records.records,
@@ -86,7 +87,7 @@ _PARTS: Final[dict[str, Attack]] = {
 #: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.
 _WITHOUT_FRONTS: Final = {
     "the front holds unfinished connections, and refuses malformed requests, by its own limits": (
-        *("descriptors", "handshakes", "half-closed", "malformed"),
+        *("descriptors", "handshakes", "neighbour", "half-closed", "malformed"),
     ),
     "the front buffers answers, and decides when the proxy learns that a client has left": (
         "unread lists",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.attacks.connections import OTHER
-from bench.attacks.world import Checkout, Door, Peak, Proxy, Repeated, Row, proxy, upstream
+from bench.attacks.world import Checkout, Door, Peak, Proxy, Repeated, Row, proxy, until, upstream
 from tests.hostile.clients import send
 
 _NAME: Final = "/10.1000/182"
@@ -21,19 +21,25 @@ _SILENT: Final = 300
 _CAP: Final = 100
 _PARTIAL: Final = 3_000
 _SOURCES: Final = 20
+#: Another client of the first network of a flood.
+_NEIGHBOUR: Final = "127.0.66.9"
 #: Seconds between two connections of a flood.
 _FLOOD_PAUSE: Final = 0.01
+_BURST: Final = 60.0
 _MIB: Final = 1024 * 1024
 #: The beginning of a ClientHello (RFC 8446, section 4.1.2).
 PART_OF_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 _PART_OF_HEAD: Final = b"GET /10.1000"
 _WITHOUT_HOST: Final = b"GET /10.1000/182 HTTP/1.1\r\n\r\n"
+_WITHOUT_BODY: Final = (
+    b"POST /api/parse HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
+)
 _HANGING: Final = b"GET /10.6204/{} HTTP/1.1\r\nHost: a\r\n\r\n"
 #: What is sent by connections that their clients do not end. A Unix socket is for a front proxy, which has the bodies.
 _SENT: Final = {
     Door.PLAIN: {
         "unfinished first requests": _PART_OF_HEAD,
-        "requests without their body": b"POST /api/parse HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n",
+        "requests without their body": _WITHOUT_BODY,
         "refused requests": _WITHOUT_HOST,
         "requests for names that hang": _HANGING,
     },
@@ -64,18 +70,18 @@ def silent(checkout: Checkout) -> Iterator[Row]:
 
 
 class _Flood(Repeated):
-    """Opens connections from 20 networks, each with one request, and keeps the newest. It begins with `many`."""
+    """Opens connections from some networks, each with one request, and keeps the newest. It begins with `many`."""
 
-    def __init__(self, target: Proxy, sent: bytes, many: int) -> None:
+    def __init__(self, target: Proxy, sent: bytes, many: int, networks: int = _SOURCES) -> None:
         super().__init__(_FLOOD_PAUSE)
-        self._target, self._sent, self._many = target, sent, many
+        self._target, self._sent, self._many, self._networks = target, sent, many, networks
         self._held: deque[socket.socket] = deque()
         self._number = 0
 
     def _step(self) -> None:
         self._number += 1
         with contextlib.suppress(OSError):
-            self._held.append(self._target.connect(f"127.0.{66 + self._number % _SOURCES}.1", 2.0))
+            self._held.append(self._target.connect(f"127.0.{66 + self._number % self._networks}.1", 2.0))
             send(self._held[-1], self._sent.replace(b"{}", b"%d" % self._number))
         if len(self._held) > self._many:
             self._held.popleft().close()
@@ -106,7 +112,8 @@ def partial(checkout: Checkout) -> Iterator[Row]:
                 flood = _Flood(target, sent, many)
                 with Peak(target.descriptors) as most:
                     flood.fill()
-                    time.sleep(1.0)
+                    # The connections of the burst wait in line before those of others, in the kernel.
+                    until(lambda: target.status(_NAME, OTHER) == 302, _BURST)
                     with flood:
                         failed = _failures(target)
                 gained = (target.resident() - before) / _MIB
@@ -118,10 +125,28 @@ def partial(checkout: Checkout) -> Iterator[Row]:
                 )
 
 
-def _failures(target: Proxy) -> int:
+def neighbour(checkout: Checkout) -> Iterator[Row]:
+    """A member of a network who fills its places with heads without bodies, while another member has requests."""
+    places = _CAP // 4
+    with upstream() as url, proxy(checkout, url, max_connections=_CAP, client_max_connections=places) as target:
+        control = _failures(target, _NEIGHBOUR)
+        flood = _Flood(target, _WITHOUT_BODY, _PARTIAL // 10, networks=1)
+        flood.fill()
+        until(lambda: target.status(_NAME, OTHER) == 302, _BURST)
+        with flood:
+            failed = _failures(target, _NEIGHBOUR)
+        yield Row(
+            f"heads without bodies from one network, client_max_connections {places}: "
+            "failed requests of another client of that network (without them)",
+            f"{failed} of {_REQUESTS} ({control})",
+            failed == control == 0,
+        )
+
+
+def _failures(target: Proxy, client: str = OTHER) -> int:
     """The failed requests of another client, one after the other."""
     failed = 0
     for _ in range(_REQUESTS):
-        failed += target.status(_NAME, OTHER) != 302
+        failed += target.status(_NAME, client) != 302
         time.sleep(_PAUSE)
     return failed

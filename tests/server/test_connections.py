@@ -165,6 +165,19 @@ async def test_a_client_at_its_own_cap_keeps_what_waits_for_answers_while_there_
     assert not any(connection.ended for connection in waiting)
 
 
+@pytest.mark.parametrize("phase", [Phase.BODY, Phase.WRITE])
+async def test_a_client_at_its_own_cap_does_not_shut_itself_out_by_requests_that_it_does_not_end(phase: Phase) -> None:
+    connections = _connections(total=100)
+    loop = asyncio.get_running_loop()
+    unfinished = [Still(phase) for _ in range(10)]
+    assert all(connections.admit(connection, "192.0.2.1", loop) for connection in unfinished)
+    other = Still(phase)
+    assert connections.admit(other, "198.51.100.1", loop)
+    assert all(connections.admit(Still(Phase.ANSWER), "192.0.2.2", loop) for _ in range(4))
+    assert [connection.ended for connection in unfinished] == [[Reason.CAP]] * 4 + [[]] * 6
+    assert not other.ended
+
+
 async def test_a_body_has_a_deadline_in_all_even_with_progress() -> None:
     connections = _connections(total=1)
     body = Still(Phase.BODY)
