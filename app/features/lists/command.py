@@ -196,12 +196,13 @@ async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL, and for rounds of nothing."""
+    from app.features.lists.list_stream import exists
     from app.features.lists.typed_name import is_name
     from app.features.proxy_client.server import parse_server
 
     if namespace.rounds > 1 and not namespace.again:
         raise ConfigurationError("--rounds: name the verdicts of the rows that are repeated with --again")
-    names = tuple(argument for argument in namespace.lists if is_name(argument) and not Path(argument).exists())
+    names = tuple(argument for argument in namespace.lists if is_name(argument) and not exists(argument))
     return ResolveChoice(
         lists=tuple(argument for argument in namespace.lists if argument not in names) if namespace.lists else ("-",),
         names=names,

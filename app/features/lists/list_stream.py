@@ -23,6 +23,8 @@ from app.features.lists.table import ColumnReader
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
+#: Characters of an argument that a message repeats.
+_MAX_SHOWN: Final = 200
 #: The end of the name of a compressed file.
 _GZIP_SUFFIX: Final = ".gz"
 #: Makes the reader of each format, given the limit of a line and the column. `--format` has these names too.
@@ -70,15 +72,24 @@ def format_of(path: str, column: str | None = None) -> str:
     return _SUFFIXES.get(suffix if dot else "", "text" if column is None else "csv")
 
 
+def exists(path: str) -> bool:
+    """Whether there is a file or folder of this name. A text that is too long for a path names none."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
+
+
 def require_files(paths: Sequence[str]) -> None:
     """Raise ConfigurationError if a file does not exist, before anything is read."""
     for path in paths:
         if path == STANDARD_INPUT:
             continue
+        shown = path[:_MAX_SHOWN]
+        if not exists(path):
+            raise ConfigurationError(f"{shown}: this is neither a file nor a DOI name; check the path or the name")
         if Path(path).is_dir():
-            raise ConfigurationError(f"{path}: this is a folder; name a file in it")
-        if not Path(path).exists():
-            raise ConfigurationError(f"{path}: this is neither a file nor a DOI name; check the path or the name")
+            raise ConfigurationError(f"{shown}: this is a folder; name a file in it")
 
 
 class ListParser:
