@@ -18,6 +18,8 @@ STEP: Final = 300
 _HOUR: Final = 3_600
 #: Hours between two labels.
 _LABELLED: Final = 6
+#: Half of the width of a label on a telephone, in per cent of the plot.
+_EDGE: Final = 6
 #: Seconds after which the newest column has a rate.
 _SETTLED: Final = 60
 #: The upper edges of the scale, at a power of ten.
@@ -40,12 +42,13 @@ class Plot:
     """The stacked areas by their band, the topmost first, to be painted in this order.
 
     `down` are the columns in which an upstream was down: place and width. `labels` are times with their place in per
-    cent. `top` is the scale: names a second at the upper edge, 0.0 without any. `hours` are the numbers for a table.
+    cent, and the side on which one at an edge must not stick out. `top` is the scale: names a second at the upper
+    edge, 0.0 without any. `hours` are the numbers for a table.
     """
 
     paths: tuple[tuple[str, str], ...]
     down: tuple[tuple[int, int], ...]
-    labels: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str, str], ...]
     top: float
     hours: tuple[Hour, ...]
 
@@ -119,12 +122,13 @@ def _runs(columns: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def _label(begin: int) -> Iterator[tuple[str, str]]:
+def _label(begin: int) -> Iterator[tuple[str, str, str]]:
     width = WIDTH * STEP
     for time in range(begin - begin % _HOUR + _HOUR, begin + width, _HOUR):
         moment, place = datetime.fromtimestamp(time, UTC), 100 * (time - begin) / width
         if moment.hour % _LABELLED == 0:
-            yield moment.strftime("%H:%M"), f"{place:.4g}%"
+            side = "first" if place < _EDGE else "last" if place > 100 - _EDGE else ""
+            yield moment.strftime("%H:%M"), f"{place:.4g}%", side
 
 
 def _sum_hours(history: Sequence[HistoryPoint], begin: int) -> Iterator[Hour]:

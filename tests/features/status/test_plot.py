@@ -67,8 +67,15 @@ def test_the_newest_column_is_a_rate_of_the_time_that_has_passed() -> None:
 
 def test_the_labels_are_at_every_sixth_hour() -> None:
     drawn = plot([], NOON + 2 * 3_600)
-    assert [label for label, _ in drawn.labels] == ["18:00", "00:00", "06:00", "12:00"]
+    assert [label for label, _, _ in drawn.labels] == ["18:00", "00:00", "06:00", "12:00"]
     assert float(drawn.labels[-1][1].rstrip("%")) < 100 * (WIDTH - 23) / WIDTH + 1
+
+
+def test_a_label_at_an_edge_is_within_the_plot() -> None:
+    sides = {minutes: [side for _, _, side in plot([], NOON + 60 * minutes).labels] for minutes in (-30, 0, 30, 120)}
+    assert sides[120] == ["", "", "", ""]
+    assert (sides[-30][0], sides[-30][-1]) == ("first", "")
+    assert (sides[30][0], sides[30][-1]) == ("", "last")
 
 
 def test_columns_in_which_an_upstream_was_down_are_marked() -> None:
