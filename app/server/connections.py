@@ -9,13 +9,14 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
+from app.rationing.shares import find_networks
 from app.server.malformed_requests import MalformedRequests
 
 log = logging.getLogger(__name__)
@@ -61,8 +62,8 @@ class Phase(Enum):
 #: The rank of a connection that has waited for its first head for less than two sweeps.
 _NEWEST: Final = 3
 #: The ranks in which connections are closed for a new one, lower ones first; one that is closing has its answer.
-#: Rank 0 needs two sweeps, and is _NEWEST before. Rank 2 needs two sweeps without progress, or a client at its cap or
-#: with more than its share of the places; a connection that waits for the application needs the last of these.
+#: Rank 0 needs two sweeps, and is _NEWEST before. Rank 2 needs two sweeps without progress, or a client at its cap, or
+#: a customer or client with more than its share; a connection that waits for the application needs the last of these.
 EVICTION_RANK: Final = {
     Phase.CLOSING: -1,
     Phase.NEW: 0,
@@ -74,8 +75,9 @@ EVICTION_RANK: Final = {
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
-#: The places that are no more than the share of a client, however many clients there are.
+#: The places that are no more than a share, however many customers and clients there are.
 _LEAST_SHARE: Final = 2
+_CLIENT: Final = 1  # of the two holders of a connection: its customer and its client
 #: The rank of a connection, and the time of its last progress.
 Turn = tuple[int, float]
 
@@ -126,8 +128,10 @@ class Connections:
         #: How many connections ended, by reason.
         self.closed: dict[Reason, int] = dict.fromkeys(Reason, 0)
         self._limits = limits
-        self._client: dict[Connection, str | None] = {}
-        self._of_client: dict[str, dict[Connection, None]] = {}
+        #: The customer and the client of each connection; of a front proxy's, none.
+        self._holder: dict[Connection, tuple[Hashable, ...]] = {}
+        #: The connections of each customer, the widest network of `find_networks`, and of each client.
+        self._held: tuple[dict[Hashable, dict[Connection, None]], ...] = ({}, {})
         #: Evicted connections. They end in the next turn of the loop and no longer count.
         self._evicted: set[Connection] = set()
         #: A snapshot of the connections that can be closed, in that order, each with its turn at that moment.
@@ -148,7 +152,7 @@ class Connections:
         }
 
     def __len__(self) -> int:
-        return len(self._client)
+        return len(self._holder)
 
     def admit(self, connection: Connection, address: str, loop: asyncio.AbstractEventLoop) -> bool:
         """Add a connection. At a cap, another one is closed for it. Returns False if none can be closed."""
@@ -157,19 +161,18 @@ class Connections:
         connection.since = connection.body_since = self.now
         limits = self._limits
         client = None if limits.is_trusted(address) else limits.client_of(address)
-        if client is not None:
-            peers = self._of_client.get(client, {})
-            if len(peers) >= limits.per_client and not self._evict_peer(peers):
-                return False
-        if len(self._client) >= limits.total:
+        peers = self._held[_CLIENT].get(client, {})
+        if len(peers) >= limits.per_client and not self._evict_peer(peers):
+            return False
+        if len(self._holder) >= limits.total:
             self._report_full(True)
             if not self._evict_first():
                 return False
             # If all others wait for the application, the next one can have the place of this one.
             self._first_to_go.append(((_NEWEST, connection.since), connection))
-        self._client[connection] = client
-        if client is not None:
-            self._of_client.setdefault(client, {})[connection] = None
+        holder = self._holder[connection] = () if client is None else (find_networks(client)[0], client)
+        for held, key in zip(self._held, holder, strict=False):
+            held.setdefault(key, {})[connection] = None
         return True
 
     def set_trusted_proxies(self, is_trusted: Callable[[str], bool]) -> None:
@@ -185,13 +188,13 @@ class Connections:
     def sweep(self, now: float) -> None:
         """End every connection past its deadline, and log changes of state; `now` is asyncio's clock."""
         self.now = now
-        for connection in (*self._client, *self._evicted):
+        for connection in (*self._holder, *self._evicted):
             phase, since = connection.phase(now)
             seconds, reason = self._deadlines[phase]
             is_long = phase is Phase.BODY and now - connection.body_since > seconds * BODY_DEADLINES
             if now - since > seconds or is_long:
                 connection.expire(reason)
-        if len(self._client) < self._limits.total * 0.9:
+        if len(self._holder) < self._limits.total * 0.9:
             self._report_full(False)
         self._relieve()
         self.malformed.report(now)
@@ -203,16 +206,15 @@ class Connections:
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         self.sweep(loop.time())
-        if self._client or self._evicted or self.malformed.is_pending or self._is_exhausted:
+        if self._holder or self._evicted or self.malformed.is_pending or self._is_exhausted:
             self._start(loop)
 
     def forget(self, connection: Connection) -> None:
         """Remove a connection without counting its end: another protocol takes it over, or it is evicted."""
-        client = self._client.pop(connection, None)
-        if client is not None:
-            del self._of_client[client][connection]
-            if not self._of_client[client]:
-                del self._of_client[client]
+        for held, key in zip(self._held, self._holder.pop(connection, ()), strict=False):
+            del held[key][connection]
+            if not held[key]:
+                del held[key]
 
     def _evict(self, connection: Connection) -> None:
         self.forget(connection)
@@ -230,7 +232,7 @@ class Connections:
         for _ in range(2):
             while self._first_to_go and self._evictions_left:
                 turn, connection = self._first_to_go.popleft()
-                if connection in self._client and self._turn(connection) == turn:
+                if connection in self._holder and self._turn(connection) == turn:
                     self._evictions_left -= 1
                     self._evict(connection)
                     return True
@@ -246,8 +248,8 @@ class Connections:
         if self._evictions_left and self._listed_at == self.now:
             return False
         self._listed_at = self.now
-        self._evictions_left = max(len(self._client) // 8, 1)
-        self._first_to_go = deque(self._order(self._client, self._limits.total))
+        self._evictions_left = max(len(self._holder) // 8, 1)
+        self._first_to_go = deque(self._order(self._holder, self._limits.total))
         return True
 
     def _order(self, connections: Iterable[Connection], most: int) -> list[tuple[Turn, Connection]]:
@@ -271,11 +273,13 @@ class Connections:
         return _NEWEST if is_young and not rank else rank, since
 
     def _has_many(self, connection: Connection, phase: Phase) -> bool:
-        """Whether the client of a connection is at its cap, or no place is free and it has more than its share."""
-        peers, limits = self._of_client.get(self._client.get(connection) or "", ()), self._limits
-        share = max(limits.total // (len(self._of_client) + 1), _LEAST_SHARE)
-        is_at_cap = len(peers) >= limits.per_client and phase is not Phase.ANSWER
-        return is_at_cap or (len(peers) > share and len(self._client) >= limits.total)
+        """Whether its client is at its cap or, while no place is free, a holder of it has more than its share."""
+        holder, limits = self._holder.get(connection, ()), self._limits
+        counts = [(len(held[key]), len(held)) for held, key in zip(self._held, holder, strict=False)]
+        if counts and counts[_CLIENT][0] >= limits.per_client and phase is not Phase.ANSWER:
+            return True
+        is_over = any(count > max(limits.total // (holders + 1), _LEAST_SHARE) for count, holders in counts)
+        return is_over and len(self._holder) >= limits.total
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""

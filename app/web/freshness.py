@@ -117,11 +117,7 @@ class Freshness:
             return (NO_STORE, status)
         until, max_age = _lifetime(resolution, now, self._max_age)
         if resolution.origin is Origin.LOCAL or resolution.origin in UNCONFIRMED:
-            return (
-                cache_control(NO_FACTS, max_age),
-                (b"expires", http_date(int(until))),
-                status,
-            )
+            return cache_control(NO_FACTS, max_age), (b"expires", http_date(int(until))), status
         return (*_of_json(resolution.entry.age(now), until, max_age, now), status)
 
     def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:

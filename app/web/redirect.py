@@ -57,13 +57,7 @@ class Redirects:
     """Answers DOI names to browsers, and to programs that follow links."""
 
     def __init__(
-        self,
-        *,
-        destinations: Destinations,
-        api: RestApi,
-        name_pages: NamePages,
-        facts: RedirectFacts,
-        stages: Stages,
+        self, *, destinations: Destinations, api: RestApi, name_pages: NamePages, facts: RedirectFacts, stages: Stages
     ) -> None:
         self._destinations = destinations
         self._api = api

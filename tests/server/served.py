@@ -57,7 +57,7 @@ class Served:
     @property
     def unsent(self) -> int:
         """The bytes of answers that clients have not read."""
-        connections: Any = self.connections._client
+        connections: Any = self.connections._holder
         return sum(connection.transport.get_write_buffer_size() for connection in connections)
 
     def shrink_send_buffers(self) -> None:
@@ -67,7 +67,7 @@ class Served:
     @property
     def blocked(self) -> int:
         """The connections whose answer waits for a client that does not read."""
-        connections: Any = self.connections._client
+        connections: Any = self.connections._holder
         return sum(connection.flow.write_paused for connection in connections)
 
     def stop_sweeps(self) -> float:

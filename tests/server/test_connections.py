@@ -73,7 +73,7 @@ async def test_closing_and_idle_connections_give_way_first_then_those_without_pr
     order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.BODY, Phase.IDLE, Phase.CLOSING)]
     loop = asyncio.get_running_loop()
     for number, connection in enumerate(order):
-        assert connections.admit(connection, f"192.0.{number}.1", loop)
+        assert connections.admit(connection, f"10.{number}.0.1", loop)
         connections.sweep(connections.now + 1.0)
     gone = []
     for number in range(5):
@@ -114,7 +114,7 @@ async def test_new_connections_are_admitted_while_all_others_wait_for_answers() 
     connections = _connections(total=64)
     loop = asyncio.get_running_loop()
     for number in range(63):
-        assert connections.admit(Still(Phase.ANSWER), f"192.0.{number}.1", loop)
+        assert connections.admit(Still(Phase.ANSWER), f"10.{number}.0.1", loop)
     new = [Still(Phase.NEW) for _ in range(20)]
     assert all(connections.admit(connection, f"198.51.{number}.1", loop) for number, connection in enumerate(new))
     assert [connection.ended for connection in new] == [[Reason.CAP]] * 19 + [[]]
@@ -146,11 +146,25 @@ async def test_of_a_client_with_more_than_its_share_a_connection_gives_way_whate
     assert not any(connection.ended for connection in few)
 
 
+@pytest.mark.parametrize("phase", [Phase.BODY, Phase.WRITE, Phase.ANSWER])
+async def test_many_networks_of_one_customer_have_one_share(phase: Phase) -> None:
+    connections = _connections(total=24)
+    loop = asyncio.get_running_loop()
+    customer = [Still(phase) for _ in range(20)]
+    for number, connection in enumerate(customer):
+        assert connections.admit(connection, f"2001:db8:0:{number}::1", loop)
+    few = [Still(phase) for _ in range(4)]
+    assert all(connections.admit(connection, "192.0.9.1", loop) for connection in few)
+    assert all(connections.admit(Still(Phase.ANSWER), f"198.51.{16 * number}.1", loop) for number in range(6))
+    assert [connection.ended for connection in customer] == [[Reason.CAP]] * 6 + [[]] * 14
+    assert not any(connection.ended for connection in few)
+
+
 async def test_a_client_may_have_two_connections_whatever_its_share_is() -> None:
     connections = _connections(total=6)
     loop = asyncio.get_running_loop()
     phases = (Phase.BODY, Phase.ANSWER)
-    assert all(connections.admit(Still(phases[number % 2]), f"192.0.{number % 3}.1", loop) for number in range(6))
+    assert all(connections.admit(Still(phases[number % 2]), f"192.{number % 3}.2.1", loop) for number in range(6))
     assert not connections.admit(Still(Phase.NEW), "198.51.100.1", loop)
 
 
