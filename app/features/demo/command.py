@@ -11,10 +11,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final, NoReturn, cast
+from queue import SimpleQueue
+from typing import Final, cast
 from urllib.parse import unquote
 
 from app.errors import ConfigurationError
@@ -103,47 +104,41 @@ def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
             "upstream-contact": "mailto:demo@example.org",
         }
         flags = [f"--{name}={value}" for name, value in settings.items()]
-        for number in (signal.SIGTERM, signal.SIGHUP):  # the second: its terminal was closed
-            signal.signal(number, _interrupt)
-        quits = threading.Event()
+        # A closed terminal sends two signals, and ends the input: any of them ends the demo, and none its end.
+        ends = SimpleQueue[None]()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: ends.put(None))
         with subprocess.Popen([sys.executable, "-m", "app", "serve", *flags], env=environment) as proxy:  # noqa: S603
+            print(_HELP.format(port=namespace.at), flush=True)
+            threading.Thread(target=_end_with, args=(proxy, ends), daemon=True).start()
+            threading.Thread(target=_read_keys, args=(stand_in, ends), daemon=True).start()
+            ends.get()
+            is_running = proxy.poll() is None
+            proxy.terminate()
             try:
-                threading.Thread(target=_end_with, args=(proxy, quits), daemon=True).start()
-                print(_HELP.format(port=namespace.at), flush=True)
-                _read_keys(stand_in)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                quits.set()
-                is_running = proxy.poll() is None
-                proxy.terminate()
-                try:
-                    proxy.wait(_END)
-                except subprocess.TimeoutExpired:
-                    proxy.kill()
+                proxy.wait(_END)
+            except subprocess.TimeoutExpired:
+                proxy.kill()
     return 0 if is_running else 1
 
 
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _end_with(proxy: subprocess.Popen[bytes], quits: threading.Event) -> None:
+def _end_with(proxy: subprocess.Popen[bytes], ends: SimpleQueue[None]) -> None:
     """End the demo when its proxy ends, which says why."""
     proxy.wait()
-    if not quits.is_set():
-        os.kill(os.getpid(), signal.SIGTERM)
+    ends.put(None)
 
 
-def _read_keys(stand_in: StandIn) -> None:
-    """Obey the keys until q or the end of the input."""
-    for line in sys.stdin:
-        key = line.strip().lower()
-        if key == "q":
-            return
-        if key == "o":
-            stand_in.is_out = not stand_in.is_out
-            print("The upstream is down." if stand_in.is_out else "The upstream answers again.", flush=True)
+def _read_keys(stand_in: StandIn, ends: SimpleQueue[None]) -> None:
+    """Obey the keys until q or the end of the input, which ends the demo."""
+    with suppress(OSError):  # the input of a closed terminal
+        for line in sys.stdin:
+            key = line.strip().lower()
+            if key == "q":
+                break
+            if key == "o":
+                stand_in.is_out = not stand_in.is_out
+                print("The upstream is down." if stand_in.is_out else "The upstream answers again.", flush=True)
+    ends.put(None)
 
 
 COMMANDS: Final = (Command("demo", _add_arguments, _run),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -73,6 +74,19 @@ def test_a_demo_that_is_ended_leaves_no_proxy(number: signal.Signals) -> None:
         while status_of(port, "/healthz") != 200 and time.monotonic() < ends:
             pass
         os.kill(demo.pid, number)
+        assert demo.wait(30) == 0
+        assert status_of(port, "/healthz") == 0
+
+
+def test_a_terminal_that_closes_leaves_no_proxy() -> None:
+    port, ends = free_port(), time.monotonic() + DEADLINE
+    terminal, inside = pty.openpty()
+    command = ["setsid", "--ctty", sys.executable, "-m", "app", "demo", "--at", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=inside, stdout=inside, stderr=inside) as demo:
+        os.close(inside)
+        while status_of(port, "/healthz") != 200 and time.monotonic() < ends:
+            pass
+        os.close(terminal)
         assert demo.wait(30) == 0
         assert status_of(port, "/healthz") == 0
 
