@@ -157,4 +157,5 @@ class NamePages:
         reason = self._pages.failure_reason(language, failure_token(resolution.failure))
         if resolution.agency is not None:
             return StaleNote(entry.fetched_at, reason, from_registry=True)
-        return StaleNote(entry.fetched_at, reason, entry.fresh_until)
+        # A request can refuse a record within its TTL, by "no-cache".
+        return StaleNote(entry.fetched_at, reason, entry.fresh_until if entry.fresh_until <= self._clock() else 0.0)

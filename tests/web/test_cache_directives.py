@@ -115,6 +115,17 @@ async def test_without_the_upstream_the_fresh_record_is_the_answer() -> None:
         assert "detail=upstream-unreachable" in (got["cache-status"] or "")
 
 
+async def test_the_page_of_an_unconfirmed_fresh_record_names_no_end_of_its_ttl() -> None:
+    async with running() as proxy:
+        path = await moved(proxy, LATER)
+        proxy.upstream.fault(path[1:], "reset")
+        fresh = (await proxy.get(f"{path}?noredirect", cache_control="no-cache")).text
+        assert "It could not be confirmed again just now." in fresh
+        assert "out of date since" not in fresh
+        proxy.clock.advance(TTL)
+        assert "out of date since" in (await proxy.get(f"{path}?noredirect", cache_control="no-cache")).text
+
+
 async def test_only_if_cached_never_queries_the_upstream() -> None:
     async with running() as proxy:
         path = await moved(proxy, TTL + 60)
