@@ -66,6 +66,13 @@ class _Parser(argparse.ArgumentParser):
         message += self._list_required(message)
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """See ArgumentParser, which ignores that the output cannot be written. `main` reports it."""
+        if message and file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
+
     def _list_required(self, message: str) -> str:
         """The values of the arguments that a message says are required, for its end."""
         required = set(message.partition("arguments are required: ")[2].split(", "))
@@ -197,7 +204,7 @@ class _HelpSettings(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        flags = argparse.ArgumentParser(parser.prog, f"{parser.prog} [settings]", add_help=False)
+        flags = _Parser(parser.prog, f"{parser.prog} [settings]", add_help=False)
         _add_setting_flags(flags)
         flags.print_help()
         parser.exit()

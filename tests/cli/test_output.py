@@ -19,7 +19,7 @@ from tests.ports import free_port
 pytestmark = pytest.mark.process
 
 #: A short output is written when the command ends, a long one before, that of argparse beside the command, and each
-#: line at once with PYTHONUNBUFFERED, where argparse itself ignores the error.
+#: line at once with PYTHONUNBUFFERED.
 OUTPUTS: Final = pytest.mark.parametrize(
     ("arguments", "unbuffered"),
     [
@@ -28,7 +28,10 @@ OUTPUTS: Final = pytest.mark.parametrize(
         ("gen-config nginx", ""),
         ("gen-config nginx", "1"),
         ("--version", ""),
+        ("--version", "1"),
         ("parse --help", ""),
+        ("parse --help", "1"),
+        ("serve --help-settings", ""),
     ],
 )
 

@@ -85,6 +85,8 @@ def require_files(paths: Sequence[str]) -> None:
     for path in paths:
         if path == STANDARD_INPUT:
             continue
+        if not path:
+            raise ConfigurationError("an argument is empty; name a DOI or a file, or - for standard input")
         shown = path[:_MAX_SHOWN]
         if not exists(path):
             raise ConfigurationError(f"{shown}: this is neither a file nor a DOI name; check the path or the name")

@@ -192,6 +192,7 @@ async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(ben
         (("10.1000",), "10.1000: this is neither a file nor a DOI name; check the path or the name"),
         (("10.1000/" + 9_000 * "a",), f"{'10.1000/' + 192 * 'a'}: this is neither a file nor a DOI name;"),
         ((".",), ".: this is a folder; name a file in it"),
+        (("10.1000/182", ""), "an argument is empty; name a DOI or a file, or - for standard input"),
         ((path, "--fields", "doi,colour"), "--fields: 'colour' is not one of input, doi"),
         (("--resume", bench.state), "--resume: standard input cannot be read again"),
     )
