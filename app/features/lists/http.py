@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
@@ -89,6 +89,15 @@ class ResolveQuery(BaseModel):
     encoding: Literal["escaped", "literal"] = Field(
         "escaped", description="In `escaped` names, `%` always begins an escape. `literal` names are as they are."
     )
+
+    @field_validator("suggest", mode="wrap")
+    @classmethod
+    def _name_choices(cls, value: object, read: Callable[[object], bool | str]) -> bool | str:
+        # The errors of a union name its types.
+        try:
+            return read(value)
+        except ValidationError as error:
+            raise ValueError("write true, false or checked") from error
 
 
 def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], str]) -> None:

@@ -24,6 +24,7 @@ _SEPARATORS: Final = (",", ";", "\t")
 #: Column names in a message, and characters of each.
 _MESSAGE_COLUMNS: Final = 10
 _MESSAGE_CHARACTERS: Final = 40
+_LONE_RETURN: Final = "it has a carriage return without a line feed; save the list with line ends of Windows or Unix"
 
 
 class ColumnReader(LineReader):
@@ -95,7 +96,9 @@ class ColumnReader(LineReader):
         try:
             cells = self._cells(record)
         except csv.Error as error:
-            message = f"Line {self._opened_at} is not CSV: {error}."
+            # Python's own reason, to open the file in another mode, is not for the owner of a list.
+            reason = _LONE_RETURN if "\r" in record else str(error)
+            message = f"Line {self._opened_at} is not CSV: {reason}."
             if is_head:
                 raise UnreadableList(message) from error
             return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]

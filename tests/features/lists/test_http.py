@@ -137,6 +137,11 @@ async def test_a_json_array_has_any_number_of_rows() -> None:
         assert (got.status, got["content-type"], len(got.json)) == (200, "application/json", 2_001)
 
 
+async def test_a_wrong_choice_of_suggestions_is_refused_with_the_choices(proxy: Proxy) -> None:
+    got = await send(proxy, "10.5555/a", "?suggest=some")
+    assert (got.status, got.json["detail"]) == (400, "suggest: write true, false or checked.")
+
+
 async def test_suggestions_are_members_if_they_are_requested(proxy: Proxy) -> None:
     got = await send(proxy, "10.5555/a.\n10.5555/a", "?suggest=true")
     first, second = rows(got)

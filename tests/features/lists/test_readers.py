@@ -131,7 +131,7 @@ def test_a_missing_column_is_an_error_that_names_the_columns() -> None:
 def test_a_carriage_return_inside_a_record_is_an_error_of_this_record() -> None:
     items = read(ColumnReader(LIMIT), b"doi\n10.5555/a\rb\n10.5555/c\n")
     assert [type(item) for item in items] == [UnreadableItem, ListItem]
-    with pytest.raises(UnreadableList, match="Line 1 is not CSV"):
+    with pytest.raises(UnreadableList, match="Line 1 is not CSV: it has a carriage return without a line feed"):
         read(ColumnReader(LIMIT), b"doi\rtitle\n10.5555/a\n")
 
 
