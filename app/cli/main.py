@@ -97,12 +97,12 @@ def _ask(word: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit status: 0 success, 1 failure, 2 wrong arguments or settings."""
+    _replace_closed_streams()
     try:
         try:
             return _run(arguments)
         finally:
-            if sys.stdout:  # None if it was closed before the start
-                sys.stdout.flush()
+            sys.stdout.flush()
     except ConfigurationError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return WRONG_USE
@@ -123,6 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 130
         print(f"doi-proxy: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
+
+
+def _replace_closed_streams() -> None:
+    """Open /dev/null for each standard stream that was closed before the start. Python has None for it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
 
 
 def _run(arguments: Sequence[str] | None) -> int:

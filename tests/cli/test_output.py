@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 from contextlib import suppress
@@ -68,6 +69,24 @@ def test_a_reader_that_leaves_ends_a_command_in_silence(arguments: str, unbuffer
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (130, "")
+
+
+@pytest.mark.parametrize("arguments", ["resolve 10.1000/182 --only-cached --store-url memory:", "status --port 9"])
+def test_closed_standard_streams_are_no_fault(arguments: str) -> None:
+    command = shlex.join([*COMMAND, *arguments.split()])
+    for closed in (">&-", "<&- >&-"):
+        ended = subprocess.run(
+            ["/bin/sh", "-c", f"exec {command} {closed}"],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize(
