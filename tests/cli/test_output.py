@@ -92,7 +92,7 @@ def test_closed_standard_streams_are_no_fault(arguments: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["resolve", "x" * 5_000], f"doi-proxy: {'x' * 200}: File name too long\n"),
+        (["resolve", "x" * 5_000], f"doi-proxy: {'x' * 200}: this is neither a file nor a DOI name;"),
         (["cache", "import", "x" * 5_000], f"doi-proxy: {'x' * 200}: File name too long\n"),
         (["serve", "--host", "\u202e"], "doi-proxy: cannot listen on "),
         (["explain", "10.1000/182", "--store-url", "sqlite:///none", "--client", "\udcff"], "doi-proxy: "),
