@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
-from app.errors import DoiProxyError, TooManyRequests, UpstreamTimeout
-from app.features.lists.answer import BatchService, OpenBatches, OpenList, Output, StreamedAnswer
+from app.errors import DoiProxyError, Quota, TooManyRequests, UpstreamTimeout
+from app.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList, Output, StreamedAnswer
 from app.features.lists.batch import BatchInput
 from app.features.lists.body import BodyBuffer
+from app.features.lists.errors import TooManyBatches
 from app.features.lists.http import read_length
 from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import BatchOptions
@@ -36,8 +37,12 @@ from app.web.responses import HTML, PAGE_POLICY
 PATH: Final = "/references"
 #: Limit of a form, in bytes. A document with pictures is larger; its text can be pasted.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-#: Seconds that a page waits for answers. Browsers and front proxies wait for 30 to 60.
+#: Seconds in which a form that has arrived is read, and those after which its page waits for no more answers. Browsers
+#: and front proxies wait for 30 to 60, and nginx then sends no client's requests to this process for some seconds.
+READ_TIMEOUT: Final = 10.0
 CHECK_TIMEOUT: Final = 20.0
+#: The Retry-After of a form that was not read in time, in seconds.
+_RETRY_SECONDS: Final = 10.0
 #: Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
 _MAX_RETURNED: Final = 16
 _RETURN_SECONDS: Final = 5.0
@@ -108,14 +113,20 @@ class ReferencesPage:
         place = OpenList(body, length=read_length(request.headers))
         with self._service.open.enter(client, place):
             await _collect(body, received)
+            began = asyncio.get_running_loop().time()
             sent = read_form(request.headers.get("content-type", ""), received)
             await asyncio.sleep(0)
             matches = self._service.batches.compare is not None
-            found = await read_bibliography(sent, partial(self._service.text_turns.hold, client), keeps_entries=matches)
+            hold_turn = partial(self._service.text_turns.hold, client)
+            try:
+                async with asyncio.timeout_at(began + READ_TIMEOUT):
+                    found = await read_bibliography(sent, hold_turn, keeps_entries=matches)
+            except TimeoutError:
+                raise _too_busy() from None
             options = BatchOptions(
                 client, literal=found.is_running_text, suggests=True, checks=True, matches=matches, agency="none"
             )
-            rows = await self._look_up(found, options, place)
+            rows = await self._look_up(found, options, place, began + CHECK_TIMEOUT)
             described = []
             for number, (row, at) in enumerate(zip(rows, found.places, strict=True)):
                 described.append(describe(row, at))
@@ -125,12 +136,12 @@ class ReferencesPage:
             await asyncio.sleep(0)
         return Result(tuple(described), corrected, found.file_name), found.text
 
-    async def _look_up(self, found: Bibliography, options: BatchOptions, place: OpenList) -> list[ListRow]:
-        """The row of each reference. What is not answered in time is unverified."""
+    async def _look_up(self, found: Bibliography, options: BatchOptions, place: OpenList, due: float) -> list[ListRow]:
+        """The row of each reference. What is not answered when it is due is unverified."""
         rows: list[ListRow] = []
         try:
             groups = self._service.batches.groups(_stream(found), options)
-            async with asyncio.timeout(CHECK_TIMEOUT), aclosing(groups):
+            async with asyncio.timeout_at(due), aclosing(groups):
                 async for group in place.limit(groups):
                     rows += group
         except TimeoutError:
@@ -195,6 +206,13 @@ async def _collect(body: BodyBuffer, received: bytearray) -> None:
         received += piece
         if len(received) > MAX_BODY_BYTES:
             raise TooManyReferences("bytes", count=MAX_BODY_BYTES)
+
+
+def _too_busy() -> TooManyBatches:
+    quota = Quota(BATCHES, 1, int(_RETRY_SECONDS))
+    return TooManyBatches(
+        "This resolver reads many texts now; try again later.", quota=quota, retry_after=_RETRY_SECONDS
+    )
 
 
 async def _stream(found: Bibliography) -> AsyncGenerator[BatchInput]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from app.features.references import page
 from app.features.references.form import read_typed_text
 from app.rationing.shares import SharedPlaces
 from tests.table import table
@@ -348,3 +349,18 @@ async def test_a_form_without_a_place_among_the_lists_keeps_its_text(monkeypatch
     async with running(batch_max_open=3) as full:
         got = await full.post(PATH, form("", "", TEXT), content_type=FORM)
         assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
+
+
+async def test_a_form_that_waits_too_long_for_its_turn_to_be_read_keeps_its_text(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "READ_TIMEOUT", 0.0)
+    got = await proxy.post(PATH, form("", "", TEXT), content_type=FORM)
+    assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
+    assert "try again in about 10 seconds" in got.text and proxy.upstream.queries() == 0
+
+
+async def test_the_time_to_read_a_form_counts_for_its_answers(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "CHECK_TIMEOUT", 0.0)
+    got = await proxy.post(PATH, form("10.1000/182\n", "a.txt"), content_type=FORM)
+    assert got.status == 200 and "No answer arrived in time. Check again." in got.text
