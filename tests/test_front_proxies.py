@@ -194,6 +194,16 @@ async def test_the_form_is_answered(site: Site) -> None:
     assert (answer.status, answer.location) == (302, RECORDS["10.1234//double"])
 
 
+async def test_a_form_with_a_file_of_four_megabytes_is_answered(site: Site) -> None:
+    headers = {"Content-Type": "multipart/form-data; boundary=xyz"}
+    head = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    # doi-proxy says itself that this text is too long.
+    for size, words in ((200_000, b"The text has no references."), (4_000_000, b"Send it in parts.")):
+        body = head + b" " * size + b"\r\n--xyz--\r\n"
+        answer = await site.front.ask(f"{site.base}/references", method="POST", headers=headers, body=body)
+        assert words in answer.body, answer.status
+
+
 async def test_a_preflight_is_answered(site: Site) -> None:
     wanted = {"Origin": "https://app.example.org", "Access-Control-Request-Method": "GET"}
     answer = await site.front.ask(f"{site.base}/api/handles/10.1234/plain", method="OPTIONS", headers=wanted)

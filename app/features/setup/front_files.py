@@ -23,6 +23,9 @@ SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
 
 #: The paths that take bodies of more than a name.
 _LIST_PATHS: Final = ("/api/resolve", "/api/parse", "/api/extract")
+#: The path of forms with a file of at most 4 MiB, and nginx's limit of their bodies.
+_FORM_PATH: Final = "/references"
+_FORM_LIMIT: Final = "5m"
 #: An include of one of the files in `templates`.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
 
@@ -74,13 +77,18 @@ def _nginx_values(front: Front) -> dict[str, str]:
         "LISTEN": "\n".join(listen),
         "CERTIFICATE": secure,
         "PASS": _nginx_pass(front),
-        "LISTS": "\n".join(map(partial(_nginx_list, front), _LIST_PATHS)),
+        "LISTS": "\n".join((*map(partial(_nginx_list, front), _LIST_PATHS), _nginx_form(front))),
         "STATUS": _nginx_status(front),
     }
 
 
 def _nginx_list(front: Front, path: str) -> str:
     return f"location = {front.sub_path}{path} {{\n    include snippets/doi-proxy-pass-lists.conf;\n}}"
+
+
+def _nginx_form(front: Front) -> str:
+    limit = f"# A file of references may have 4 MiB.\n    client_max_body_size {_FORM_LIMIT};"
+    return f"location = {front.sub_path}{_FORM_PATH} {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
 
 
 def _nginx_pass(front: Front) -> str:

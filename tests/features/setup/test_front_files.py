@@ -47,6 +47,9 @@ def test_a_configuration_is_one_file_without_placeholders(kind: str, front: Fron
     assert all(backend.replace("unix:", "unix/" if kind == "caddy" else "unix:") in text for backend in front.backends)
     assert front.host in text and f"{front.sub_path}/metrics" in text
     assert all(f"{front.sub_path}{path}" in text for path in ("/api/resolve", "/api/parse", "/api/extract"))
+    assert (kind != "nginx") or re.search(
+        rf"location = {front.sub_path}/references {{[^}}]*_body_size 5m;[^}}]*}}", text
+    )
 
 
 def test_a_configuration_follows_the_settings() -> None:
