@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from app.features.sqlite.file import WRITE_TIMEOUT, connect, translate_open_errors
 from app.features.sqlite.rows import Rows
 
+#: The longest value, in bytes: those of features are far shorter. It is read in one turn of the event loop.
+_MAX_BYTES: Final = 8 * 1024 * 1024
+
 
 def read_note(rows: Rows, name: str) -> bytes | None:
-    """The value of a note. A file of an earlier release has none. Raises StoreError."""
+    """The value of a note. A file of an earlier release has none, and a long one counts as none. Raises StoreError."""
     if not rows.has_table("notes"):
         return None
-    (data,) = rows.row("SELECT data FROM notes WHERE name = ?", (name,)) or (None,)
+    query = "SELECT data FROM notes WHERE name = ? AND length(data) <= ?"
+    (data,) = rows.row(query, (name, _MAX_BYTES)) or (None,)
     # A damaged row can have a value of any type.
     return data if isinstance(data, bytes) else None
 

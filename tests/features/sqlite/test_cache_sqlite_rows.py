@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from app.errors import DamagedEntry, StoreError
 from app.features.sqlite.batch import write_batch
 from app.features.sqlite.file import connect, prepare
+from app.features.sqlite.notes import read_note
 from app.features.sqlite.rows import Rows
 from app.features.sqlite.writer import Change
 from tests.cache.entries import NOW, entry
@@ -78,6 +80,19 @@ def test_pages_hold_the_usable_entries_of_a_prefix_in_order(file: File) -> None:
     file.connection.execute("UPDATE entries SET key = x'ff' WHERE key = '10.1000/D'")
     assert file.pages("10.1000/") == [["10.1000/A", "10.1000/B"]]
     assert file.pages("10.2/") == [[]]
+
+
+def test_a_note_that_is_long_or_not_bytes_counts_as_none_and_is_not_read(file: File) -> None:
+    for value, found in (("x'00ff'", b"\x00\xff"), ("zeroblob(8388608)", bytes(8_388_608)), ("'text'", None)):
+        file.connection.execute(f"INSERT OR REPLACE INTO notes VALUES ('note', {value})")
+        assert read_note(file.rows, "note") == found
+    file.connection.execute("INSERT OR REPLACE INTO notes VALUES ('note', zeroblob(100000000))")
+    tracemalloc.start()
+    try:
+        assert read_note(file.rows, "note") is None
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_damaged_entries_are_counted_and_the_store_stays_healthy(file: File) -> None:
