@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
-from app.cache.purges import EVERYTHING, scopes_of
+from app.cache.purges import EVERYTHING, UNKNOWN, scopes_of
 from app.cache.purging import POPULAR_NAMES
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, InvalidName
+from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, InvalidName, PrefixDenied, UpstreamPaused
 from app.features.feature import Context, Core, Feature, Opened, Service
 from app.features.warm_return.popular import MOST_NAMES, PopularNames, read_names, write_names
 from app.resolver.demand import Demand
@@ -24,8 +25,13 @@ _WRITE_INTERVAL: Final = 600.0
 _LOOK_INTERVAL: Final = 1.0
 #: Looks at a purge that has begun. A store of millions of entries takes minutes.
 _MOST_LOOKS: Final = 1_800
-#: Seconds to wait after a query that was refused or failed, at least and at most.
-_PAUSES: Final = (1.0, 60.0)
+#: Seconds to wait after a query that was refused or failed, and after a round in which nothing was fetched.
+_PAUSE: Final = 1.0
+_ROUND_INTERVAL: Final = 60.0
+#: Queries about a name that may fail. Those that are not sent do not count: in a drill, to an upstream that is down or
+#: has asked for a pause, or beyond the budget.
+_MOST_TRIES: Final = 3
+_NOT_SENT: Final = frozenset((CouldNotVerify, BreakerOpen, UpstreamPaused, BudgetSpent))
 #: The level at which nothing is kept about which names are requested.
 _NOTHING_KEPT: Final = 3
 
@@ -49,8 +55,10 @@ class WarmReturn(Service):
         self._clock = clock
         self._popular = popular
         self._last_purge = core.cache.last_purge(EVERYTHING)
-        #: The names that are being fetched. A purge of everything in between ends that, and begins it again.
+        #: The names that are left to fetch, since when, and how often each failed. A purge of everything begins again.
         self._names: list[str] = []
+        self._began_at = 0.0
+        self._tries = Counter[str]()
 
     async def run(self) -> None:
         """Fetch what the store lacks, then follow purges. At the end, keep the names that were counted since."""
@@ -63,26 +71,38 @@ class WarmReturn(Service):
     async def _follow(self) -> None:
         await self._core.cache.wait_for_store()
         self._names = read_names(await self._core.cache.read_note(POPULAR_NAMES))
-        await self._fetch()
+        # Of a purge of everything, each entry is announced.
+        await self._core.cache.forget_announced()
+        self._began_at = self._clock()
         clock = asyncio.get_running_loop().time
-        written_at = clock()
+        written_at = due = clock()
         while True:
+            if self._names and clock() >= due:
+                due = clock() + (0.0 if await self._fetch() else _ROUND_INTERVAL)
             await asyncio.sleep(_LOOK_INTERVAL)
             if (last := self._core.cache.last_purge(EVERYTHING)) > self._last_purge:
-                self._last_purge = last
-                # A purge of everything is announced at its end too. What is left to fetch was looked at before.
-                left = frozenset(self._names)
-                self._names = list(dict.fromkeys((*self._popular.list(), *self._names)))[:MOST_NAMES]
-                self._popular.clear()
-                await self._wait_for_purge(self._names)
-                # What this process deletes is missing before its announcement is written and read.
-                await self._core.cache.flush()
-                await self._core.cache.forget_announced()
-                self._names = [key for key in self._names if key in left or not self._was_purged_before(key, last)]
-                await self._fetch()
+                await self._begin_again(last)
+                due = clock()
             elif clock() - written_at >= _WRITE_INTERVAL:
                 written_at = clock()
                 await self._write()
+
+    async def _begin_again(self, last: float) -> None:
+        """Make the list of the names that a purge of everything deletes, and wait for its end."""
+        self._last_purge = last
+        # A purge of everything is announced at its end too. What is left to fetch was looked at before.
+        left = frozenset(key for key in self._names if not self._began_at < self._find_purge(key) < last)
+        names = list(dict.fromkeys((*self._popular.list(), *self._names)))[:MOST_NAMES]
+        self._popular.clear()
+        await self._wait_for_purge(names)
+        # What this process deletes is missing before its announcement is written and read.
+        await self._core.cache.flush()
+        await self._core.cache.forget_announced()
+        # What was used since it was purged had an entry, whose deletion is announced after the purge of everything has
+        # begun. What is read at once counts as of one time.
+        self._names = [key for key in names if key in left or not 0.0 < self._find_purge(key) < last]
+        self._tries.clear()
+        self._began_at = self._clock()
 
     async def _write(self) -> None:
         names = self._popular.list()
@@ -95,14 +115,10 @@ class WarmReturn(Service):
         if names:
             await self._core.cache.change_note(POPULAR_NAMES, lambda before: write_names(names, before))
 
-    def _was_purged_before(self, key: str, last: float) -> bool:
-        """Whether a name was purged, by itself or with its prefix, before a purge of everything, and not used since.
-
-        What was used since had an entry, whose deletion is announced after the purge of everything has begun. What is
-        read at once counts as of one time.
-        """
+    def _find_purge(self, key: str) -> float:
+        """When a name was purged, by itself or with its prefix; see TieredStore.last_purge."""
         own, prefix, _ = scopes_of(key)
-        return 0.0 < self._core.cache.last_purge(own, prefix) < last
+        return self._core.cache.last_purge(own, prefix)
 
     async def _wait_for_purge(self, names: Sequence[str]) -> None:
         """Wait until the last of the names is purged. Entries are deleted in the order of their keys.
@@ -115,37 +131,59 @@ class WarmReturn(Service):
                 return
             await asyncio.sleep(_LOOK_INTERVAL)
 
-    async def _fetch(self) -> None:
+    async def _fetch(self) -> int:
         """Fetch the names that the cache does not have, one after the other. People and their queries go first.
 
-        A name that is purged meanwhile, by itself or with its prefix, is left out.
+        A name that is purged meanwhile, by itself or with its prefix, is left out. After a failure, the names of its
+        prefix are left for the next round: 300 names that hang would hold up the names after them for 45 minutes.
+        Returns how many were fetched.
         """
-        cache, fetched = self._core.cache, 0
-        # Of a purge of everything, each entry is announced.
-        await cache.forget_announced()
-        began_at = self._clock()
+        later, again = list[str](), list[str]()
+        failing, fetched = set[str](), 0
         for key in self._names:
+            if (prefix := scopes_of(key)[1]) in failing:
+                later.append(key)
+                continue
             await asyncio.sleep(0)
-            if await cache.get(key) is not None:
-                continue
-            # Another process may have purged it.
-            await cache.forget_announced()
-            if cache.last_purge(EVERYTHING) > self._last_purge:
-                return
-            own, prefix, _ = scopes_of(key)
-            if cache.last_purge(own, prefix) > began_at:
-                continue
-            try:
-                await self._core.resolver.resolve(HandleName(key), Demand(priority=Priority.BACKGROUND))
-                fetched += 1
-            except InvalidName:
-                continue
-            except CouldNotVerify as failure:
-                least, most = _PAUSES
-                await asyncio.sleep(min(max(failure.retry_after or least, least), most))
-        self._names = []
+            match await self._fetch_one(key):
+                case "ended":
+                    return fetched
+                case "fetched":
+                    fetched += 1
+                case "failed":
+                    failing.add(prefix)
+                    if self._tries[key] < _MOST_TRIES:
+                        again.append(key)
+        # A name that failed comes after the other names of its prefix.
+        self._names = [*later, *again]
         if fetched:
             log.info("fetched %d of the most requested names again", fetched)
+        return fetched
+
+    async def _fetch_one(self, key: str) -> Literal["fetched", "unneeded", "failed", "ended"]:
+        """Fetch a name that is missing, and wait after a failure. "ended": a purge of everything has begun."""
+        cache = self._core.cache
+        if await cache.get(key) is not None:
+            return "unneeded"
+        # Another process may have purged it.
+        await cache.forget_announced()
+        if cache.last_purge(EVERYTHING) > self._last_purge:
+            return "ended"
+        # After the clock was set back, a purge has an earlier time than the beginning. Of more than MAX_PURGES purges,
+        # the names are no longer known.
+        self._began_at = min(self._began_at, self._clock())
+        if max(self._find_purge(key), cache.last_purge(UNKNOWN)) > self._began_at:
+            return "unneeded"
+        try:
+            await self._core.resolver.resolve(HandleName(key), Demand(priority=Priority.BACKGROUND))
+        except (InvalidName, PrefixDenied):
+            return "unneeded"
+        except CouldNotVerify as failure:
+            if type(failure) not in _NOT_SENT:
+                self._tries[key] += 1
+            await asyncio.sleep(_PAUSE)
+            return "failed"
+        return "fetched"
 
 
 class Forgetting(Service):

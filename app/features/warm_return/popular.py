@@ -56,6 +56,6 @@ def write_names(names: Iterable[str], before: bytes | None) -> bytes:
 
 
 def read_names(note: bytes | None) -> list[str]:
-    """The names of a note. A name can have a line separator of Unicode, so only LF ends a line."""
+    """The names of a note that can be counted. A name can have a line separator of Unicode, so only LF ends one."""
     lines = (note or b"").decode("utf-8", "replace").split("\n", MOST_NAMES)
-    return [key for key in lines[:MOST_NAMES] if key]
+    return [key for key in lines[:MOST_NAMES] if 0 < len(key) <= _MOST_CHARACTERS]

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from app.assembly.settings import Settings
-from app.cache.purges import EVERYTHING
+from app.cache.purges import EVERYTHING, MAX_PURGES
 from app.cache.purging import POPULAR_NAMES, WORKS
 from app.doi.name import HandleName
 from app.features.admin.purge import Selection, purge
@@ -23,6 +23,7 @@ from app.features.warm_return import feature
 from app.features.warm_return.feature import CountingStage, Forgetting, WarmReturn
 from app.features.warm_return.popular import MOST_NAMES, PopularNames, read_names, write_names
 from app.server.protocol import ExpressProtocol
+from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context
@@ -54,6 +55,7 @@ def test_the_note_has_the_newest_names_first_and_no_more_than_its_bound() -> Non
     assert len(read_names(many)) == MOST_NAMES
     assert read_names(write_names(["10.1/A\u2028B"], None)) == ["10.1/A\u2028B"]
     assert read_names(None) == read_names(b"") == []
+    assert read_names(b"10.1/" + b"X" * 8_000 + b"\n10.1/A") == ["10.1/A"]
 
 
 @asynccontextmanager
@@ -197,6 +199,86 @@ def purged_after_the_first_query(core: Core, purge: Callable[[], Awaitable[objec
 
     with patch.object(core.resolver, "resolve", resolve_and_purge):
         yield
+
+
+@contextmanager
+def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, seconds in (("_LOOK_INTERVAL", 0.01), ("_PAUSE", 0.0), ("_ROUND_INTERVAL", 0.0)):
+        monkeypatch.setattr(feature, name, seconds)
+    yield
+
+
+async def test_names_of_a_prefix_that_fails_do_not_hold_up_the_names_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature, "_PAUSE", 0.0)
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        failing, good = [f"10.1/{number}" for number in range(50)], [f"10.2/{number}" for number in range(50)]
+        for name in good:
+            upstream.put(name, url="https://target.example/")
+        for name in failing:
+            # It concerns this name, and no other one.
+            upstream.fault(name, "status", status=403, retry_after=3600)
+        note = "\n".join((*failing, *good)).encode()
+        await core.cache.change_note(POPULAR_NAMES, lambda _: note)
+        async with running_service(WarmReturn(core, PopularNames(), time.time)):
+            await until(lambda: upstream.queries(good[-1]) == 1)
+        assert (sum(map(upstream.queries, failing)), sum(map(upstream.queries, good))) == (1, 50)
+
+
+async def test_a_name_that_fails_comes_after_the_others_of_its_prefix_and_is_left_out_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        upstream.put("10.1/GOOD", url="https://target.example/")
+        upstream.fault("10.1/FAILS", "status", status=403)
+        await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.1/FAILS\n10.1/GOOD")
+        service = WarmReturn(core, PopularNames(), time.time)
+        with quick_rounds(monkeypatch):
+            async with running_service(service):
+                await until(lambda: upstream.queries("10.1/GOOD") == 1)
+                await until(lambda: not service._names)
+        assert service._tries["10.1/FAILS"] == 3
+
+
+async def test_no_name_is_lost_in_a_drill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        refused: list[Priority] = []
+        upstream.put("10.1/A", url="https://target.example/")
+        await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A")
+        budget = core.upstream.budget
+        budget.drill = lambda priority: refused.append(priority) or 300.0  # type: ignore[func-returns-value]
+        with quick_rounds(monkeypatch):
+            async with running_service(WarmReturn(core, PopularNames(), time.time)):
+                await until(lambda: len(refused) > 10)
+                budget.drill = None
+                await until(lambda: upstream.queries("10.1/A") == 1)
+        assert set(refused) == {Priority.BACKGROUND}
+
+
+@pytest.mark.parametrize("purges", [1, MAX_PURGES + 1])
+async def test_a_name_is_left_out_that_is_purged_after_the_clock_was_set_back_or_among_very_many(
+    tmp_path: Path, purges: int
+) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        clock = Clock(time.time())
+        for name in ("10.1/A", "10.2/B"):
+            upstream.put(name, url="https://target.example/")
+        await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A\n10.2/B")
+        service = WarmReturn(core, PopularNames(), clock)
+
+        async def purge_many() -> None:
+            if purges == 1:
+                clock.advance(-3600)
+                core.cache._purges.record("10.2/B", clock() + 1)
+            for number in range(1, purges):
+                core.cache._purges.record("10.2/B" if number == 1 else f"10.9/{number}", clock() + 1)
+
+        with purged_after_the_first_query(core, purge_many):
+            async with running_service(service):
+                await until(lambda: upstream.queries("10.1/A") == 1)
+                await until(lambda: not service._names)
+        assert upstream.queries("10.2/B") == 0
 
 
 async def test_the_list_is_written_at_the_end_without_what_is_gone(tmp_path: Path) -> None:
