@@ -247,7 +247,12 @@ async def test_no_name_is_lost_in_a_drill(tmp_path: Path, monkeypatch: pytest.Mo
         upstream.put("10.1/A", url="https://target.example/")
         await core.cache.change_note(POPULAR_NAMES, lambda _: b"10.1/A")
         budget = core.upstream.budget
-        budget.drill = lambda priority: refused.append(priority) or 300.0  # type: ignore[func-returns-value]
+
+        def refuse(priority: Priority) -> float:
+            refused.append(priority)
+            return 300.0
+
+        budget.drill = refuse
         with quick_rounds(monkeypatch):
             async with running_service(WarmReturn(core, PopularNames(), time.time)):
                 await until(lambda: len(refused) > 10)
