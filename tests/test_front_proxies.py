@@ -204,6 +204,12 @@ async def test_a_form_with_a_file_of_four_megabytes_is_answered(site: Site) -> N
         assert words in answer.body, answer.status
 
 
+async def test_no_answer_is_cut_into_ranges(site: Site) -> None:
+    target, ranges = f"{site.base}/api/handles/10.1234/plain", ",".join(f"{at}-{at}" for at in range(0, 400, 2))
+    whole, asked = [await site.front.ask(target, headers=more) for more in ({}, {"Range": f"bytes={ranges}"})]
+    assert (asked.status, len(asked.body)) == (200, len(whole.body))
+
+
 async def test_a_preflight_is_answered(site: Site) -> None:
     wanted = {"Origin": "https://app.example.org", "Access-Control-Request-Method": "GET"}
     answer = await site.front.ask(f"{site.base}/api/handles/10.1234/plain", method="OPTIONS", headers=wanted)
