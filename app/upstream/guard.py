@@ -51,7 +51,6 @@ _AGENCIES_OF: Final = "ra/"
 _CANCELLED: Final = "cancelled"
 #: The state of an upstream as one word, for readiness. "unknown" before the first query.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
-#: The outcomes of queries that were not sent.
 #: Records the end of a query: its outcome, one of `list_outcomes`, and the seconds that the upstream took, or the wait
 #: for the budget. Must be quick and must not raise.
 RecordQuery = Callable[[str, float], None]
