@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 #: The key of the socket of the service.
 MAIN: Final = "port"
+#: Connections that are accepted in one turn of the event loop: libuv accepts one for each handle of a socket.
+ACCEPTED_A_TURN: Final = 8
 Sockets = Mapping[str, socket.socket]
 
 
@@ -126,8 +128,16 @@ def _serve_alone(
     further = _further_listeners(application, sockets)
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
-    server.run(sockets=[sockets[MAIN]])
+    server.run(sockets=handles_of(sockets[MAIN]))
     return server.started
+
+
+def handles_of(listening: socket.socket) -> list[socket.socket]:
+    """The socket and handles of it, for a service of one process.
+
+    Among workers, the first to wake would accept as many connections as it has handles, and keep them.
+    """
+    return [listening, *(listening.dup() for _ in range(ACCEPTED_A_TURN - 1))]
 
 
 def _supervise(

@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG: Final = 2048
-#: Connections that are accepted in one turn of the event loop: libuv accepts one for each handle of a socket.
-ACCEPTED_A_TURN: Final = 8
 #: Seconds for which idle connections are still read after the port is closed, because a request may be on its way.
 LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
@@ -112,8 +110,7 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen."""
-        handles = [listening.dup() for listening in sockets or [] for _ in range(ACCEPTED_A_TURN)]
-        await super().startup(handles or sockets)
+        await super().startup(sockets)
         for listener in self._further:
             self.servers.append(await self._serve_further(listener))
         self._events.ready()
@@ -137,7 +134,8 @@ class HttpServer(uvicorn.Server):
         if serve is not None:
             served: asyncio.Server = await serve(listener.socket, self.server_state, create_protocol)
             return served
-        return await asyncio.get_running_loop().create_server(create_protocol, sock=listener.socket, backlog=BACKLOG)
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(create_protocol, sock=listener.socket, backlog=BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, answer the requests that have arrived, and end the application."""

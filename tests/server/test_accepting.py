@@ -11,7 +11,7 @@ from typing import Final
 import uvloop
 
 from app.assembly.settings import Settings
-from app.cli.serve import server_options
+from app.cli.serve import ACCEPTED_A_TURN, handles_of, server_options
 from app.main import create
 from app.server.certificate import Certificate
 from app.server.http_server import Events, HttpServer
@@ -31,13 +31,14 @@ def test_a_crowd_that_waits_is_accepted_in_a_few_turns(tmp_path: Path) -> None:
             for _ in range(_WAITING):
                 stack.enter_context(closing(socket.create_connection(listening.getsockname())))
             server.lifespan = server.config.lifespan_class(server.config)
-            await server.startup([listening])
+            handles = handles_of(listening)
+            await server.startup(handles)
             turns = 0
             while len(server.server_state.connections) < _WAITING and turns < 10 * _WAITING:
                 await asyncio.sleep(0)
                 turns += 1
-            await server.shutdown([listening])
+            await server.shutdown(handles)
         return turns
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(count_turns()) < _WAITING / 2
+        assert runner.run(count_turns()) < 2 * _WAITING / ACCEPTED_A_TURN
