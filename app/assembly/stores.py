@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
@@ -57,19 +58,35 @@ def open_service_cache(
 
 
 def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bool = False) -> SharedStore | None:
-    options = StoreOptions(clock, fitting_bytes(settings), settings.store_timeout, read_only, read_tables)
+    before = _count_bytes(read_store_path(settings.store_url))
+    max_bytes = fitting_bytes(settings, before)
+
+    def find_freed() -> int:
+        return max(0, fitting_bytes(settings, before) - max_bytes)
+
+    options = StoreOptions(clock, max_bytes, settings.store_timeout, read_only, read_tables, find_freed)
     return open_store(settings.store_url, options, find_openers())
 
 
-def fitting_bytes(settings: Settings) -> int:
-    """The size of the SQLite store: `store_max_bytes`, but at most what it has and half of the free disk."""
+def _count_bytes(path: Path | None) -> int:
+    with suppress(OSError):
+        return path.stat().st_size if path is not None and path.is_file() else 0
+    return 0
+
+
+def fitting_bytes(settings: Settings, before: int | None = None) -> int:
+    """The size of the SQLite store: `store_max_bytes`, but at most what it has and half of the free disk.
+
+    `before` is what it had when it was opened. What it has taken since then counts as free.
+    """
     most, path = settings.store_max_bytes, read_store_path(settings.store_url)
     folder = None if path is None else next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     if path is None or folder is None:
         return most
     try:
-        present = path.stat().st_size if path.is_file() else 0
-        return max(MIN_STORE_BYTES, min(most, present + disk_usage(folder).free // 2))
+        present = _count_bytes(path)
+        first = present if before is None else before
+        return max(MIN_STORE_BYTES, min(most, first + (present - first + disk_usage(folder).free) // 2))
     except OSError:
         return most
 

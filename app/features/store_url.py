@@ -18,7 +18,8 @@ class StoreOptions:
     """How a store is opened.
 
     `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file and the
-    format of a server are not changed. `tables` returns those that features have in a SQLite file.
+    format of a server are not changed. `tables` returns those that features have in a SQLite file. `find_freed` returns
+    by how many bytes `max_bytes` is larger now, because the disk has got room since.
     """
 
     clock: Callable[[], float]
@@ -26,6 +27,7 @@ class StoreOptions:
     timeout: float
     read_only: bool = False
     tables: Callable[[], Sequence[Any]] = tuple
+    find_freed: Callable[[], int] = int
 
 
 #: Opens the store of a URL. None is a cache with memory alone. Raises ConfigurationError, and StoreError for a file.

@@ -9,10 +9,13 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from app.assembly import stores
 from app.assembly.settings import Settings
+from app.assembly.settings.cache import MIN_STORE_BYTES
 from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES
 from app.cache.store import StoreUnavailable
@@ -258,3 +261,34 @@ async def test_a_store_leaves_half_of_the_free_disk(tmp_path: Path) -> None:
     assert fitting_bytes(Settings(store_url=url, store_max_bytes=10**14)) == pytest.approx(free / 2, rel=0.2)
     assert fitting_bytes(Settings(store_url=url, store_max_bytes=2**20)) == 2**20
     assert fitting_bytes(Settings(store_url="memory:", store_max_bytes=10**14)) == 10**14
+
+
+async def test_a_store_that_was_opened_on_a_full_disk_grows_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, number = Clock(), 12_000
+    disk = {"free": 0}
+    monkeypatch.setattr(stores, "disk_usage", lambda _: SimpleNamespace(free=disk["free"]))
+    cache = open_service_cache(Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3"), clock)
+    disk["free"] = 100 * 2**20
+    for n in range(number):
+        await cache.put(entry(f"10.1000/{n:05}", fetched_at=clock()))
+        if n % 1_000 == 999:
+            await cache.flush()
+    found = (await cache.stats()).store
+    await cache.close()
+    assert found is not None
+    assert found.entries == number
+    assert found.bytes > MIN_STORE_BYTES
+
+
+def test_the_growth_of_a_store_does_not_raise_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.sqlite3"
+    settings = Settings(store_url=f"sqlite:///{path}", store_max_bytes=10**9)
+    before, free = 10 * 2**20, 100 * 2**20
+    for grown, others in ((0, 0), (20 * 2**20, 0), (50 * 2**20, 0), (50 * 2**20, 40 * 2**20)):
+        with path.open("wb") as file:
+            file.truncate(before + grown)
+        left = free - grown + others
+        monkeypatch.setattr(stores, "disk_usage", lambda _, left=left: SimpleNamespace(free=left))
+        assert fitting_bytes(settings, before) == before + (free + others) // 2

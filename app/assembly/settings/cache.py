@@ -47,5 +47,5 @@ class CacheSettings(SettingsGroup):
         ge=MIN_STORE_BYTES,
         le=MAX_BYTES,
         description="Size of the SQLite store after which records are evicted, in bytes; at most half of the free disk "
-        "at the start is added to the file.",
+        "at the start, and of what is freed later, is added to the file.",
     )

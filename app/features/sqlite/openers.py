@@ -22,7 +22,9 @@ def open_file(url: str, options: StoreOptions) -> SharedStore:
     path, tables = _file_path(url.partition(":")[2]), options.tables()
     if options.read_only:
         return ReadOnlySqliteStore(path, clock=options.clock, tables=tables)
-    return SqliteStore(path, clock=options.clock, max_bytes=options.max_bytes, tables=tables)
+    return SqliteStore(
+        path, clock=options.clock, max_bytes=options.max_bytes, find_freed=options.find_freed, tables=tables
+    )
 
 
 def _file_path(rest: str) -> Path:

@@ -62,16 +62,18 @@ class SqliteStore:
         *,
         clock: Callable[[], float],
         max_bytes: int,
+        find_freed: Callable[[], int] = int,
         gather: float = GATHER,
         tables: Sequence[Table] = (),
     ) -> None:
         """`max_bytes` limits keys, data and their overhead. Beyond it, expired entries are evicted first, then the
-        least recently used. `clock` gives seconds since the epoch. `tables` are those of features. Raises StoreError.
+        least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since the epoch.
+        `tables` are those of features. Raises StoreError.
         """
         prepare(path, clock(), tables)
         self._path = path
         self._clock = clock
-        self._max_bytes = max_bytes
+        self._max_bytes, self._find_freed = max_bytes, find_freed
         self._tables = tables
         self._records = find_records(tables)
         self._near = NearSearch(path, self._records)
@@ -267,8 +269,8 @@ class SqliteStore:
 
     def _write(self, changes: list[Change], used: dict[str, float]) -> None:
         try:
-            now = self._clock()
-            write_batch(self._writing, changes, used, now=now, max_bytes=self._max_bytes, tables=self._tables)
+            now, max_bytes = self._clock(), self._max_bytes + self._find_freed()
+            write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, tables=self._tables)
         except sqlite3.Error as error:
             if is_damage(error):
                 self._place.report_damage(error)
