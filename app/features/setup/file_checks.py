@@ -11,6 +11,8 @@ from app.features.check import Finding, Inspection, find_access_problem
 from app.features.redaction import redact
 
 _SQLITE: Final = "sqlite:///"
+#: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.
+_FULL: Final = 1024 * 1024
 _REACH: Final = "correct the path, or run this check as the user of the service"
 
 
@@ -34,7 +36,7 @@ def find_authority_problems(inspection: Inspection) -> Iterator[Finding]:
 
 
 def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
-    """A SQLite file that this user cannot write, or a folder in which it cannot be created."""
+    """A SQLite file that cannot be written: by this user, in its folder, or on its disk."""
     url = inspection.settings.store_url
     if not url.startswith(_SQLITE):
         return
@@ -43,6 +45,9 @@ def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
         existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), Path())
     except OSError as error:
         yield Finding("error", source, f"{redact(str(path))} cannot be reached: {error.strerror}", _REACH)
+        return
+    if disk := _find_disk_problem(existing):
+        yield Finding("error", source, *disk)
         return
     remedy = "run this check as the user of the service, or change the owner of the folder"
     if existing == path and not os.access(path, os.R_OK | os.W_OK):
@@ -53,3 +58,20 @@ def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
             yield Finding("error", source, f"the folder {path.parent} is not writable by this user", remedy)
     elif not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
         yield Finding("error", source, f"the folder {path.parent} does not exist and cannot be created", remedy)
+
+
+def _find_disk_problem(path: Path) -> tuple[str, str] | None:
+    """Why nothing can be written to the disk of a file or folder, and what to do. None if something can."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return None
+    place = f"the disk of {redact(str(path))}"
+    if disk.f_flag & os.ST_RDONLY:
+        return f"{place} is read-only", "mount it for writing; a running service then writes by itself"
+    free = disk.f_bavail * disk.f_frsize
+    # A file system without a fixed number of files reports 0 of 0.
+    if free < _FULL or (disk.f_files and not disk.f_favail):
+        left = f"{free} bytes" if free < _FULL else "no more files"
+        return f"{place} is full: {left} can be written", "make room; a running service then writes by itself"
+    return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,6 +232,28 @@ def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (found,) = findings_of(store_url=f"sqlite:///{tmp_path}/file/store.sqlite3")
     assert (found.severity, found.source) == ("error", "DOI_PROXY_STORE_URL")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"f_bavail": 0}, "is full: 0 bytes can be written"),
+        ({"f_files": 9, "f_favail": 0}, "is full: no more files can be written"),
+        ({"f_flag": os.ST_RDONLY}, "is read-only"),
+    ],
+)
+@pytest.mark.parametrize("name", ["store.sqlite3", "new/store.sqlite3"])
+def test_a_disk_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, changed: dict[str, int], problem: str
+) -> None:
+    """The folder is the user's, and the file can be opened: only a write fails."""
+    (tmp_path / "store.sqlite3").touch()
+    usual = {"f_flag": 0, "f_bavail": 10**9, "f_bfree": 10**9, "f_blocks": 10**9, "f_frsize": 1, "f_files": 0}
+    disk = SimpleNamespace(**{**usual, **changed})
+    monkeypatch.setattr(os, "statvfs", lambda _: disk)
+    (found,) = findings_of(store_url=f"sqlite:///{tmp_path}/{name}")
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_STORE_URL")
+    assert problem in found.problem
 
 
 def test_a_path_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
