@@ -51,16 +51,20 @@ class NetworkList:
         )
 
 
-def read_networks(path: Path) -> NetworkList:
-    """Read the networks of a file. Raises ConfigurationError with the file and the line."""
-    networks: list[IPv4Network | IPv6Network] = []
+def read_network_file(path: Path) -> str:
+    """Read the text of a file of networks. Raises ConfigurationError with the file."""
     try:
-        lines = read_regular(path, _MAX_BYTES).decode("utf-8").split("\n")
+        return read_regular(path, _MAX_BYTES).decode("utf-8")
     except OSError as error:
         raise ConfigurationError(f"{path}: the list of networks cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: the list of networks cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
+
+
+def parse_allowed(text: str, path: Path) -> NetworkList:
+    """The networks in the text of a file. Raises ConfigurationError with the file and the line."""
+    networks: list[IPv4Network | IPv6Network] = []
+    for number, line in enumerate(text.split("\n"), 1):
         text = line.partition("#")[0].strip()
         if text:
             networks.append(_read_network(text, path, number))
@@ -78,9 +82,9 @@ def _read_network(text: str, path: Path, number: int) -> IPv4Network | IPv6Netwo
         ) from error
 
 
-def read_denied(path: Path) -> NetworkList:
-    """Read a list of denied networks, as `read_networks` does. A list that denies every client is refused too."""
-    denied = read_networks(path)
+def parse_denied(text: str, path: Path) -> NetworkList:
+    """The denied networks in a text, as `parse_allowed` reads them. A list that denies every client is refused too."""
+    denied = parse_allowed(text, path)
     if denied.has_everyone:
         raise ConfigurationError(f"{path}: it denies every client; name smaller networks, or stop the service instead")
     return denied

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigurationError
-from app.features.network_list import NetworkList, read_networks
+from app.features.network_list import NetworkList, parse_allowed, read_network_file
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
@@ -19,6 +19,10 @@ def write_list(folder: Path, text: str) -> Path:
     path = folder / "networks.txt"
     path.write_text(text, "utf-8")
     return path
+
+
+def read_networks(path: Path) -> NetworkList:
+    return parse_allowed(read_network_file(path), path)
 
 
 def test_lines_are_networks_and_comments(tmp_path: Path) -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
+from app.errors import ConfigurationError
 from app.features.check import Finding, Inspection
+from app.features.limits.list_file import allowed_clients, denied_clients
 from app.features.limits.settings import LimitSettings
-from app.features.network_list import read_denied, read_networks
+
+_REMEDY = "correct the file; until then the last good list is in force, and without any a start fails"
 
 
 def find_list_problems(inspection: Inspection) -> Iterator[Finding]:
     """Lists of networks that cannot be used."""
-    settings = inspection.settings.group(LimitSettings)
-    if settings.client_allow_file is not None:
-        yield from inspection.find_refusal("client_allow_file", partial(read_networks, settings.client_allow_file))
-    if settings.client_deny_file is not None:
-        yield from inspection.find_refusal("client_deny_file", partial(read_denied, settings.client_deny_file))
+    settings, store_url = inspection.settings.group(LimitSettings), inspection.settings.store_url
+    for name, file in (
+        ("client_allow_file", allowed_clients(settings.client_allow_file, store_url)),
+        ("client_deny_file", denied_clients(settings.client_deny_file, store_url)),
+    ):
+        try:
+            if file.path is not None:
+                file.examine(file.path)
+        except ConfigurationError as error:
+            if not inspection.is_start or file.find_last_good() is None:
+                yield Finding("error", inspection.source(name), error.message, _REMEDY)

@@ -13,6 +13,7 @@ from app.features.limits.check import find_list_problems
 from app.features.limits.counts import ClientCounts
 from app.features.limits.denials import Denials
 from app.features.limits.limits import ClientLimits
+from app.features.limits.list_file import allowed_clients, denied_clients
 from app.features.limits.settings import LimitSettings
 from app.features.refusals import REFUSED
 from app.web.client_network import client_of
@@ -34,6 +35,10 @@ class ClientRefreshes(Service):
         self._counts.refresh()
         self._limits.forget_addresses()
 
+    def ready(self) -> Mapping[str, str]:
+        """Whether the lists of networks are those of their files."""
+        return {"client_lists": "broken" if self._limits.has_broken_list else "ok"} if self._limits.has_list else {}
+
 
 def open_limits(context: Context) -> Opened:
     """The stages that admit clients and count them. Raises ConfigurationError for a list that cannot be read."""
@@ -41,8 +46,8 @@ def open_limits(context: Context) -> Opened:
     limits = ClientLimits(
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
         bypasses=Rate(settings.bypass_burst / _SECONDS_A_MINUTE, settings.bypass_burst),
-        allow_file=settings.client_allow_file,
-        deny_file=settings.client_deny_file,
+        allowed=allowed_clients(settings.client_allow_file, context.facts.store_url),
+        denied=denied_clients(settings.client_deny_file, context.facts.store_url),
         clock=context.clock,
         refused=context.meter.counter(REFUSED),
     )

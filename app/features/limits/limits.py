@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,7 +15,8 @@ import msgspec
 from app.errors import ClientDenied, RateExceeded, TooManyRequests
 from app.features.client_buckets import ClientBuckets, Rate
 from app.features.limits.errors import TooManyBypasses
-from app.features.network_list import NetworkList, read_denied, read_networks
+from app.features.limits.list_file import ListFile
+from app.features.network_list import NetworkList
 from app.web.client_network import client_of
 from app.web.stage import Explanation, Stage
 
@@ -43,24 +43,34 @@ class ClientLimits(Stage):
         *,
         requests: Rate | None,
         bypasses: Rate,
-        allow_file: Path | None,
-        deny_file: Path | None,
+        allowed: ListFile,
+        denied: ListFile,
         clock: Callable[[], float],
         refused: Callable[[str], None],
     ) -> None:
         """`requests` is None where requests are not counted; `refused` is called with the name of the limit.
 
-        Raises ConfigurationError for a file that cannot be used.
+        Raises ConfigurationError for a file that cannot be used, without a good list from an earlier time.
         """
         self._requests = None if requests is None else ClientBuckets(RATE, requests, RateExceeded, clock)
         self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
-        self._allow_file = allow_file
-        self._deny_file = deny_file
+        self._files = (allowed, denied)
         self._refused = refused
         self._denied_for_now = NetworkList()
         #: By the hash of an address, which Python salts in each process, and only until `forget_addresses`.
         self._standings: dict[int, _Standing] = {}
-        self.reload()
+        self._allowed, self._denied = allowed.load(), denied.load()
+        self._decide_admission()
+
+    @property
+    def has_list(self) -> bool:
+        """Whether a file of networks is set."""
+        return any(file.path is not None for file in self._files)
+
+    @property
+    def has_broken_list(self) -> bool:
+        """Whether a file could not be used when it was read last: an earlier list is in force."""
+        return any(file.is_broken for file in self._files)
 
     def deny(self, networks: Collection[str]) -> None:
         """Refuse the requests of these networks until the next call."""
@@ -69,9 +79,7 @@ class ClientLimits(Stage):
 
     def reload(self) -> None:
         """Read the lists of networks again. Raises ConfigurationError, and then keeps those in force."""
-        allowed = NetworkList() if self._allow_file is None else read_networks(self._allow_file)
-        denied = NetworkList() if self._deny_file is None else read_denied(self._deny_file)
-        self._allowed, self._denied = allowed, denied
+        self._allowed, self._denied = [file.read() for file in self._files]
         self._decide_admission()
 
     def forget_addresses(self) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.errors import ConfigurationError
+from app.features.last_good import NOT_KEPT, LastGood
 from app.features.local_records.file_text import read_records
 from app.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
-from app.features.toml_files.last_good import NOT_KEPT, LastGood
 from app.features.toml_files.text import FileProblem
 from app.features.toml_files.watching import (
     MAX_FILES,

@@ -11,6 +11,7 @@ from app.errors import ClientDenied, ConfigurationError, RateExceeded
 from app.features.client_buckets import MAX_CLIENTS, Rate
 from app.features.limits.errors import TooManyBypasses
 from app.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
+from app.features.limits.list_file import allowed_clients, denied_clients
 from app.resolver.demand import Demand
 from app.resolver.options import ResolveOptions
 from app.web.conditions import read_demand
@@ -52,7 +53,10 @@ class Bench:
             "clock": self.clock,
             "refused": self.refusals.append,
         }
-        self.limits = ClientLimits(**(defaults | options))
+        chosen = defaults | options
+        chosen["allowed"] = allowed_clients(chosen.pop("allow_file"), "memory:")
+        chosen["denied"] = denied_clients(chosen.pop("deny_file"), "memory:")
+        self.limits = ClientLimits(**chosen)
         self.stages = fold_stages([self.limits])
 
     def demand_of(self, sent: Request, options: ResolveOptions) -> Demand:

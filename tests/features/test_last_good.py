@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.check import Inspection
+from app.features.last_good import LastGood
 from app.features.library.check import find_rule_problems
+from app.features.limits.check import find_list_problems
 from app.features.local_records.check import find_record_problems
-from app.features.toml_files.last_good import LastGood
 from app.main import check
-from tests.web.proxy import running
+from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
@@ -112,6 +114,35 @@ async def test_with_a_copy_the_start_passes_and_a_check_still_fails(settings: di
     for find in (find_record_problems, find_rule_problems):
         assert list(find(Inspection(chosen, is_start=True))) == []
         assert [one.severity for one in find(Inspection(chosen))][:1] == ["error"]
+
+
+@pytest.mark.parametrize("name", ["client_allow_file", "client_deny_file"])
+@pytest.mark.parametrize("broken", ["192.0.2.7/24", None])
+async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, broken: str | None
+) -> None:
+    path = tmp_path / "networks.txt"
+    path.write_text("127.0.0.0/8\n")
+    given = {"store_url": f"sqlite:///{tmp_path}/s.sqlite3", "client_rate": 0.001, "client_burst": 1, name: path}
+
+    async def ask(proxy: Proxy) -> list[int]:
+        return [(await proxy.get("/10.5072/a")).status for _ in "ab"]
+
+    async with running(**given) as proxy:
+        before = await ask(proxy)
+        assert (await proxy.get("/readyz")).json["detail"]["client_lists"] == "ok"
+    path.unlink() if broken is None else path.write_text(broken)
+    caplog.clear()
+    await asyncio.to_thread(check, Settings(**given, upstream_url="http://127.0.0.1:9"))
+    async with running(**given) as proxy:
+        assert await ask(proxy) == before
+        ready = (await proxy.get("/readyz")).json
+        assert ready["ready"] and ready["detail"]["client_lists"] == "broken"
+    assert any("the last good list is in force, correct the file" in record.message for record in caplog.records)
+    assert [one.source for one in find_list_problems(Inspection(Settings(**given)))] == [name]
+    (tmp_path / f"s.sqlite3.{name.removesuffix('_file').replace('_', '-')}.txt").unlink()
+    with pytest.raises(ConfigurationError, match=r"networks\.txt"):
+        await asyncio.to_thread(check, Settings(**given, upstream_url="http://127.0.0.1:9"))
 
 
 def test_without_a_sqlite_store_the_copy_is_in_the_state_folder(

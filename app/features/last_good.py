@@ -24,14 +24,14 @@ _HEADER: Final = "# doi-proxy: the last good text of {path}\n"
 
 
 class LastGood:
-    """The copy of one setting's files. `name` is the setting.
+    """The copy of one setting's files. `name` is the setting, and `ending` that of the copy's name.
 
     It is beside a SQLite store, else in the folder that the environment names; without both there is none.
     """
 
-    def __init__(self, store_url: str, name: str) -> None:
+    def __init__(self, store_url: str, name: str, ending: str = "toml") -> None:
         store = read_store_path(store_url) or (_find_state_file() if name else None)
-        self.path = None if store is None else store.with_name(f"{store.name}.{name}.toml")
+        self.path = None if store is None else store.with_name(f"{store.name}.{name}.{ending}")
 
     def keep(self, path: Path, text: str) -> None:
         """Keep the text of the files at `path`. A copy that cannot be written costs a log line."""
