@@ -44,6 +44,8 @@ _SETTINGS: Final[dict[DecisionName, tuple[str, ...]]] = {
     "headers": ("web_max_age", "record_headers", "privacy_level"),
 }  # fmt: skip
 _ORIGINS: Final = {
+    Origin.ASKED: "The cache had no answer, and the upstream gave one.",
+    Origin.RENEWED: "The record was past its TTL, and the upstream gave a new one.",
     Origin.HIT: "The record is fresh.",
     Origin.STALE: "The record is past its TTL, and the upstream failed or is not queried.",
     Origin.REGISTRY: "The record is from the file of a registration agency.",
@@ -95,8 +97,13 @@ class Explainer:
         else:
             steps, reply = await self._answer(explained, found, error, may_query=fetch)
             decisions += steps
-        status = refused if refused is not None else None if reply is None else reply.status
         location = None if reply is None else dict(reply.headers).get(b"location")
+        status = None if reply is None else reply.status
+        if refused is not None:
+            admitted = "the upstream would decide" if status is None else f"the answer would be {status}"
+            reason = f"The client gets this refusal and no record. If it were admitted, {admitted}."
+            decisions[-1] = self._report("headers", str(refused), reason)
+            status, location = refused, None
         return ExplainReport(
             doi=explained.name.text,
             client=explained.client,
@@ -261,8 +268,9 @@ class Explainer:
     def _target(self, found: Destination) -> DecisionReport:
         target = found.target
         if target is None:
-            tombstone = found.chain.last.tombstone
-            return self._report("target", "tombstone" if tombstone else found.kind.value, _KINDS.get(found.kind, ""))
+            if found.chain.last.tombstone is not None:
+                return self._report("target", "tombstone", "A local record says that the name is gone.")
+            return self._report("target", found.kind.value, _KINDS.get(found.kind, ""))
         source = "the chosen location" if found.locations.any else "its URL value"
         return self._report("target", target.location, f"The target is {source}; status {target.status}.")
 

@@ -101,8 +101,10 @@ class Library(Stage):
     ) -> Explanation:
         """What becomes of a redirect, with the line of the rule that decides."""
         settings = ("library_rules",)
-        if not self.makes_detours or found.target is None:
-            return Explanation("none", "The installation has no library rules, or the name has no target.", settings)
+        if not self.makes_detours:
+            return Explanation("none", "The installation has no library rules.", settings)
+        if found.target is None:
+            return Explanation("none", "The name has no target that a rule could change.", settings)
         work = LibraryWork(found.chain.last.name, found.target.location, prepared)
         decision = self.decide(request, parameters, work)
         reason = _REASONS[decision.outcome]

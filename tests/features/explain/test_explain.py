@@ -141,6 +141,7 @@ async def test_local_records(tmp_path: Path) -> None:
         assert gone["status"] == (await proxy.get("/10.5555/gone")).status == 410
         assert step(gone, "local record")["result"] == step(gone, "target")["result"] == "tombstone"
         assert "2024-05-01: Withdrawn by its author" in step(gone, "local record")["reason"]
+        assert step(gone, "target")["reason"] == "A local record says that the name is gone."
         denied = await explain(proxy, "10.6666/name")
         assert denied["status"] == (await proxy.get("/10.6666/name")).status
         assert step(denied, "local record")["result"] == "denies"
@@ -178,6 +179,10 @@ async def test_a_denied_client(tmp_path: Path) -> None:
         report = await explain(proxy, NAME, client="198.51.100.9")
         assert (report["status"], step(report, "admitted")["result"]) == (403, "no: 403")
         assert step(report, "admitted")["settings"]["client_deny_file"] == str(denied)
+        assert (report["location"], step(report, "headers")["result"]) == (None, "403")
+        assert "If it were admitted, the answer would be 302." in step(report, "headers")["reason"]
+        assert "location:" not in step(report, "headers")["reason"]
+        assert step(await explain(proxy, "10.1000/absent", client="198.51.100.9"), "headers")["result"] == "403"
         assert (await explain(proxy, NAME, client="192.0.2.9"))["status"] == 302
 
 
