@@ -54,7 +54,7 @@ class NetworkList:
 def read_network_file(path: Path) -> str:
     """Read the text of a file of networks. Raises ConfigurationError with the file."""
     try:
-        return read_regular(path, _MAX_BYTES).decode("utf-8")
+        return read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"{path}: the list of networks cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -270,6 +270,16 @@ def test_a_wrong_file_is_told_by_its_path(tmp_path: Path, text: str) -> None:
     assert str(path) in caught.value.message and "\n" not in caught.value.message
 
 
+def test_a_byte_order_mark_before_a_text_is_not_part_of_it(tmp_path: Path) -> None:
+    """Windows Notepad writes one, and shows nothing of it."""
+    settings, secret = tmp_path / "settings.toml", tmp_path / "secret"
+    settings.write_bytes(b"\xef\xbb\xbf[cache]\r\nttl_floor = 7\r\n")
+    secret.write_bytes(b"\xef\xbb\xbfan-administrator-of-16\r\n")
+    values = read_sources({}, {"DOI_PROXY_ADMIN_TOKEN_FILE": str(secret)}, settings, Settings.model_fields)
+    assert values["cache_ttl_floor"].value == 7
+    assert values["admin_token"].value == "an-administrator-of-16"
+
+
 def test_a_file_that_is_not_there_or_no_text_is_told_by_its_path(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")

@@ -71,6 +71,16 @@ async def test_a_start_with_broken_files_uses_the_last_good_ones(
     assert any("the last good rules are in force, correct the file" in error for error in errors)
 
 
+async def test_files_with_a_byte_order_mark_are_read(settings: dict[str, Any]) -> None:
+    for name, text in (("local_records", RECORD), ("library_rules", RULES)):
+        settings[name].write_text(f"\ufeff{text}")
+    async with running(**settings) as proxy:
+        assert (await proxy.get("/10.5072/a"))["location"] == "https://one.example/"
+    settings["local_records"].write_bytes(b"\xef\xbb\xbf# x\n# \xff\n")
+    (found,) = find_record_problems(Inspection(Settings(**settings)))
+    assert "records.toml:2:3: the text is not UTF-8" in found.problem
+
+
 async def test_the_copies_can_only_be_read_by_the_service(settings: dict[str, Any], tmp_path: Path) -> None:
     async with running(**settings):
         pass

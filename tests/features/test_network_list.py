@@ -32,6 +32,10 @@ def test_lines_are_networks_and_comments(tmp_path: Path) -> None:
     assert [one for one in ["192.0.3.0", "2001:db9::1", "203.0.113.6", "unknown", ""] if one in networks] == []
 
 
+def test_a_byte_order_mark_is_not_part_of_the_first_network(tmp_path: Path) -> None:
+    assert "192.0.2.1" in read_networks(write_list(tmp_path, "\ufeff192.0.2.0/24\r\n"))
+
+
 def test_an_empty_list_holds_nothing() -> None:
     assert "192.0.2.1" not in NetworkList()
 

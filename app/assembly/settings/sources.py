@@ -103,14 +103,14 @@ def _is_file_of_secret(name: str, known: Collection[str]) -> bool:
 
 def _read_secret(key: str, path: Path) -> str:
     try:
-        return read_regular(path, _MAX_SECRET_BYTES).decode("utf-8").strip()
+        return read_regular(path, _MAX_SECRET_BYTES).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{key}: the file {path} cannot be read: {explain_failure(error)}") from error
 
 
 def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
-        text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8")
+        text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig")
         document = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:  # of tomllib also for a number that Python cannot represent
         raise ConfigurationError(f"{path}: the settings file cannot be read: {explain_failure(error)}") from error

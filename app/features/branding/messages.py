@@ -50,7 +50,7 @@ def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, st
     if path is None or not path.exists():
         return {}
     try:
-        toml = read_regular(path, MAX_FILE_BYTES).decode("utf-8")
+        toml = read_regular(path, MAX_FILE_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: the language file cannot be read: {explain_failure(error)}") from error
     texts = read_texts(str(path), toml)

@@ -53,7 +53,7 @@ class PlannedFile:
 def read_existing(path: Path) -> str | None:
     """The text of a file, None if there is none. Raises ConfigurationError."""
     try:
-        return read_regular(path, _MOST_BYTES).decode()
+        return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

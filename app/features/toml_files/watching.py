@@ -64,9 +64,10 @@ def read_text_file(path: Path, most: int, too_large: str) -> tuple[str, int]:
         reason = too_large if error.errno == errno.EFBIG else f"it cannot be read: {error.strerror or error}"
         raise UnreadableFile(path, reason) from error
     try:
-        return data.decode("utf-8"), len(data)
+        return data.decode("utf-8-sig"), len(data)
     except UnicodeDecodeError as error:
-        line, column = 1 + data.count(b"\n", 0, error.start), error.start - data.rfind(b"\n", 0, error.start)
+        before = error.object[: error.start]
+        line, column = 1 + before.count(b"\n"), error.start - before.rfind(b"\n")
         raise UnreadableFile(path, "the text is not UTF-8", line, column) from error
 
 
