@@ -40,9 +40,9 @@ class ParsedContext:
 
         return CommandStores(self.settings)
 
-    @cached_property
+    @property
     def values(self) -> dict[str, SourcedValue]:
-        """The text of each setting that has been set, with its source. Raises ConfigurationError."""
+        """The text of each setting that has been set, with its source, read again. Raises ConfigurationError."""
         from app.assembly.settings import Settings
         from app.assembly.settings.sources import read_sources
 

@@ -125,6 +125,8 @@ def _ask(context: CommandContext, namespace: argparse.Namespace) -> dict[str, An
     if namespace.shared is None:
         namespace.shared = _ask_addresses() if is_terminal else []
     _check_addresses(namespace.shared)
+    if namespace.store_url is not None:
+        _check_store(context)
     answered = context.load()
     return {name: answered.value(name) for name in given}
 
@@ -136,10 +138,19 @@ def _ask_setting(context: CommandContext, namespace: argparse.Namespace, name: s
         setattr(namespace, name, answer or None)
         try:
             context.load()
+            if name == "store_url" and answer:
+                _check_store(context)
         except ConfigurationError as error:
             print(error.message)
         else:
             return bool(answer)
+
+
+def _check_store(context: CommandContext) -> None:
+    """Refuse a store URL of the answers that no start can use. No server is contacted. Raises ConfigurationError."""
+    for finding in context.inspect((), offline=True):
+        if finding.severity == "error" and finding.source == flag_of("store_url"):
+            raise ConfigurationError(str(finding))
 
 
 def _ask_front(default: str) -> str:

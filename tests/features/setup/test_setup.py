@@ -76,6 +76,15 @@ def test_a_file_that_exists_is_shown_and_kept_without_yes(tmp_path: Path, capsys
     assert path.with_name("doi-proxy.toml.before").read_text() == before
 
 
+@pytest.mark.parametrize("url", ["/var/lib/doi-proxy/store.sqlite3", "cache.example.org:6379", "valkey://h:99999/0"])
+def test_a_store_that_no_start_can_use_is_refused_before_a_file_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    assert main(["setup", f"--root={tmp_path}", "--yes", "--front=none", ADDRESS, f"--store-url={url}"]) == 2
+    assert "--store-url: " in capsys.readouterr().err
+    assert files_below(tmp_path) == {}
+
+
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
@@ -111,7 +120,8 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
         ("Public address", "doi.example.org"),
         ("Public address", "https://doi.example.org"),
         ("Contact", ""),
-        ("Store", ""),
+        ("Store", "cache.example.org:6379"),
+        ("Store", f"sqlite:///{tmp_path}/new.sqlite3"),
         ("Number of machines", "none"),
         ("Number of machines", "2"),
         ("Front proxy", "varnish"),
@@ -139,6 +149,7 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
     settings = load({}, {}, tmp_path / SETTINGS)
     assert (settings.public_url, settings.upstream_contact) == ("https://doi.example.org", None)
     assert settings.value("upstream_machines") == 2
+    assert settings.store_url == f"sqlite:///{tmp_path}/new.sqlite3"
     assert "2001:db8::/64" in (tmp_path / "etc/doi-proxy/allow.txt").read_text()
 
 
