@@ -31,7 +31,8 @@ class LastGood:
 
     def __init__(self, store_url: str, name: str, ending: str = "toml") -> None:
         store = read_store_path(store_url) or (_find_state_file() if name else None)
-        self.path = None if store is None else store.with_name(f"{store.name}.{name}.{ending}")
+        # A URL without a path, which the opening of the store refuses, names no file.
+        self.path = store.with_name(f"{store.name}.{name}.{ending}") if store and store.name else None
 
     def keep(self, path: Path, text: str) -> None:
         """Keep the text of the files at `path`. A copy that cannot be written costs a log line."""
