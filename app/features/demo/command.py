@@ -25,6 +25,9 @@ from app.features.options import ENV_PREFIX
 _API: Final = "/api/handles/"
 #: Records expire soon, so an outage shows stale answers.
 _TTL: Final = 10
+_DOWN: Final = "The upstream is down."
+#: See docs/caching.md.
+_UP: Final = "The upstream answers again. A name is queried again half a minute after its last failure."
 #: Seconds for the proxy to end.
 _END: Final = 15
 _HELP: Final = """The proxy is http://127.0.0.1:{port}; every DOI name is registered. Try in another terminal:
@@ -137,7 +140,7 @@ def _read_keys(stand_in: StandIn, ends: SimpleQueue[None]) -> None:
                 break
             if key == "o":
                 stand_in.is_out = not stand_in.is_out
-                print("The upstream is down." if stand_in.is_out else "The upstream answers again.", flush=True)
+                print(_DOWN if stand_in.is_out else _UP, flush=True)
     ends.put(None)
 
 
