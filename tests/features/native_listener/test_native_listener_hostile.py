@@ -187,7 +187,7 @@ async def test_a_slow_peer_loses_its_connection() -> None:
     async with listening() as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(REQUEST[:21])
-        await _until(lambda: any(one._data for one in proxy.connections._client))
+        await _until(lambda: any(one._data for one in proxy.connections._holder))
         writer.write(REQUEST[21:30])
         proxy.connections.sweep(proxy.connections.now + 20)
         with pytest.raises(ConnectionError):
@@ -202,11 +202,11 @@ async def test_the_time_for_a_head_of_http_begins_with_the_connection() -> None:
     async with listening() as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         await _until(lambda: len(proxy.connections) == 1)
-        (connection,) = proxy.connections._client
+        (connection,) = proxy.connections._holder
         connection.since = began = proxy.connections.now - 14
         writer.write(b"POST ")
-        await _until(lambda: connection not in proxy.connections._client)
-        assert [one.since for one in proxy.connections._client] == [began]
+        await _until(lambda: connection not in proxy.connections._holder)
+        assert [one.since for one in proxy.connections._holder] == [began]
         writer.close()
         await reader.read()
 

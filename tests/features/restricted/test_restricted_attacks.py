@@ -153,6 +153,7 @@ async def test_a_flood_of_right_tokens_keeps_the_budget_and_other_clients_are_an
     budget: dict[str, Any] = {"upstream_max_concurrency": 4, "upstream_burst": 60, "upstream_rate": 0.001}
     # Nothing but the order of the clients decides, however slow the machine is.
     monkeypatch.setattr("app.web.conditions.REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr("app.features.restricted.reader.TIMEOUT", 60.0)
     async with worlds(tmp_path, **budget, upstream_queue_timeout=60.0) as world:
         world.server.put("10.1000/open", url="https://open.example/")
         reads = [asyncio.ensure_future(world.read(client=f"198.51.100.{number % 2}")) for number in range(200)]
