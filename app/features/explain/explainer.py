@@ -33,7 +33,7 @@ from app.web.stage import NO_DETOUR, Detour
 _SETTINGS: Final[dict[DecisionName, tuple[str, ...]]] = {
     "local record": ("local_records",),
     "cache": ("store_url", "cache_ttl_floor", "cache_ttl_ceiling", "cache_negative_ttl", "cache_grace"),
-    "back-off": ("upstream_recheck", "upstream_breaker_failures", "upstream_breaker_cooldown"),
+    "back-off": ("mode", "upstream_recheck", "upstream_breaker_failures", "upstream_breaker_cooldown"),
     "budget": (
         "upstream_rate", "upstream_burst", "upstream_max_concurrency", "upstream_queue_timeout", "client_most_waiting",
     ),
@@ -335,6 +335,8 @@ def _describe_origin(resolution: Resolution) -> str:
 
 
 def _describe_refusal(refusal: Refusal) -> str:
+    if refusal.by == "sealed":
+        return "In sealed mode no query is sent."
     until = "" if refusal.seconds == inf else f" The next one can be sent in {refusal.seconds:.1f} s."
     return f"No query is sent because of the {refusal.by} ({refusal.reason}).{until}"
 

@@ -220,6 +220,14 @@ async def test_an_upstream_that_is_down_with_a_stale_record() -> None:
         assert proxy.upstream.queries(NAME) == 1
 
 
+async def test_a_name_that_a_sealed_proxy_lacks() -> None:
+    async with proxy_with(mode="sealed") as proxy:
+        report = await explain(proxy, NAME)
+        assert report["status"] == 504
+        assert step(report, "back-off")["reason"] == "In sealed mode no query is sent."
+        assert step(report, "back-off")["settings"]["mode"] == "sealed"
+
+
 async def test_a_budget_that_is_used_up() -> None:
     async with proxy_with(upstream_rate=0.001, upstream_burst=1.0, upstream_queue_timeout=0.05) as proxy:
         await proxy.get(f"/{NAME}")
