@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 #: Shown in place of a secret.
 MASK: Final = "***"
+#: Characters of another's text that a message repeats.
+MAX_SHOWN: Final = 200
 #: User and password of a URL (RFC 3986, section 3.2.1). They end at the last "@", as in the libraries' parsers. Before
 #: the first slash is their usual place.
 _AUTHORITY: Final = re.compile(r"://[^\s/]*@")

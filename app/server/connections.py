@@ -75,7 +75,7 @@ EVICTION_RANK: Final = {
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
-#: The places that are no more than a share, however many customers and clients there are.
+#: A customer or a client may always have this many places.
 _LEAST_SHARE: Final = 2
 _CLIENT: Final = 1  # of the two holders of a connection: its customer and its client
 #: The rank of a connection, and the time of its last progress.

@@ -19,13 +19,12 @@ from app.features.admin.show import describe_entry
 from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage, whole_number
 from app.features.options import Settings
 from app.features.proxy_client.server import parse_server, server_on_this_machine
+from app.features.redaction import MAX_SHOWN
 from app.resolver.demand import Demand
 from app.server.listening import UNIX
 from app.upstream.source import Priority
 
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
-#: Characters of an argument that a message repeats.
-_MAX_SHOWN: Final = 200
 
 
 def open_client(settings: Settings, server: str | None) -> AdminClient:
@@ -171,7 +170,7 @@ def read_argument(text: str) -> HandleName:
             raise NotUTF8
         return read_typed(text)
     except InvalidName as error:
-        raise ConfigurationError(f"{text[:_MAX_SHOWN]!r}: {error.message}") from error
+        raise ConfigurationError(f"{text[:MAX_SHOWN]!r}: {error.message}") from error
 
 
 def _show(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -20,11 +20,10 @@ from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
+from app.features.redaction import MAX_SHOWN
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
-#: Characters of an argument that a message repeats.
-_MAX_SHOWN: Final = 200
 #: The end of the name of a compressed file.
 _GZIP_SUFFIX: Final = ".gz"
 #: Makes the reader of each format, given the limit of a line and the column. `--format` has these names too.
@@ -87,7 +86,7 @@ def require_files(paths: Sequence[str]) -> None:
             continue
         if not path:
             raise ConfigurationError("an argument is empty; name a DOI or a file, or - for standard input")
-        shown = path[:_MAX_SHOWN]
+        shown = path[:MAX_SHOWN]
         if not exists(path):
             raise ConfigurationError(f"{shown}: this is neither a file nor a DOI name; check the path or the name")
         if Path(path).is_dir():

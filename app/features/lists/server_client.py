@@ -18,6 +18,7 @@ from app.features.lists.verdict import ListRow, read_row
 from app.features.metadata.match import read_cited
 from app.features.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.features.proxy_client.server import ProxyServer
+from app.features.redaction import MAX_SHOWN
 
 #: Limit of the names of one request, in bytes.
 MAX_BYTES: Final = 256 * 1024
@@ -27,7 +28,6 @@ _LONGEST_PAUSE: Final = 60.0
 #: Limit of a row, in bytes.
 _MAX_ROW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DETAIL: Final = 500
-_MAX_SHOWN: Final = 200
 _NDJSON: Final = "application/x-ndjson"
 _MISSING: Final = "it has no /api/resolve; check the URL and the version of that proxy"
 _HINTS: Final = {http.client.NOT_FOUND: _MISSING, http.client.METHOD_NOT_ALLOWED: _MISSING}
@@ -184,7 +184,7 @@ def _read_row(server: ProxyServer, line: bytes) -> ListRow:
         # The list ended early (docs/batch.md, Errors).
         status, detail = members["error"]["status"], str(members["error"]["detail"])[:_MAX_DETAIL]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        shown = line[:_MAX_SHOWN].decode("utf-8", "replace")
+        shown = line[:MAX_SHOWN].decode("utf-8", "replace")
         raise DoiProxyError(
             f"{server.label}: this is not the row of a name: {shown!r}; check that it is a doi-proxy of this version"
         ) from error

@@ -20,7 +20,7 @@ from typing import Final, Self
 
 from app.errors import DoiProxyError
 from app.features.proxy_client.server import ProxyServer
-from app.features.redaction import redact
+from app.features.redaction import MAX_SHOWN, redact
 from app.system.gunzip import Gunzip, GzipLimits
 from app.upstream.retry_after import read_retry_after
 
@@ -28,7 +28,6 @@ from app.upstream.retry_after import read_retry_after
 _CONNECT_TIMEOUT: Final = 10.0
 _PIECE_BYTES: Final = 65_536
 _MAX_DETAIL: Final = 500
-_MAX_SHOWN: Final = 200
 #: Answers of a server or a front proxy before the application, which have no problem details.
 _TOO_LONG: Final = "the request is too long for it; shorten the arguments"
 _HINTS: Final[Mapping[int, str]] = {414: _TOO_LONG, 431: _TOO_LONG}
@@ -187,7 +186,7 @@ class Exchange:
         if message is None:
             message = f"status {status}; this is not a doi-proxy, or an older one; check the URL"
         if status in _REDIRECTIONS:
-            place = redact(self.headers.get("Location", "another URL"))[:_MAX_SHOWN]
+            place = redact(self.headers.get("Location", "another URL"))[:MAX_SHOWN]
             message = f"redirects to {place!r}; if that is the proxy, give its URL"
         seconds = read_retry_after(self.headers.get("Retry-After", ""), time.time())
         return ProxyFailure(

@@ -8,11 +8,10 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from app.errors import ConfigurationError
-from app.features.redaction import redact
+from app.features.redaction import MAX_SHOWN, redact
 from app.server.listening import UNIX
 
 _FORMS: Final = "not a URL such as http://127.0.0.1:8000, or unix: and the path of a socket"
-_MAX_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def parse_server(text: str, option: str, *, verifies: bool = True) -> ProxyServe
     try:
         return _read_url(text, verifies=verifies)
     except ValueError as error:
-        shown = redact(text)[:_MAX_SHOWN].encode("unicode_escape").decode()
+        shown = redact(text)[:MAX_SHOWN].encode("unicode_escape").decode()
         raise ConfigurationError(f"{option} {shown}: {_FORMS}: {error}") from error
 
 

@@ -28,8 +28,8 @@ _MOST_LOOKS: Final = 1_800
 #: Seconds to wait after a query that was refused or failed, and after a round in which nothing was fetched.
 _PAUSE: Final = 1.0
 _ROUND_INTERVAL: Final = 60.0
-#: Queries about a name that may fail. Those that are not sent do not count: in a drill, to an upstream that is down or
-#: has asked for a pause, or beyond the budget.
+#: How often queries about a name may fail. One that is not sent does not count: during a drill, while the upstream is
+#: down or has asked for a pause, and while the budget is spent.
 _MOST_TRIES: Final = 3
 _NOT_SENT: Final = frozenset((CouldNotVerify, BreakerOpen, UpstreamPaused, BudgetSpent))
 #: The level at which nothing is kept about which names are requested.
