@@ -139,8 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "part", nargs="*", default="all", choices=["all", *_PARTS], help="what to measure (default: all)"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each load in each round (default 3)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each load (default 3)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds of each load in each round (default 1)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of each load (default 9)")
     parser.add_argument("--soak-seconds", type=float, default=120.0, help="seconds of the soak (default 120)")
     parser.add_argument(
         "--batch-sizes",

@@ -86,7 +86,7 @@ def batch(plan: Plan) -> tuple[Section, ...]:
         lines = choose_lines(plan.names, size)
         runs: list[Run] = []
         with _upstream(plan) as upstream, _proxy(plan, upstream) as proxy:
-            alone = _probe(proxy, lambda: time.sleep(plan.seconds))
+            alone = _probe(proxy, lambda: time.sleep(plan.few_rounds * plan.seconds))
             beside = _probe(proxy, lambda: runs.append(_by_http(proxy, upstream, lines)))  # noqa: B023
             plain = asyncio.run(_by_httpx(upstream, lines.texts[:_PLAIN_NAMES]))
         with _upstream(plan) as upstream:

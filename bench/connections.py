@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.contestants import EXPRESS_ON, NGINX_CACHE, Contestant, Site, nginx, proxy
 from bench.findings import Claim, Section, Table
-from bench.loads import Latency, open_loop
+from bench.loads import OPEN_SECONDS, Latency, open_loop
 from bench.names import HOT, path_of
 from bench.nginx import CACHING_TLS
 from bench.plan import Plan
@@ -78,12 +78,13 @@ def _write_certificate(site: Site) -> None:
 
 def _beside(plan: Plan, server: Server) -> Beside:
     url = server.url + path_of(HOT)
-    alone = open_loop(url, _BESIDE, plan.seconds, plan.cores.load)
+    seconds = max(plan.seconds, OPEN_SECONDS)
+    alone = open_loop(url, _BESIDE, seconds, plan.cores.load)
     before = server.resident()
     count = min(_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
     with _idle(server, count):
         each = (server.resident() - before) / count
-        crowded = open_loop(url, _BESIDE, plan.seconds, plan.cores.load)
+        crowded = open_loop(url, _BESIDE, seconds, plan.cores.load)
     return Beside(count, alone, crowded, each)
 
 

@@ -78,9 +78,9 @@ class _Failover:
 
 
 def failover(plan: Plan) -> tuple[Section, ...]:
-    """Both failures, `plan.rounds` times."""
-    results = {label: [_run(_fail_over(opened)) for _ in range(plan.rounds)] for label, opened in _STORES.items()}
-    leases = {label: [_run(measure()) for _ in range(plan.rounds)] for label, measure in _LEASES.items()}
+    """Both failures, `plan.few_rounds` times."""
+    results = {label: [_run(_fail_over(opened)) for _ in range(plan.few_rounds)] for label, opened in _STORES.items()}
+    leases = {label: [_run(measure()) for _ in range(plan.few_rounds)] for label, measure in _LEASES.items()}
     runs = [run for runs in results.values() for run in runs]
     claims = [
         Claim("wrong answers while a primary is killed", sum(len(run.verdicts.wrong) for run in runs), "<=", 0),

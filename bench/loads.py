@@ -17,6 +17,8 @@ from bench.tools import NotMeasured, need
 CONNECTIONS: Final = 64
 #: Few connections: with many, the requests of an open loop arrive in bursts.
 OPEN_CONNECTIONS: Final = 16
+#: The least seconds of an open loop: 99.9 % need many answers.
+OPEN_SECONDS: Final = 4.0
 #: Seconds that a load generator may take longer than the measurement.
 _SLACK: Final = 30.0
 _MAX_PASS: Final = 120.0

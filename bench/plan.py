@@ -22,13 +22,18 @@ _FLUSH_EVERY: Final = 4_096
 LARGE: Final = "million.sqlite3"
 #: The exponent that public logs of downloads by DOI have: 0.82 to 0.90 (docs/scale.md).
 ZIPF_EXPONENT: Final = 0.85
+_FEW_ROUNDS: Final = 3
 #: So large that no store evicts anything during a measurement.
 STORE_BYTES: Final = 20 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`seconds` is the duration of one load of one contestant in one round. `names` does not include the hot name."""
+    """`seconds` is the duration of one load of one contestant in one round. `names` does not include the hot name.
+
+    Many short rounds are more exact than a few long ones: other work on the machine changes within seconds, and a
+    ratio is taken within a round.
+    """
 
     seconds: float
     rounds: int
@@ -47,6 +52,11 @@ class Plan:
     spike_records: int = 1_000_000
     #: The rows of the part service; none for all.
     rows: tuple[str, ...] = ()
+
+    @property
+    def few_rounds(self) -> int:
+        """Rounds of what takes much longer than a load, such as a failure."""
+        return min(self.rounds, _FEW_ROUNDS)
 
 
 def build_store(path: Path, entries: Iterable[Entry]) -> Path:

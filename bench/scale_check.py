@@ -143,7 +143,7 @@ def measure_costs(plan: Plan, names: int) -> Costs:
 
     The least of several measurements: other work on the machine only adds to a processor time.
     """
-    found = [uvloop.run(_measure_costs(plan, plan.names[:names])) for _ in range(plan.rounds)]
+    found = [uvloop.run(_measure_costs(plan, plan.names[:names])) for _ in range(plan.few_rounds)]
     return Costs(
         min(one.memory for one in found),
         min(one.store for one in found),

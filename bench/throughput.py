@@ -11,7 +11,16 @@ from typing import Final
 from bench import contestants
 from bench.contestants import BARE_ASGI, EXPRESS_OFF, EXPRESS_ON, NGINX_CACHE, TWO_WORKERS, Contestant, Site
 from bench.findings import Bars, Section, Table
-from bench.loads import CONNECTIONS, OPEN_CONNECTIONS, Latency, Throughput, closed_loop, each_once, open_loop
+from bench.loads import (
+    CONNECTIONS,
+    OPEN_CONNECTIONS,
+    OPEN_SECONDS,
+    Latency,
+    Throughput,
+    closed_loop,
+    each_once,
+    open_loop,
+)
 from bench.names import HOT, MAX_NAMES, path_of
 from bench.plan import Plan, store_of
 from bench.requests import Load, Names, names_of, write_list
@@ -193,7 +202,9 @@ def _latency_section(on: Field, peaks: Mapping[Contestant, float]) -> Section:
     for one in (one for one in _PATIENT if one in on.running):
         wanted = peaks[one] * _HALF
         try:
-            got = open_loop(on.running[one].url + REDIRECT.path, wanted, max(on.plan.seconds, 4.0), on.plan.cores.load)
+            got = open_loop(
+                on.running[one].url + REDIRECT.path, wanted, max(on.plan.seconds, OPEN_SECONDS), on.plan.cores.load
+            )
         except NotMeasured as reason:
             notes.append(f"{one.name}: {reason}")
             continue
