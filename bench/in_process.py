@@ -14,6 +14,7 @@ from app.cache.tiered import TieredStore
 from app.main import SuppliedParts, create
 from app.upstream.source import Source
 from app.web.application import Application
+from app.web.stage import Stage
 from bench.records import entry_of
 from bench.servers import HOST
 
@@ -36,17 +37,18 @@ class InProcess:
         cache: TieredStore | None = None,
         wrap_source: Callable[[Source], Source] | None = None,
         clock: Callable[[], float] = time.time,
+        access_log: Stage | None = None,
         **settings: Any,
     ) -> None:
         """`settings` replace those of a measurement: memory alone, and as much of the upstream as it can use.
 
-        `cache` and `wrap_source` are those of `SuppliedParts`.
+        `cache`, `wrap_source` and `access_log` are those of `SuppliedParts`.
         """
         chosen = load({**_SETTINGS, **settings}, {})
         self.cache = cache or open_cache(chosen, clock)
         self._wrap_source = wrap_source
         self._upstream: Source | None = None
-        parts = SuppliedParts(cache=self.cache, wrap_source=self._connect)
+        parts = SuppliedParts(cache=self.cache, wrap_source=self._connect, access_log=access_log)
         self.application: Application = create(chosen, parts=parts, clock=clock)
 
     def _connect(self, upstream: Source) -> Source:

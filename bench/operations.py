@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 import sys
 import tempfile
 import time
@@ -23,6 +24,9 @@ from app.assembly.stores import read_tables
 from app.cache.memory import MemoryStore
 from app.doi.presentation import read_path
 from app.doi.uri import url_path
+from app.features.access_log.feature import new_access_log
+from app.features.access_log.line import LineFormat, LogLine
+from app.features.access_log.line_writer import LineWriter
 from app.features.sqlite.store import SqliteStore
 from app.features.stored_entry import pack, unpack
 from app.handle.answer import read_answer
@@ -31,11 +35,12 @@ from app.handle.record import read_values
 from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
 from app.server.protocol import ExpressProtocol
+from app.web.route import PREPARED
 from bench.constant import bare
 from bench.in_process import InProcess
 from bench.names import HOT, path_of
 from bench.records import answer_of, entry_of, values_of
-from bench.wire import connected
+from bench.wire import connected, request_of
 
 #: Repeats the operation `count` times.
 Operation = Callable[[int], None]
@@ -43,6 +48,12 @@ Operation = Callable[[int], None]
 _NOW: Final = 1_700_000_000.0
 _REDIRECT: Final = path_of(HOT)
 _REST: Final = "/api/handles" + path_of(HOT)
+_HOT, _HOT_REST = request_of(_REDIRECT), request_of(_REST)
+_LANE: Final = "server and express lane, a hot redirect"
+_RATE: Final = {"client_rate": 1e6, "client_burst": 1e6}
+_CLIENTS: Final = 2_000
+#: The privacy level that is the default.
+_LEVEL: Final = 2
 _LOCATIONS: Final = (
     '<locations chooseby="country,weighted">'
     '<location id="0" href="https://europe.example/article" country="gb" weight="0"/>'
@@ -149,21 +160,41 @@ def _hot(path: str) -> Operation:
     return _repeat_async(lambda: one.ask(path))
 
 
-def _over_the_wire(path: str, *, express: bool) -> Operation:
-    one = InProcess(express_lane=express)
+def _over_the_wire(*requests: bytes, express: bool, **settings: Any) -> Operation:
+    one = InProcess(express_lane=express, **settings)
     one.keep([HOT], time.time())
-    return _connect(one.application, path)
+    return _connect(one.application, *requests)
 
 
-def _connect(application: Any, path: str, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
+def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
     loop = uvloop.new_event_loop()
     connection = loop.run_until_complete(connected(application, protocol))
+    in_turn = cycle(requests)
 
     async def again(count: int) -> None:
         for _ in range(count):
-            await connection.ask(path)
+            await connection.send(next(in_turn))
 
     return lambda count: loop.run_until_complete(again(count))
+
+
+def _clients() -> Operation:
+    clients = [f"198.18.{number // 250}.{number % 250 + 1}" for number in range(_CLIENTS)]
+    operation = _over_the_wire(*[request_of(_REDIRECT, client) for client in clients], express=True, **_RATE)
+    operation(_CLIENTS)  # each client is known
+    return operation
+
+
+def _logged() -> Operation:
+    # The lines are written by a thread: its time is part of the row, its instructions are not.
+    writer = LineWriter(os.open(os.devnull, os.O_WRONLY), LineFormat("json", _LEVEL))
+    return _over_the_wire(_HOT, express=True, access_log=new_access_log(_LEVEL, time.time, writer.write))
+
+
+def _format_line() -> Operation:
+    form, path = LineFormat("json", _LEVEL), _REDIRECT.encode()
+    line = LogLine(_NOW, "0123456789abcdef", "", "GET", path, b"", PREPARED, 302, 0, 1e-5, "hit; ttl=86400")
+    return _repeat(lambda: form(line))
 
 
 OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
@@ -179,11 +210,15 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "choose": ("choose one of three locations", _choose),
     "redirect": ("the application, a hot redirect", lambda: _hot(_REDIRECT)),
     "rest": ("the application, a hot REST answer", lambda: _hot(_REST)),
-    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _REDIRECT, HttpToolsProtocol)),
-    "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=False)),
-    "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_REST, express=False)),
-    "server_lane": ("server and express lane, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=True)),
-    "server_lane_rest": ("server and express lane, a hot REST answer", lambda: _over_the_wire(_REST, express=True)),
+    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _HOT, protocol=HttpToolsProtocol)),
+    "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_HOT, express=False)),
+    "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_HOT_REST, express=False)),
+    "server_lane": ("server and express lane, a hot redirect", lambda: _over_the_wire(_HOT, express=True)),
+    "server_lane_rest": ("server and express lane, a hot REST answer", lambda: _over_the_wire(_HOT_REST, express=True)),
+    "server_lane_rate": (f"{_LANE}, `client_rate`", lambda: _over_the_wire(_HOT, express=True, **_RATE)),
+    "server_lane_clients": (f"{_LANE}, `client_rate`, 2,000 clients behind a front proxy", _clients),
+    "server_lane_log": (f"{_LANE}, access log, without its thread", _logged),
+    "format_line": ("access log, a line as JSON", _format_line),
 }
 
 #: A function of libffi that only `run_inside_mark` calls while operations run.

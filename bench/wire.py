@@ -10,9 +10,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from app.server.protocol import ExpressProtocol
+from app.server.proxies import trusted_hosts
 from bench.servers import HOST
 
-_REQUEST: Final = "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"
 _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
 
 
@@ -23,6 +23,8 @@ class Connection(asyncio.Transport):
         super().__init__()
         config = Config(application, lifespan="off", access_log=False, log_config=None)
         config.load()
+        if protocol is ExpressProtocol:
+            config.loaded_app.trusted_hosts = trusted_hosts(HOST)  # as `doi-proxy serve` does
         state = ServerState()
         state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
         self._protocol: HttpToolsProtocol = protocol(config, state, {})
@@ -31,8 +33,12 @@ class Connection(asyncio.Transport):
 
     async def ask(self, path: str) -> bytes:
         """The bytes of the answer to a GET."""
+        return await self.send(request_of(path))
+
+    async def send(self, request: bytes) -> bytes:
+        """The bytes of the answer to a request."""
         self.written.clear()
-        self._protocol.data_received(_REQUEST.format(path=path).encode("ascii"))
+        self._protocol.data_received(request)
         # The lane answers immediately; otherwise a task of the server does.
         for task in tuple(self._protocol.tasks):
             await task
@@ -56,6 +62,12 @@ class Connection(asyncio.Transport):
 
     def close(self) -> None:
         """See asyncio.BaseTransport."""
+
+
+def request_of(path: str, client: str = "") -> bytes:
+    """The bytes of a GET, with X-Forwarded-For if there is a client."""
+    forwarded = f"X-Forwarded-For: {client}\r\n" if client else ""
+    return f"GET {path} HTTP/1.1\r\nHost: {HOST}:8000\r\n{forwarded}\r\n".encode("ascii")
 
 
 async def connected(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Connection:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from app.features.access_log.access_log import AccessLog
-from app.features.access_log.line import LineFormat
+from app.features.access_log.line import LineFormat, LogLine
 from app.features.access_log.line_writer import LineWriter
 from app.features.access_log.metrics import LOST_LINES
 from app.features.access_log.settings import AccessLogSettings
@@ -49,6 +49,18 @@ class LineService(Service):
             self._at_exit.cancel()
 
 
+def new_access_log(privacy_level: int, clock: Callable[[], float], write: Callable[[LogLine], object]) -> AccessLog:
+    """A log whose request IDs are random."""
+    random_bits = Random().getrandbits  # noqa: S311 - a request ID is not a secret
+    return AccessLog(
+        privacy_level=privacy_level,
+        clock=clock,
+        timer=time.perf_counter,
+        new_id=lambda: f"{random_bits(64):016x}",
+        write=write,
+    )
+
+
 def open_access_log(context: Context) -> Opened:
     """The stage that logs each answer."""
     form, level = context.settings.group(AccessLogSettings).access_log, context.facts.privacy_level
@@ -56,14 +68,7 @@ def open_access_log(context: Context) -> Opened:
     if supplied is not None or form == "off":
         return Opened(stages=() if supplied is None else (supplied,))
     writer = LineWriter(_STANDARD_OUTPUT, LineFormat(form, level))
-    random_bits = Random().getrandbits  # noqa: S311 - a request ID is not a secret
-    log = AccessLog(
-        privacy_level=level,
-        clock=context.clock,
-        timer=time.perf_counter,
-        new_id=lambda: f"{random_bits(64):016x}",
-        write=writer.write,
-    )
+    log = new_access_log(level, context.clock, writer.write)
     return Opened(stages=(log,), services=(LineService(writer, context.meter.counter(LOST_LINES)),))
 
 
