@@ -165,7 +165,7 @@ class ExpressLane:
             if prepared is None:
                 return None
         for gate in self._gates if read is None else ():
-            # Not by `_admits`: its calls take a tenth of a hot answer.
+            # Not by `all`: its generator takes a tenth of a hot answer.
             if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
                 return None
         now = self._clock()
@@ -188,19 +188,17 @@ class ExpressLane:
         if self._log_prepared is None:
             return prepared.head + tail
         client = client_of(forwarded_for) if self._shows_clients else ""
-        return prepared.head + self._log(prepared, method, len(tail) - len(_EMPTY_LINE), client, began) + tail
+        logged = (None if head_only else prepared.logged) or self._describe(prepared, method, tail)
+        return prepared.head + self._log_prepared(logged, client, self._timer() - began) + tail
 
-    def _log(self, prepared: Prepared, method: str, size: int, client: str, began: float) -> bytes:
-        """Log an answer with a body of `size` bytes. Returns header lines to add to it."""
+    def _describe(self, prepared: Prepared, method: str, tail: bytes) -> PreparedRequest:
+        """What a log shows of an answer that ends with `tail`."""
         path, _, query = prepared.target.partition(b"?")
-        answered = PreparedRequest(
-            method, below(self._sub_path, path), query, client, prepared.status, size, prepared.cache_status
-        )
-        return self._log_prepared(answered, self._timer() - began) if self._log_prepared is not None else b""
-
-    def _admits(self, client_of: Callable[[bytes | None], str], forwarded_for: bytes | None) -> bool:
-        """Whether the client may have the answer. If not, the full path refuses and counts the request."""
-        return all(gate.admits_all or gate.passes(client_of(forwarded_for)) for gate in self._gates)
+        path, size, cache_status = below(self._sub_path, path), len(tail) - len(_EMPTY_LINE), prepared.cache_status
+        described = PreparedRequest(method, path, query, prepared.status, size, cache_status)
+        if method == "GET":
+            prepared.logged = described
+        return described
 
     def take_marks(self, target: bytes) -> set[str]:
         """See app.web.application.Lane."""
@@ -288,8 +286,8 @@ class ExpressLane:
         client = forwarded_for if other is None else other
         if usual or rare:
             return self._choose(selected, usual, rare, request if is_kept else None), client, None
-        if selected.wants_data or (self._gates and not self._admits(client_of, client)):
-            return _NOTHING
+        if selected.wants_data or not all(gate.admits_all or gate.passes(client_of(client)) for gate in self._gates):
+            return _NOTHING  # the full path refuses and counts the request
         made = self._make(target, selected)
         return _NOTHING if made is None else (made[0], client, made[1])
 

@@ -15,6 +15,7 @@ from app.web.countdown import Countdown
 from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
 from app.web.responses import status_line
+from app.web.stage import PreparedRequest
 from app.web.variants import Variant
 
 #: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
@@ -61,6 +62,8 @@ class Prepared(msgspec.Struct, gc=False):
     #: How often it was chosen in that second, and its size in memory, in bytes.
     uses: int = 0
     size: int = 0
+    #: What a log shows of a GET that gets this head. None until there is one.
+    logged: PreparedRequest | None = None
     #: The rest of the first line of its requests, after the method.
     line: bytes = b""
 
@@ -86,7 +89,7 @@ class Prepared(msgspec.Struct, gc=False):
             if entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
-        self.second, self.first, self.uses = second, first, 0
+        self.second, self.first, self.uses, self.logged = second, first, 0, None
         is_usual = found.origin is Origin.HIT and not followed and not entry.is_negative
         self.sure_until = refresh_from(entry) if is_usual and not self.others else -inf
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until

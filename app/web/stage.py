@@ -32,7 +32,6 @@ class PreparedRequest(msgspec.Struct, frozen=True, gc=False):
     method: str
     path: bytes
     query: bytes
-    client: str
     status: int
     size: int
     cache_status: str | None
@@ -138,8 +137,8 @@ class Stage:
         """Log an answer that is written in one piece. Returns header lines to add to it."""
         return b""
 
-    def log_prepared(self, answered: PreparedRequest, seconds: float) -> bytes:
-        """Log a prepared answer. Returns header lines to add to it."""
+    def log_prepared(self, answered: PreparedRequest, client: str, seconds: float) -> bytes:
+        """Log a prepared answer to the client at an address. Returns header lines to add to it."""
         return b""
 
     def wrap(self, answer: Answer) -> Answer:
@@ -171,7 +170,7 @@ class Stages:
     needs_thread: Callable[[Request, int], bool] | None = None
     encodes_from: int = sys.maxsize
     log_now: Callable[[Request, str, Reply, float], bytes] | None = None
-    log_prepared: Callable[[PreparedRequest, float], bytes] | None = None
+    log_prepared: Callable[[PreparedRequest, str, float], bytes] | None = None
     count: Callable[[str, str, int, float], object] | None = None
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None

@@ -73,13 +73,13 @@ class AccessLog(Stage):
         self._write(line)
         return _id_lines(answer_identifier(request, line.request_id, (*reply.headers, *reply.freshness)))
 
-    def log_prepared(self, answered: PreparedRequest, seconds: float) -> bytes:
+    def log_prepared(self, answered: PreparedRequest, client: str, seconds: float) -> bytes:
         """Log a prepared answer. Its request has no ID, so it gets a new one."""
         identifier = self._new_id()
         line = LogLine(
             self._clock(),
             identifier,
-            answered.client,
+            client,
             answered.method,
             answered.path[:_MAX_BYTES],
             answered.query[:_MAX_BYTES],

@@ -56,7 +56,7 @@ def new_access_log(privacy_level: int, clock: Callable[[], float], write: Callab
         privacy_level=privacy_level,
         clock=clock,
         timer=time.perf_counter,
-        new_id=lambda: f"{random_bits(64):016x}",
+        new_id=lambda: random_bits(64).to_bytes(8).hex(),
         write=write,
     )
 

@@ -91,7 +91,7 @@ class LineFormat:
         shown = _Members(
             self._time(line.moment),
             line.request_id,
-            self._client(line.client),
+            UNSET if self._level >= NO_CLIENTS else self._client(line.client),
             line.method if line.method in _METHODS else escape(line.method.encode("latin-1", "replace"))[:MAX_WORD],
             format_path(line.path, line.query, self._level),
             line.route,

@@ -146,8 +146,8 @@ class Responder:
         """Log a request. Its status is the response code of the protocol."""
         if self._log is not None:
             path, code = b"/" + request.filters.handle, int.from_bytes(answer[_CODE], "big")
-            line = PreparedRequest("HDL", path, b"", peer.client, code, len(answer), None, NATIVE_ROUTE)
-            self._log(line, time.perf_counter() - began)
+            line = PreparedRequest("HDL", path, b"", code, len(answer), None, NATIVE_ROUTE)
+            self._log(line, peer.client, time.perf_counter() - began)
 
     async def _answer(self, request: HandleRequest, peer: Peer) -> bytes:
         try:
