@@ -41,6 +41,8 @@ class HttpMetrics(Stage):
             REQUEST_SECONDS,
         )
         self._answers: dict[tuple[str, str, int], int] = {}
+        #: The prepared answers by method and status. A key of three would take twice as long for each of them.
+        self._prepared: dict[str, dict[int, int]] = {"GET": {}, "HEAD": {}}
         self._durations: dict[str, _Durations] = {}
         self.add_routes(routes)
 
@@ -61,10 +63,11 @@ class HttpMetrics(Stage):
 
     def count_prepared(self, method: str, status: int) -> None:
         """Count a prepared answer. Its method is GET or HEAD."""
+        numbers = self._prepared[method]
         try:
-            self._answers[PREPARED, method, status] += 1
+            numbers[status] += 1
         except KeyError:
-            self._answers[PREPARED, method, status] = 1
+            numbers[status] = 1
 
     def flush(self) -> None:
         """Add the numbers since the last flush to the counters."""
@@ -72,6 +75,10 @@ class HttpMetrics(Stage):
             if number:
                 self._requests.labels(*key).inc(number)
                 self._answers[key] = 0
+        for method, numbers in self._prepared.items():
+            for status, number in numbers.items():
+                self._requests.labels(PREPARED, method, status).inc(number)
+            numbers.clear()
         for route, durations in self._durations.items():
             self._seconds.add(route, durations.counts, durations.sum)
             durations.reset()
