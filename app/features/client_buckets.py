@@ -35,13 +35,9 @@ class ClientBuckets:
 
     def take(self, client: str) -> None:
         """Take a token of a client. Raises the error of this limit if there is none."""
-        wait = self._take(client)
+        wait = self.take_or_wait(client)
         if wait:
             raise self._error(quota=self._quota, retry_after=wait)
-
-    def may_take(self, client: str) -> bool:
-        """Take a token of a client. Returns False if its bucket is empty."""
-        return not self._take(client)
 
     def tokens(self, client: str) -> float:
         """The tokens that a client has now."""
@@ -49,7 +45,7 @@ class ClientBuckets:
         rate = self._rate
         return rate.burst if bucket is None else count_tokens(bucket, self._clock(), rate.per_second, rate.burst)
 
-    def _take(self, client: str) -> float:
+    def take_or_wait(self, client: str) -> float:
         """Take a token of a client. Returns 0.0, or the seconds until there is one."""
         buckets = self._buckets
         bucket, wait = take_token(buckets.get(client), self._clock(), self._rate.per_second, self._rate.burst)

@@ -33,8 +33,8 @@ _HOST: Final = b"host"
 #: It does not select an answer. It names the client, for limits and logs.
 FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED_LINE: Final = b"\r\nX-Forwarded-For:"
-#: The usual form: addresses only.
-_FORWARDED: Final = re.compile(_FORWARDED_LINE + rb" ?([0-9A-Fa-f.:, ]+)(?=\r\n)")
+#: The bytes of its usual form: addresses only.
+_ADDRESSES: Final = b"0123456789ABCDEFabcdef.:, "
 #: A line of which no answer here depends, in its usual form. A reader's session is in it.
 _COOKIE: Final = re.compile(rb"\r\n[Cc]ookie:[^\x00-\x08\x0a-\x1f\x7f]*(?=\r\n)")
 #: That line in another form, and those in which front proxies and content delivery networks name the client (among them
@@ -54,10 +54,10 @@ def cut_private(request: bytes) -> tuple[bytes, bytes | None]:
 
     Cut are that line and Cookie. The value is None if the line is missing or has another form.
     """
-    request = _COOKIE.sub(b"", request)
-    at = request.find(_FORWARDED_LINE)
-    found = _FORWARDED.match(request, at) if at >= 0 else None
-    return (request, None) if found is None else (request[:at] + request[found.end() :], found[1])
+    request = request if request.find(b"ookie:") < 0 else _COOKIE.sub(b"", request)  # `sub` takes three times as long
+    before, _, rest = request.partition(_FORWARDED_LINE)
+    value, end, rest = rest.partition(b"\r\n")
+    return (before + end + rest, value.strip()) if value and not value.translate(None, _ADDRESSES) else (request, None)
 
 
 def read_plain(head: bytes) -> Mapping[bytes, str] | None:

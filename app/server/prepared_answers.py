@@ -262,11 +262,11 @@ class ExpressLane:
 
         `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
         """
-        end, start = request.find(_VERSION), 5 if request[0] == _HEAD_METHOD else 4
+        start = 5 if request[0] == _HEAD_METHOD else 4
         reply = (self._find_usual(key := hash(self._secret + request)) or self._find_rare(key)) if is_cut else None
         if reply is not None and request.startswith(reply.line, start - 1):
             return reply, forwarded_for, None
-        target = request[start:end]
+        target = request[start : (end := request.find(_VERSION))]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
         if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING

@@ -120,7 +120,7 @@ class ClientLimits(Stage):
         standing = self._standings.get(hash(address)) or self._find(address)
         if standing.is_denied:
             return False
-        return self._requests is None or standing.network is None or self._requests.may_take(standing.network)
+        return self._requests is None or standing.network is None or not self._requests.take_or_wait(standing.network)
 
     def charge_bypass(self, address: str) -> None:
         """Count a request that bypasses the cache. Raises TooManyBypasses."""
@@ -129,7 +129,7 @@ class ClientLimits(Stage):
     def may_renew(self, address: str) -> bool:
         """Count a bypass of the cache. False if the client has none left: a cached record is the answer then."""
         network = self._find(address).network
-        return network is None or self._bypasses.may_take(network)
+        return network is None or not self._bypasses.take_or_wait(network)
 
     def _take(self, buckets: ClientBuckets, address: str) -> None:
         network = self._find(address).network
