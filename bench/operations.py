@@ -20,8 +20,11 @@ from typing import Any, Final
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.assembly.core import build_pages
+from app.assembly.settings import load
 from app.assembly.stores import read_tables
 from app.cache.memory import MemoryStore
+from app.doi.name import HandleName
 from app.doi.presentation import read_path
 from app.doi.uri import url_path
 from app.features.access_log.feature import new_access_log
@@ -34,7 +37,9 @@ from app.handle.location import read_locations
 from app.handle.record import read_values
 from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
+from app.resolver.prefix_chain import ReportContact
 from app.server.protocol import ExpressProtocol
+from app.web.pages import Link, RecordFacts
 from app.web.route import PREPARED
 from bench.constant import bare
 from bench.in_process import InProcess
@@ -166,6 +171,21 @@ def _over_the_wire(*requests: bytes, express: bool, **settings: Any) -> Operatio
     return _connect(one.application, *requests)
 
 
+def _page(kind: str) -> Operation:
+    """The facts and the template of a page, without the request and the sections around them."""
+    pages, link, name = build_pages(load({}, {})), Link(""), HandleName(HOT)
+    contact = ReportContact("Crossref", "support@crossref.example")
+    # A section without names, such as the suggestions for most names.
+    sections = {"blocks": ["suggestions.html"], "registered": [], "suggestions": [], "around": []}
+    value, about = read_values(values_of(HOT)).values[:1], RecordFacts("Crossref", _NOW)
+    draw: dict[str, Callable[[], bytes]] = {
+        "home": lambda: pages.home(link, "en"),
+        "not_found": lambda: pages.not_found(link, "en", name=name, sections=sections, contact=contact),
+        "record": lambda: pages.values(link, "en", name=name, values=value, stale=None, about=about),
+    }
+    return _repeat(draw[kind])
+
+
 def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
     loop = uvloop.new_event_loop()
     connection = loop.run_until_complete(connected(application, protocol))
@@ -210,6 +230,9 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "choose": ("choose one of three locations", _choose),
     "redirect": ("the application, a hot redirect", lambda: _hot(_REDIRECT)),
     "rest": ("the application, a hot REST answer", lambda: _hot(_REST)),
+    "page_home": ("the home page, not prepared", lambda: _page("home")),
+    "page_not_found": ("a page of a name that is not found, not prepared", lambda: _page("not_found")),
+    "page_record": ("the page of a record of one value, not prepared", lambda: _page("record")),
     "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _HOT, protocol=HttpToolsProtocol)),
     "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_HOT, express=False)),
     "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_HOT_REST, express=False)),
