@@ -24,8 +24,8 @@ def write_moment(texts: Catalogue, at: float) -> str:
     """A time in seconds since the epoch, such as "1 March 2026, 17:05 UTC"; "" if it is 0."""
     if at <= 0:
         return ""
-    day, _, time = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M").partition(" ")
-    return str(texts("date.moment", day=write_date(texts, day), time=time))
+    iso = datetime.fromtimestamp(at, UTC).isoformat()
+    return str(texts("date.moment", day=write_date(texts, iso[:10]), time=iso[11:16]))
 
 
 def write_timestamp(texts: Catalogue, timestamp: str | None) -> str | None:

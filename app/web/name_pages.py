@@ -29,8 +29,6 @@ from app.web.variants import Varies
 
 #: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.
 _SECTION_SECONDS: Final = 1
-
-
 #: Seconds for which the page of a record is prepared. It says when the record was checked.
 _RECORD_SECONDS: Final = 60
 

@@ -54,18 +54,14 @@ def rows(values: Sequence[HandleValue]) -> list[ValueRow]:
         room -= min(len(value.raw), MAX_VALUE_BYTES_SHOWN)
         if room < 0:
             break
-        nested = 0 if value.text is not None else _count_containers(value.raw)
+        # An upper bound of the lists and objects: brackets within strings count too.
+        nested = 0 if value.text is not None else value.raw.count(b"[") + value.raw.count(b"{")
         if value.text is None and (len(value.raw) > MAX_VALUE_BYTES_SHOWN or nested > containers):
             first_rows.append(ValueRow(value, Data("unknown", None), len(value.raw)))
         else:
             containers -= nested
             first_rows.append(ValueRow(value, value.data))
     return first_rows
-
-
-def _count_containers(json_text: bytes) -> int:
-    """An upper bound of the lists and objects in a JSON text: brackets within strings count too."""
-    return json_text.count(b"[") + json_text.count(b"{")
 
 
 class Outline:

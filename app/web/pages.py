@@ -306,9 +306,8 @@ class Pages:
             for (text, name), row in rows
         ]
         typed = ", ".join(text for (text, _), _ in rows)
-        return self.render(
-            "which_ra", link, language, "which_ra.title", rows=shown, typed=typed, count=count, given=given
-        )
+        facts: dict[str, Any] = {"rows": shown, "typed": typed, "count": count, "given": given}
+        return self.render("which_ra", link, language, "which_ra.title", **facts)
 
     def error(
         self, link: Link, language: str, *, title_key: str, reason: str = "", typed: str = "", retry_after: int = 0

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.doi.percent import decode
-from app.doi.uri import to_uri, to_url, url_path
+from app.doi.uri import to_uri, url_path
 from app.errors import InvalidName
 from app.web.shown_values import HANDLE_RESOLVER
 
@@ -34,8 +34,8 @@ class ShownName:
 def show_name(name: HandleName) -> ShownName:
     """What a page shows of a name."""
     kind = "doi" if name.is_doi or name.is_short_doi else "prefix" if name.is_prefix else "handle"
-    public_url = to_url(name, HANDLE_RESOLVER if kind == "handle" else _DOI_RESOLVER)
-    return ShownName(name.text, kind, to_uri(name) if name.is_doi else None, public_url, url_path(name))
+    path, resolver = url_path(name), HANDLE_RESOLVER if kind == "handle" else _DOI_RESOLVER
+    return ShownName(name.text, kind, to_uri(name) if name.is_doi else None, f"{resolver}/{path}", path)
 
 
 def show_names(names: Sequence[HandleName]) -> list[ShownName]:
@@ -47,6 +47,8 @@ def title_text(text: str) -> str:
     """A name in the title of a page, shortened."""
     # Markup in a title cannot isolate an override of the writing direction, so all formatting characters are replaced.
     short = text if len(text) <= MAX_TITLE_CHARACTERS else text[: MAX_TITLE_CHARACTERS - 1] + "…"
+    if short.isprintable():
+        return short
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cf", "Cc") else c for c in short)
 
 
