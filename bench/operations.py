@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from app.assembly.core import build_pages
 from app.assembly.settings import load
 from app.assembly.stores import read_tables
+from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.doi.presentation import read_path
 from app.doi.uri import url_path
@@ -43,7 +45,7 @@ from app.web.pages import Link, RecordFacts
 from app.web.route import PREPARED
 from bench.constant import bare
 from bench.in_process import InProcess
-from bench.names import HOT, path_of
+from bench.names import HOT, path_of, synthetic
 from bench.records import answer_of, entry_of, values_of
 from bench.wire import connected, request_of
 
@@ -138,14 +140,15 @@ def _sqlite_get() -> Operation:
     # The folder is deleted here, but the store has the file open.
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30, tables=read_tables())
-        asyncio.run(_fill(store))
-    keys = cycle([f"10.1000/{number}" for number in range(1000)])
+        entries = [entry_of(f"10.1000/{number}", _NOW) for number in range(1000)]
+        asyncio.run(_fill(store, entries))
+    keys = cycle([entry.key for entry in entries])
     return _repeat_async(lambda: store.get(next(keys)))
 
 
-async def _fill(store: SqliteStore) -> None:
-    for number in range(1000):
-        await store.put(entry_of(f"10.1000/{number}", _NOW))
+async def _fill(store: SqliteStore | TieredStore, entries: Iterable[Entry]) -> None:
+    for entry in entries:
+        await store.put(entry)
     await store.flush()
 
 
@@ -184,6 +187,18 @@ def _page(kind: str) -> Operation:
         "record": lambda: pages.values(link, "en", name=name, values=value, stale=None, about=about),
     }
     return _repeat(draw[kind])
+
+
+def _stored() -> Operation:
+    # In turn, more names than memory has room for: each is read from the store and takes the place of another.
+    names = synthetic(400)
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/units.sqlite3"
+        one = InProcess(store_url=url, cache_memory_bytes=2**17, express_memory_bytes=2**17)
+        asyncio.run(_fill(one.cache, [entry_of(name, time.time()) for name in names]))
+    operation = _connect(one.application, *map(request_of, map(path_of, names)))
+    operation(2 * len(names))
+    return operation
 
 
 def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
@@ -242,6 +257,7 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "server_lane_clients": (f"{_LANE}, `client_rate`, 2,000 clients behind a front proxy", _clients),
     "server_lane_log": (f"{_LANE}, access log, without its thread", _logged),
     "format_line": ("access log, a line as JSON", _format_line),
+    "server_lane_store": ("server and express lane, a redirect that only the store has", _stored),
 }
 
 #: A function of libffi that only `run_inside_mark` calls while operations run.
