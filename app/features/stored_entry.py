@@ -13,7 +13,7 @@ from app.cache.entry import FOREVER, Entry
 from app.errors import DamagedEntry
 from app.features.proven_answer import ProvenAnswer
 from app.features.store_compression import compress, decompress
-from app.features.stored_redirect import PLACE, pack_place, read_redirect
+from app.features.stored_redirect import PLACE, RedirectAnswer, holds_target, pack_place
 from app.handle.answer import Answer, ResponseCode
 
 #: The newest layout of an entry in a store. Every layout that was released is read for ever, so processes of two
@@ -92,8 +92,7 @@ def unpack(key: str, data: object) -> Entry | None:
     # A damaged SQLite row can have any type.
     if not isinstance(data, bytes) or len(data) < _HEAD.size:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: it is too short, or not bytes.")
-    check, version = int.from_bytes(data[: _CHECK.size], "little"), data[VERSION_OFFSET]
-    body = memoryview(data)[_CHECK.size :]
+    (check,), version, body = _CHECK.unpack_from(data), data[VERSION_OFFSET], data[_CHECK.size :]
     # The version decides which checksum is right, so an entry of one layout is never read as one of another.
     if (crc32(body) if version == _WITHOUT_KEY else _checksum(key, body)) != check:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
@@ -131,11 +130,8 @@ def _unpack_short(key: str, data: bytes, *, is_verified: bool, has_place: bool =
         values = decompress(data[begins:])
     except ValueError as error:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: {error}.") from error
-    entry = _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified)
-    if not has_place or code != ResponseCode.SUCCESS:
-        return entry
-    answer = read_redirect(entry.answer, *PLACE.unpack_from(data, _SHORT_HEAD.size))
-    return Entry(key, answer, entry.fetched_at, entry.fresh_until, entry.stale_until)
+    place = PLACE.unpack_from(data, _SHORT_HEAD.size) if has_place and code == ResponseCode.SUCCESS else None
+    return _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified, place)
 
 
 def _unpack_plain(key: str, data: bytes, *, is_verified: bool) -> Entry:
@@ -143,14 +139,26 @@ def _unpack_plain(key: str, data: bytes, *, is_verified: bool) -> Entry:
     return _build(key, code, data[_HEAD.size :], times, is_verified)
 
 
-def _build(key: str, code: int, values: bytes, times: Sequence[float], is_verified: bool) -> Entry:
+def _build(
+    key: str,
+    code: int,
+    values: bytes,
+    times: Sequence[float],
+    is_verified: bool,
+    place: tuple[int, int, int] | None = None,
+) -> Entry:
     first, fresh, stale = times
     # A comparison with NaN is false. `all` of a generator would take 1 us.
     is_in_range = 0.0 <= first <= FOREVER and 0.0 <= fresh <= FOREVER and 0.0 <= stale <= FOREVER
     if code not in _CODES or not is_in_range:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: its response code or its times are invalid.")
-    return Entry(key, Answer(_CODES[code], values, is_verified=is_verified), *times)
+    if place is not None and holds_target(values, *place):
+        _, start, end = place
+        answer: Answer = RedirectAnswer(_CODES[code], values, is_verified=is_verified, start=start, end=end)
+    else:
+        answer = Answer(_CODES[code], values, is_verified=is_verified)
+    return Entry(key, answer, first, fresh, stale)
 
 
-def _checksum(key: str, body: bytes | memoryview) -> int:
+def _checksum(key: str, body: bytes) -> int:
     return crc32(body, crc32(key.encode(errors="surrogatepass")))

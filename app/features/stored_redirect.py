@@ -59,15 +59,10 @@ def pack_place(answer: Answer) -> bytes | None:
     return PLACE.pack(TARGET_RULES, start, start + len(found.location)) if start > 0 else None
 
 
-def read_redirect(answer: Answer, rules: int, start: int, end: int) -> Answer:
-    """The answer with the target at a place. The same answer if other rules found it, or if it is not safe.
+def holds_target(values: bytes, rules: int, start: int, end: int) -> bool:
+    """Whether these rules found the target at a place in the values, and it is safe.
 
     A program that can write to the store can write any place, and any bytes there.
     """
-    values = answer.values
-    if rules != TARGET_RULES or len(values) > MAX_BYTES_NOW:
-        return answer
     text = values[start:end].decode("latin-1")
-    if web_target(text) != text:
-        return answer
-    return RedirectAnswer(answer.code, values, is_verified=answer.is_verified, start=start, end=end)
+    return rules == TARGET_RULES and len(values) <= MAX_BYTES_NOW and web_target(text) == text

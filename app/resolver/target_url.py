@@ -16,8 +16,8 @@ SCHEMES: Final = frozenset({"http", "https", "ftp", "mailto"})
 _HIERARCHICAL: Final = ("http:", "https:", "ftp:")
 #: Characters that are not encoded. "%" is one of them, because a target has its own escapes.
 _LITERAL: Final = "-._~!$()*,:@/;=+&'?#[]%"
-#: A URL of such characters is not encoded. To find that out takes an eighth of the time of `quote`.
-_ENCODED: Final = re.compile(f"[A-Za-z0-9{re.escape(_LITERAL)}]*")
+#: Most URLs: nothing is encoded.
+_ENCODED: Final = re.compile(f"(?ai:{'|'.join(sorted(SCHEMES))}):[A-Za-z0-9{re.escape(_LITERAL)}]+")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 #: scheme://userinfo@host, for Punycode if the host is not ASCII.
 _HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", re.IGNORECASE)
@@ -50,13 +50,15 @@ def takes_appendix(url: str) -> bool:
 
 
 def _encode(url: str) -> str | None:
+    if _ENCODED.fullmatch(url) and len(url) <= MAX_REDIRECT_TARGET_BYTES:
+        return url
     scheme = _SCHEME.match(url)
     # Check the length first: encoding takes 60 ns per non-ASCII byte.
     if scheme is None or scheme[1].lower() not in SCHEMES or len(url) > 2 * MAX_REDIRECT_TARGET_BYTES:
         return None
     if not url.isascii():
         url = _HOST.sub(_punycode, url, count=1)
-    encoded = url if _ENCODED.fullmatch(url) else quote(url, safe=_LITERAL)
+    encoded = quote(url, safe=_LITERAL)
     if len(encoded) > MAX_REDIRECT_TARGET_BYTES or len(encoded) == scheme.end():
         return None
     return encoded
