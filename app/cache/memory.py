@@ -91,13 +91,15 @@ class MemoryStore:
 
     def keep(self, entry: Entry) -> None:
         """Replace the entry of a key. An entry that is larger than the whole tier is dropped."""
-        known, size = self.peek(entry.key), entry.size
+        self._put(entry, entry.size)
+
+    def _put(self, entry: Entry, size: int) -> None:
         if size > self._max_bytes:
             self.drop(entry.key)
             return
+        known, table = self.peek(entry.key), self._table_of(entry.key)
         self._bytes += size - (0 if known is None else known.size)
         # A key that is there keeps its slot: to remove and add many would make the table be built anew.
-        table = self._table_of(entry.key)
         table[entry.key] = entry
         while self._bytes > self._max_bytes:
             # The table of the entry makes room. If it has no other one, the fullest does.
@@ -109,9 +111,9 @@ class MemoryStore:
 
     def admit(self, entry: Entry) -> None:
         """Keep an entry that the store has too. If that would evict others, it must have been admitted before."""
-        if self._bytes + entry.size > self._max_bytes and not self._doorkeeper.has_seen(entry.key):
-            return
-        self.keep(entry)
+        size = entry.size
+        if self._bytes + size <= self._max_bytes or self._doorkeeper.has_seen(entry.key):
+            self._put(entry, size)
 
     def drop(self, key: str) -> bool:
         """Drop an entry. Returns whether there was one."""
