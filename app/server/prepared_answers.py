@@ -10,7 +10,6 @@ A usual redirect is prepared here at its first request, if memory or the store h
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from app.cache.entry import Entry
@@ -315,14 +314,16 @@ class ExpressLane:
         The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
         """
         found, reply = None, None
-        with suppress(DoiProxyError):  # the full path meets the same error, and answers it
+        try:
             found = self._resolver.find_stored(read_path(target[len(self._sub_path) :]))
             reply = None if found is None else self._redirect(found)
+        except DoiProxyError:
+            pass  # the full path meets the same error, and answers it
         if found is None or reply is None or reply.hit is None:
             self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
             return None
         prepared = _prepare(target, narrow(selected, reply.hit.varies), found, reply, reply.hit)
-        if prepared.size <= MAX_ANSWER_BYTES and self._resolver.find_fresh(found.name) is not None:
+        if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):
             self._usual.targets.put(target, (prepared,))
         return prepared, found
 

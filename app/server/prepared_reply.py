@@ -81,8 +81,8 @@ class Prepared(msgspec.Struct, gc=False):
 
     def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
         """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
-        entry = found.entry
-        if followed or found.origin is not Origin.HIT:
+        entry, is_hit = found.entry, found.origin is Origin.HIT and not followed
+        if not is_hit:
             chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
             freshness = header_lines(self.freshness(chain, second))
         else:
@@ -90,8 +90,7 @@ class Prepared(msgspec.Struct, gc=False):
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
         self.second, self.first, self.uses, self.logged = second, first, 0, None
-        is_usual = found.origin is Origin.HIT and not followed and not entry.is_negative
-        self.sure_until = refresh_from(entry) if is_usual and not self.others else -inf
+        self.sure_until = refresh_from(entry) if is_hit and not (self.others or entry.is_negative) else -inf
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
 
