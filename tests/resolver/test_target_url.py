@@ -41,6 +41,7 @@ def test_a_target_is_ascii_and_keeps_its_own_escapes(url: str, expected: str) ->
         " ",
         "http:",
         "javascript:alert(1)",
+        "http\u017f://example.com/",  # a letter that is an "s" to an expression that ignores case
         "JavaScript:alert(1)",
         "java\nscript:alert(1)",
         "data:text/html,x",
