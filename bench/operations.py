@@ -12,9 +12,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import cycle
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import uvloop
@@ -47,6 +48,7 @@ from bench.constant import bare
 from bench.in_process import InProcess
 from bench.names import HOT, path_of, synthetic
 from bench.records import answer_of, entry_of, values_of
+from bench.requests import BROWSER
 from bench.wire import connected, request_of
 
 #: Repeats the operation `count` times.
@@ -56,6 +58,7 @@ _NOW: Final = 1_700_000_000.0
 _REDIRECT: Final = path_of(HOT)
 _REST: Final = "/api/handles" + path_of(HOT)
 _HOT, _HOT_REST = request_of(_REDIRECT), request_of(_REST)
+_FROM_BROWSER: Final = request_of(_REDIRECT, *BROWSER)
 _LANE: Final = "server and express lane, a hot redirect"
 _RATE: Final = {"client_rate": 1e6, "client_burst": 1e6}
 _CLIENTS: Final = 2_000
@@ -168,10 +171,15 @@ def _hot(path: str) -> Operation:
     return _repeat_async(lambda: one.ask(path))
 
 
-def _over_the_wire(*requests: bytes, express: bool, **settings: Any) -> Operation:
+def _over_the_wire(
+    *requests: bytes,
+    express: bool,
+    protocol: type[HttpToolsProtocol] = ExpressProtocol,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> Operation:
     one = InProcess(express_lane=express, **settings)
     one.keep([HOT], time.time())
-    return _connect(one.application, *requests)
+    return _connect(one.application, *requests, protocol=protocol)
 
 
 def _page(kind: str) -> Operation:
@@ -215,7 +223,8 @@ def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtoco
 
 def _clients() -> Operation:
     clients = [f"198.18.{number // 250}.{number % 250 + 1}" for number in range(_CLIENTS)]
-    operation = _over_the_wire(*[request_of(_REDIRECT, client) for client in clients], express=True, **_RATE)
+    requests = [request_of(_REDIRECT, f"X-Forwarded-For: {client}") for client in clients]
+    operation = _over_the_wire(*requests, express=True, settings=_RATE)
     operation(_CLIENTS)  # each client is known
     return operation
 
@@ -223,7 +232,7 @@ def _clients() -> Operation:
 def _logged() -> Operation:
     # The lines are written by a thread: its time is part of the row, its instructions are not.
     writer = LineWriter(os.open(os.devnull, os.O_WRONLY), LineFormat("json", _LEVEL))
-    return _over_the_wire(_HOT, express=True, access_log=new_access_log(_LEVEL, time.time, writer.write))
+    return _over_the_wire(_HOT, express=True, settings={"access_log": new_access_log(_LEVEL, time.time, writer.write)})
 
 
 def _format_line() -> Operation:
@@ -251,9 +260,21 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _HOT, protocol=HttpToolsProtocol)),
     "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_HOT, express=False)),
     "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_HOT_REST, express=False)),
+    "bare_browser": (
+        "server and bare ASGI, a browser's headers",
+        lambda: _connect(bare, _FROM_BROWSER, protocol=HttpToolsProtocol),
+    ),
+    "full_browser": (
+        "server and full path, a browser's headers",
+        lambda: _over_the_wire(_FROM_BROWSER, express=False),
+    ),
+    "asgi_browser": (
+        "plain uvicorn and full path, a browser's headers",
+        lambda: _over_the_wire(_FROM_BROWSER, express=False, protocol=HttpToolsProtocol),
+    ),
     "server_lane": ("server and express lane, a hot redirect", lambda: _over_the_wire(_HOT, express=True)),
     "server_lane_rest": ("server and express lane, a hot REST answer", lambda: _over_the_wire(_HOT_REST, express=True)),
-    "server_lane_rate": (f"{_LANE}, `client_rate`", lambda: _over_the_wire(_HOT, express=True, **_RATE)),
+    "server_lane_rate": (f"{_LANE}, `client_rate`", lambda: _over_the_wire(_HOT, express=True, settings=_RATE)),
     "server_lane_clients": (f"{_LANE}, `client_rate`, 2,000 clients behind a front proxy", _clients),
     "server_lane_log": (f"{_LANE}, access log, without its thread", _logged),
     "format_line": ("access log, a line as JSON", _format_line),

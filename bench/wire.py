@@ -64,10 +64,9 @@ class Connection(asyncio.Transport):
         """See asyncio.BaseTransport."""
 
 
-def request_of(path: str, client: str = "") -> bytes:
-    """The bytes of a GET, with X-Forwarded-For if there is a client."""
-    forwarded = f"X-Forwarded-For: {client}\r\n" if client else ""
-    return f"GET {path} HTTP/1.1\r\nHost: {HOST}:8000\r\n{forwarded}\r\n".encode("ascii")
+def request_of(path: str, *headers: str) -> bytes:
+    """The bytes of a GET with these header lines, such as "Accept: */*"."""
+    return "\r\n".join((f"GET {path} HTTP/1.1", f"Host: {HOST}:8000", *headers, "", "")).encode("ascii")
 
 
 async def connected(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Connection:
