@@ -52,6 +52,9 @@ class Origin(Enum):
     REGISTRY = "registry"  # from a registration agency's file, because the upstream failed or was not queried
 
 
+#: Names of two members that every answer needs. Python 3.11 takes 900 instructions to look up a member in its class.
+HIT: Final = Origin.HIT
+_NOT_FOUND: Final = ResponseCode.HANDLE_NOT_FOUND
 #: The origins of answers that the upstream has not confirmed for longer than their TTL.
 UNCONFIRMED: Final = frozenset({Origin.STALE, Origin.REGISTRY})
 
@@ -78,7 +81,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_registered(self) -> bool:
         """Whether the name is registered. It may still have no public values."""
-        return self.entry.answer.code is not ResponseCode.HANDLE_NOT_FOUND
+        return self.entry.answer.code is not _NOT_FOUND
 
     @property
     def is_verified(self) -> bool:

@@ -22,7 +22,7 @@ from app.resolver.fetcher import Fetcher, ResolverOptions
 from app.resolver.local_answers import LocalAnswers
 from app.resolver.observer import ResolutionObserver
 from app.resolver.proof import proves
-from app.resolver.resolution import Origin, Resolution, Step, next_step, refresh_from, renewal_origin, stale_origin
+from app.resolver.resolution import HIT, Origin, Resolution, Step, next_step, refresh_from, renewal_origin, stale_origin
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.upstream.local import SealedSource
 from app.upstream.routed import find_refusal
@@ -104,7 +104,7 @@ class Resolver:
         now = self._clock()
         if now >= refresh_from(entry):
             return self._find_registry(name, entry, now) if isinstance(entry, RegistryEntry) else None
-        return Resolution(name, entry, Origin.HIT)
+        return Resolution(name, entry, HIT)
 
     def _find_registry(self, name: HandleName, copy: RegistryEntry, now: float) -> Resolution | None:
         """A registry record of memory, while no upstream would be queried about its name."""
@@ -193,7 +193,7 @@ class Resolver:
         entry = await self._cache.get(name.key)
         now = self._clock()
         if entry is not None and demand.max_age is None and now < refresh_from(entry):
-            return Resolution(name, entry, Origin.HIT)
+            return Resolution(name, entry, HIT)
         failure = self.failures.find_recent(name.key, now, self._timeouts.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         no_query = failure or self._sealed
@@ -202,7 +202,7 @@ class Resolver:
         if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH) and not must_renew:
             if step is Step.ANSWER_AND_REFRESH and failure is None:
                 self._refresh_ahead(name, entry)
-            return Resolution(name, entry, Origin.HIT)
+            return Resolution(name, entry, HIT)
         if entry is not None and (step is Step.ANSWER_STALE or _is_stale_enough(entry, now, demand)):
             return Resolution(name, entry, stale_origin(entry), no_query)
         if (refusal := self.failures.find_refusal(name.key, now)) is not None:

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, cast
 
 from app.server.connections import Connections
 from app.web.application import Lane
+from app.web.request import Fields
 
 #: Middlewares that a server puts around an application.
 _MAX_WRAPPERS: Final = 5
@@ -22,8 +23,8 @@ class ServedApplication(Protocol):
     def connections(self) -> Connections:
         """The connections of the process; the application carries them to the server and does not use them."""
 
-    def answer_now(self, scope: Any, default_headers: bytes) -> bytes | None:
-        """The whole answer to a request, if it needs no I/O; otherwise None."""
+    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
+        """The whole answer to a request, if it needs no I/O; otherwise None. `fields` are its headers, if read."""
 
 
 def application_of(app: Any) -> ServedApplication | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: An IP literal in brackets or a registered name, then an optional port. The name may be empty. A DNS name has at most
-#: 253 characters (RFC 1035, section 2.3.4); 255 leave room for a final dot.
-_HOST: Final = re.compile(
-    rb"(?:\[[0-9A-Za-z:.~_!$&'()*+,;=-]{1,64}\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){0,255})(?::[0-9]{0,5})?"
-)
+_PLAIN: Final = rb"[A-Za-z0-9._~!$&'()*+,;=-]"
+#: A registered name, without escapes or with them, or an IP literal in brackets, then an optional port. The name may be
+#: empty. A DNS name has at most 253 characters (RFC 1035, section 2.3.4); 255 leave room for a final dot.
+_NAME: Final = rb"%b{0,255}|(?:%b|%%[0-9A-Fa-f]{2}){0,255}" % (_PLAIN, _PLAIN)
+_HOST: Final = re.compile(rb"(?:%b|\[[0-9A-Za-z:.~_!$&'()*+,;=-]{1,64}\])(?::[0-9]{0,5})?" % _NAME)
 
 
 def is_host(value: bytes) -> bool:

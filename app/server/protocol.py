@@ -245,7 +245,9 @@ class ExpressProtocol(HttpToolsProtocol):
         if self._lane is not None and (marks := self._lane.take_marks(self.url)):
             scope[MARKS] = marks
         forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
-        return application.answer_now(forwarded, self._default_headers())
+        # The application joins the lines of one name (RFC 9110, section 5.3).
+        is_whole = len(fields) == len(self.headers)
+        return application.answer_now(forwarded, self._default_headers(), fields if is_whole else None)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""

@@ -22,7 +22,7 @@ from app.web.header import header_lines
 from app.web.operations import Face, Operations
 from app.web.other_methods import answer_other_method
 from app.web.problem import error_problem
-from app.web.request import Request
+from app.web.request import Fields, Request
 from app.web.request_id import REQUEST_ID, answer_identifier, echo_identifier, id_headers, sent_identifier
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
 from app.web.responses import NOT_MODIFIED, Hit, Message, Receive, Reply, Scope, Send, page, send_reply, write_reply
@@ -92,19 +92,21 @@ class Application:
         #: The prepared answers, which a server tries before this application. None if they are switched off.
         self.express = prepared
 
-    def answer_now(self, scope: Scope, default_headers: bytes) -> bytes | None:
+    def answer_now(self, scope: Scope, default_headers: bytes, fields: Fields | None = None) -> bytes | None:
         """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
 
-        For a server that calls this before it starts a task. `default_headers` are the lines that it puts first.
+        `default_headers` are the lines that the server puts first, `fields` the request's headers, if it has read them.
         """
         method = scope["method"]
         if method not in ("GET", "HEAD"):
             return None
         began = self._timer()
         request = Request(scope, _no_body, public_url=self._site.public_url, sub_path=self._site.sub_path)
+        request.fields = fields
         route = find_route(method, request.path, self._paths)
         reply = self._refuse(request, route) or self._try_now(request, route)
         if reply is None:
+            _marks_of(request).add(TRIED)
             return None
         seconds = self._timer() - began
         self._count(request, route, reply.status, seconds)
@@ -129,8 +131,9 @@ class Application:
         return None
 
     def _ask_gates(self, request: Request, route: str) -> Reply | None:
-        if route == "operation" or not _is_first(request, ADMITTED):
+        if route == "operation" or ADMITTED in (marks := _marks_of(request)):
             return None
+        marks.add(ADMITTED)
         try:
             for gate in self._gates:
                 if not gate.admits_all:
@@ -159,7 +162,7 @@ class Application:
             return None
         try:
             if route == "resolve":
-                if not _is_first(request, TRIED):
+                if TRIED in request.scope.get(MARKS, ()):
                     return None
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
@@ -310,13 +313,10 @@ async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-def _is_first(request: Request, mark: str) -> bool:
-    """Whether this is the first time for the request. A request that memory cannot answer passes twice."""
+def _marks_of(request: Request) -> set[str]:
+    """What has been done for the request. A request that memory cannot answer passes twice."""
     marks: set[str] = request.scope.setdefault(MARKS, set())
-    if mark in marks:
-        return False
-    marks.add(mark)
-    return True
+    return marks
 
 
 def _path_text(request: Request) -> str:

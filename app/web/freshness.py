@@ -13,7 +13,7 @@ from typing import Final
 
 from app.errors import CouldNotVerify
 from app.resolver.options import NO_FACTS, ClientFact
-from app.resolver.resolution import UNCONFIRMED, Chain, Origin, Resolution
+from app.resolver.resolution import HIT, UNCONFIRMED, Chain, Origin, Resolution
 from app.web.header import Header, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
@@ -89,7 +89,7 @@ class Freshness:
     def of_redirect_hit(self, chain: Chain, now: int) -> tuple[Header, ...]:
         """The same of a redirect that depends on records of memory and not on the client."""
         hit = chain.last
-        if hit.origin is not Origin.HIT or chain.aliases:
+        if hit.origin is not HIT or chain.aliases:
             return self.of_redirect(chain, now)
         return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
 
@@ -109,7 +109,7 @@ class Freshness:
 
     def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
         """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
-        if resolution.origin is Origin.HIT:
+        if resolution.origin is HIT:
             entry = resolution.entry
             return _of_json_hit(entry.fetched_at, entry.fresh_until, now, self._max_age, entry.answer.is_verified)
         status = cache_status(resolution, now, is_verified=resolution.is_verified)

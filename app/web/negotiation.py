@@ -67,7 +67,7 @@ def wants_problem(accept: str | None) -> bool:
 
 def wants_data(accept: str | None) -> bool:
     """Whether a request is negotiated. Accept alone decides that."""
-    return accept is not None and negotiate(accept, None, False).conneg
+    return accept is not None and _negotiate(_cut(accept), None, False).conneg
 
 
 def choose_coding(accept_encoding: str | None) -> Coding | None:

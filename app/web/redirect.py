@@ -34,6 +34,7 @@ from app.web.variants import Varies
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
+_DATA: Final = Varies.DATA  # see app.resolver.resolution.HIT
 #: Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
 _MAX_CACHED_LOCATION: Final = 2_048
 #: Seconds that a not-found page waits for the prefix's contact.
@@ -146,7 +147,7 @@ class Redirects:
         """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
         (location, stub), chain = _location_and_stub(target), Chain(resolution)
         freshness = self._freshness.of_redirect_hit(chain, self._now()) if is_timed else ()
-        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown, Varies.DATA)
+        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown, _DATA)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
 
     def _redirect(

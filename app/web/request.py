@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from app.web.media_types import JSON
 from app.web.request_path import NO_PARAMETERS, Parameters, parameter_name, read_form_body, read_query
 from app.web.responses import Receive, Scope
 
+Fields = Mapping[bytes, bytes]  # the headers of a request by name
 #: Limit of a form or JSON body, which contains a name and a few parameters.
 MAX_BODY_BYTES: Final = 65_536
 #: A host with an optional port (RFC 9110, section 7.2), without user names and percent signs.
@@ -25,7 +26,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,255}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{
 class Request:
     """One HTTP request. `path` is raw: percent-encoded, without the query, without the resolver's sub-path."""
 
-    __slots__ = ("_headers", "_receive", "due", "method", "path", "public_url", "query", "scope")
+    __slots__ = ("_receive", "due", "fields", "method", "path", "public_url", "query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, *, public_url: str | None, sub_path: bytes) -> None:
         self.scope = scope
@@ -35,7 +36,7 @@ class Request:
         path: bytes = scope["raw_path"]
         self.path = below(sub_path, path) if sub_path else path
         self._receive = receive
-        self._headers: dict[bytes, bytes] | None = None
+        self.fields: Fields | None = None  # read when they are needed
         self.public_url = public_url
         self.due: float | None = None  # when the answer is due, by the event loop's clock
 
@@ -46,10 +47,9 @@ class Request:
 
     def header(self, name: bytes) -> str | None:
         """A header's value, several joined by a comma (RFC 9110, section 5.3); None where it is absent."""
-        headers = self._headers
-        if headers is None:
-            headers = self._headers = _joined(self.scope["headers"])
-        value = headers.get(name)
+        if self.fields is None:
+            self.fields = _joined(self.scope["headers"])
+        value = self.fields.get(name)
         return None if value is None else value.decode("latin-1")
 
     @property

@@ -112,9 +112,8 @@ def write_reply(reply: Reply, first: bytes, last: bytes, *, head_only: bool) -> 
 
     `first` and `last` are header lines before and after those of the reply.
     """
-    body = b"" if head_only else reply.body
-    lines = frame_lines(reply) + header_lines(reply.freshness)
-    return b"".join((status_line(reply.status), first, lines, last, b"\r\n", body))
+    head = (status_line(reply.status), first, frame_lines(reply), header_lines(reply.freshness), last, b"\r\n")
+    return b"".join(head if head_only else (*head, reply.body))
 
 
 @lru_cache(maxsize=64)

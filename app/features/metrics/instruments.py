@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import ShareSpent, failure_tokens
 from app.features.feature import CounterData, GaugeData, Meter
 from app.resolver.observer import ResolutionObserver
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import HIT, Origin, Resolution
 from app.upstream.guard import RecordQuery
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
@@ -81,7 +81,7 @@ class AnswerMetrics(ResolutionObserver):
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver."""
-        if resolution.origin is Origin.HIT:
+        if resolution.origin is HIT:
             if resolution.is_registered:
                 self._hits += 1
             else:
