@@ -154,7 +154,7 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
     if not parameters.pairs:
         return DEFAULT_OPTIONS
     for text in parameters.all("index"):
-        if not _is_index(text):
+        if _INTEGER.fullmatch(text) is None or not 0 <= int(text) <= MAX_INDEX:
             raise InvalidParameter(f"index must be a whole number from 0 to {MAX_INDEX}, not {text[:40]!r}.")
     return ResolveOptions(
         types=parameters.all("type"),
@@ -162,10 +162,6 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
         authoritative=is_true(parameters.first("auth")),
         certified=is_true(parameters.first("cert")),
     )
-
-
-def _is_index(text: str) -> bool:
-    return _INTEGER.fullmatch(text) is not None and 0 <= int(text) <= MAX_INDEX
 
 
 def is_true(value: str | None) -> bool:
