@@ -514,3 +514,16 @@ def test_a_deed_at_import_is_seen(text: str) -> None:
 )
 def test_a_deed_in_a_function_or_a_main_guard_is_no_deed_at_import(text: str) -> None:
     assert not list(breaks_import_silence(module("app.web.api", text)))
+
+
+def test_every_application_answers_as_the_server_asks() -> None:
+    # The parser of requests would hide a call with other arguments: it looks like a malformed request.
+    arguments = [
+        [argument.arg for argument in node.args.args]
+        for path in (ROOT / "app").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and node.name == "answer_now"
+        and "default_headers" in ast.unparse(node.args)
+    ]
+    assert arguments == [["self", "scope", "default_headers", "fields"]] * 5

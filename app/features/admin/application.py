@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from app.features.admin.gate import AdminGate
-from app.web.request import Request
+from app.web.request import Fields, Request
 from app.web.responses import Receive, Scope, Send
 from app.web.stage import Answer, Stages
 
@@ -30,7 +30,7 @@ class AdminApplication:
         #: The server's data about its connections, which both applications share.
         self.connections = connections
 
-    def answer_now(self, scope: Scope, default_headers: bytes) -> bytes | None:
+    def answer_now(self, scope: Scope, default_headers: bytes, fields: Fields | None) -> bytes | None:
         """No answer: every request takes a task."""
         return None
 

@@ -40,6 +40,7 @@ from app.features.assistants.tools import CheckArguments, ParseArguments, Resolv
 from app.features.lists.lines import LineCutter
 from app.features.lists.list_stream import wait_for_input
 from app.web.client_network import client_of
+from app.web.request import Fields
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +202,7 @@ class HttpApplication:
         self.connections = connections
         self._max_message_bytes = max_message_bytes
 
-    def answer_now(self, scope: Any, default_headers: bytes) -> bytes | None:
+    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
         """No answer: every request takes a task."""
         return None
 

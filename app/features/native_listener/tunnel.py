@@ -8,6 +8,7 @@ from app.features.native.errors import MalformedMessage
 from app.features.native.transport.tunnel import MESSAGE
 from app.features.native_listener.messages import MAX_REQUEST_BYTES, read_request, write_unreadable
 from app.features.native_listener.responder import Peer, Responder
+from app.web.request import Fields
 from app.web.responses import Receive, Scope, Send
 
 _TEXT: Final = b"text/plain; charset=utf-8"
@@ -26,7 +27,7 @@ class Tunnel:
         self._responder = responder
         self.connections = connections
 
-    def answer_now(self, scope: Any, default_headers: bytes) -> bytes | None:
+    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
         """A message has a body, so it takes a task."""
         return None
 

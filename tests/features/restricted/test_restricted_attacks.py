@@ -31,7 +31,7 @@ from tests.table import table
 pytestmark = pytest.mark.anyio
 
 #: Seconds for which a silent server is waited for.
-SHORT: Final = 0.3
+SHORT: Final = 1.0
 #: What only a signature shows.
 _SIGNED: Final = ("signature", "other-key", "unsigned", "old-version")
 #: Interfaces of the server that may be used for one read without UDP, and once more after a lost connection.
