@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -43,7 +43,7 @@ def encode(text: str, literal: bytes | frozenset[int] = b"") -> str:
         raise NotUTF8(f"The surrogate at character {error.start + 1} cannot be written in UTF-8.") from error
 
 
-@cache
+@lru_cache(maxsize=16)  # the callers have five
 def _list_escapes(literal: bytes | frozenset[int]) -> tuple[str, ...]:
     return tuple(chr(i) if i in literal or _UNRESERVED.fullmatch(chr(i)) else f"%{i:02X}" for i in range(256))
 
