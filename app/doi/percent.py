@@ -43,7 +43,7 @@ def encode(text: str, literal: bytes | frozenset[int] = b"") -> str:
         raise NotUTF8(f"The surrogate at character {error.start + 1} cannot be written in UTF-8.") from error
 
 
-@lru_cache(maxsize=16)  # the callers have five
+@lru_cache(maxsize=16)
 def _list_escapes(literal: bytes | frozenset[int]) -> tuple[str, ...]:
     return tuple(chr(i) if i in literal or _UNRESERVED.fullmatch(chr(i)) else f"%{i:02X}" for i in range(256))
 
