@@ -47,9 +47,10 @@ from app.web.route import PREPARED
 from bench.constant import bare
 from bench.in_process import InProcess
 from bench.names import HOT, path_of, synthetic
-from bench.records import answer_of, entry_of, values_of
+from bench.records import answer_of, entry_of, target_of, values_of
 from bench.requests import BROWSER
 from bench.wire import connected, request_of
+from tests.registry_records import write_registry
 
 #: Repeats the operation `count` times.
 Operation = Callable[[int], None]
@@ -209,6 +210,15 @@ def _stored() -> Operation:
     return operation
 
 
+def _registry() -> Operation:
+    with tempfile.TemporaryDirectory() as folder:
+        write_registry(Path(folder) / "units.sqlite3", time.time, {HOT: target_of(HOT)})
+        one = InProcess(store_url=f"sqlite:///{folder}/units.sqlite3", mode="sealed")
+        operation = _connect(one.application, _HOT)
+        operation(10)  # memory has the record before its file is deleted
+    return operation
+
+
 def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
     loop = uvloop.new_event_loop()
     connection = loop.run_until_complete(connected(application, protocol))
@@ -278,6 +288,7 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "server_lane_clients": (f"{_LANE}, `client_rate`, 2,000 clients behind a front proxy", _clients),
     "server_lane_log": (f"{_LANE}, access log, without its thread", _logged),
     "format_line": ("access log, a line as JSON", _format_line),
+    "server_lane_registry": (f"{_LANE} of a registry record, sealed", _registry),
     "server_lane_store": ("server and express lane, a redirect that only the store has", _stored),
 }
 

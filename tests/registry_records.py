@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from app.doi.name import HandleName
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
-from tests.clock import Clock
 
 #: 2023-11-01, in seconds since the epoch: two weeks before the tests' clock.
 FILE_DATE = 1_698_796_800
 
 
-def write_registry(path: Path, clock: Clock, records: dict[str, str], *, date: int = FILE_DATE) -> None:
+def write_registry(path: Path, clock: Callable[[], float], records: dict[str, str], *, date: int = FILE_DATE) -> None:
     """Write records, a URL by name, of a file of Crossref."""
     found = [RegistryRecord(HandleName(name), url, "Crossref", date) for name, url in records.items()]
     with RegistryTable(path, clock=clock) as table:
         table.write(sorted(to_row(record) for record in found))
 
 
-def count_registry(path: Path, clock: Clock) -> int:
+def count_registry(path: Path, clock: Callable[[], float]) -> int:
     """The number of registry records in a store."""
     with RegistryTable(path, clock=clock) as table:
         return table.count()

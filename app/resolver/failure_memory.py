@@ -47,10 +47,14 @@ class FailureMemory:
 
     def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
         """Store the last failure of a name."""
-        seconds = max(self._ttl if error.concerns_name else 0.0, min(_requested_pause(error), self._most))
+        is_about_name = isinstance(error, UpstreamRefused) and not error.requests_pause
+        pause = min((is_about_name and error.retry_after) or 0.0, self._most)
+        seconds = max(self._ttl if error.concerns_name else 0.0, pause)
+        # Non-ASCII strings take at most four bytes per character. str.isascii() reads a flag, so it is cheap.
+        size = ENTRY_BYTES + len(key) * (1 if key.isascii() else 4)
         # Keep a copy without its traceback: the frames hold the previous failure, which holds the one before it.
         with suppress(ValueError):  # it would need more than all of the memory
-            self._failures[key] = _Failure(now, now + seconds, copy(error), _size(key))
+            self._failures[key] = _Failure(now, now + seconds, copy(error), size)
 
     def forget(self, key: str) -> None:
         """Drop the failure of a name that the upstream has answered."""
@@ -70,13 +74,3 @@ class FailureMemory:
         error = copy(failure.error)
         error.retry_after = failure.until - now
         return error
-
-
-def _requested_pause(error: CouldNotVerify) -> float:
-    about_name = isinstance(error, UpstreamRefused) and not error.requests_pause
-    return (error.retry_after or 0.0) if about_name else 0.0
-
-
-def _size(key: str) -> int:
-    # Non-ASCII strings take at most four bytes per character. str.isascii() reads a flag, so it is cheap.
-    return ENTRY_BYTES + len(key) * (1 if key.isascii() else 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.resolver.resolution import Resolution
+from app.resolver.resolution import Origin, Resolution
 
 
 class ResolutionObserver:
@@ -11,8 +11,8 @@ class ResolutionObserver:
     def record_resolution(self, resolution: Resolution) -> None:
         """Count an answer."""
 
-    def record_hit(self) -> None:
-        """Count a fresh answer about a registered name."""
+    def record_registered(self, origin: Origin) -> None:
+        """Count an answer that is not a fresh "not found"."""
 
     def record_failure(self, token: str) -> None:
         """Count a name without an answer. `token` is the token of the failure's class."""

@@ -22,7 +22,17 @@ from app.resolver.fetcher import Fetcher, ResolverOptions
 from app.resolver.local_answers import LocalAnswers
 from app.resolver.observer import ResolutionObserver
 from app.resolver.proof import proves
-from app.resolver.resolution import HIT, Origin, Resolution, Step, next_step, refresh_from, renewal_origin, stale_origin
+from app.resolver.resolution import (
+    HIT,
+    REGISTRY,
+    Origin,
+    Resolution,
+    Step,
+    next_step,
+    refresh_from,
+    renewal_origin,
+    stale_origin,
+)
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.upstream.local import SealedSource
 from app.upstream.routed import find_refusal
@@ -108,15 +118,19 @@ class Resolver:
 
     def _find_registry(self, name: HandleName, copy: RegistryEntry, now: float) -> Resolution | None:
         """A registry record of memory, while no upstream would be queried about its name."""
-        if copy.edition != self._cache.edition:
+        if not self.is_current(copy):
             return None
         if self._sealed is not None:
-            return Resolution(name, copy, Origin.REGISTRY, self._sealed)
+            return Resolution(name, copy, REGISTRY, self._sealed)
         failure = self.failures.find_recent(name.key, now, self._timeouts.recheck)
         # Another process may have an answer of the upstream, and its announcement may be lost.
         if failure is None or not 0.0 <= now - copy.read_at < REGISTRY_SECONDS:
             return None
-        return Resolution(name, copy, Origin.REGISTRY, failure)
+        return Resolution(name, copy, REGISTRY, failure)
+
+    def is_current(self, entry: Entry) -> bool:
+        """Whether an entry of memory is a copy of a registry record that has not changed since."""
+        return isinstance(entry, RegistryEntry) and entry.edition == self._cache.edition
 
     def count_answer(self, resolution: Resolution) -> Resolution:
         """Count an answer, and return it."""

@@ -15,7 +15,7 @@ from typing import Final
 from app.cache.entry import Entry
 from app.doi.presentation import read_path
 from app.errors import DoiProxyError
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import HIT, Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
 from app.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
@@ -102,7 +102,7 @@ class ExpressLane:
         #: Replies of which a client can request any number, such as pages, and those to targets with a query.
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
         self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
-        self._peek, self._record_hit = resolver.peek, resolver.observer.record_hit
+        self._peek, self._count_same = resolver.peek, resolver.observer.record_registered
         self._local_records = resolver.local_records
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
         self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
@@ -176,7 +176,7 @@ class ExpressLane:
                 self._done = prepared.target, {ADMITTED}
                 return None
         if chain is None:
-            self._record_hit()
+            self._count_same(prepared.origin)
         else:
             self._renew(prepared, *chain, int(now), default_headers)
         method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
@@ -214,17 +214,17 @@ class ExpressLane:
         if not prepared.second <= now < prepared.sure_until:
             return None
         entry = self._peek(prepared.name.key)
-        if entry is None or hash(entry.answer.values) != prepared.source:
+        if entry is None or hash(entry.answer.values) != prepared.values:
             return None
         has_same_times = entry.fetched_at == prepared.fetched_at and entry.fresh_until == prepared.fresh_until
-        return entry if has_same_times else None
+        return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current(entry)) else None
 
     def _find_chain(
         self, prepared: Prepared, read: Resolution | None, same: Entry | None
     ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
         """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
-        if same is not None:
-            return Resolution(prepared.name, same, Origin.HIT), ()
+        if same is not None and prepared.origin is HIT:
+            return Resolution(prepared.name, same, HIT), ()
         # The client is admitted. Memory may have evicted the record that the store has.
         found = read or self._resolver.find_stored(prepared.name)
         if found is None or (found is not read and hash_resolution(found) != prepared.source):
@@ -267,7 +267,8 @@ class ExpressLane:
             return reply, forwarded_for, None
         target = request[start : (end := request.find(_VERSION))]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
-        if not (usual or rare or self._is_usual(target)) or len(request) > MAX_REQUEST_BYTES:
+        is_name = target.startswith(self._usual_path) and b"?" not in target and ORIGIN_FORM.fullmatch(target)
+        if not (usual or rare or is_name) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
         head, languages = request[end + len(_VERSION) :], tuple(self._pages.languages)
         known = self._heads.get(lines := (hash(self._secret + head), languages))
@@ -302,11 +303,6 @@ class ExpressLane:
                         shelf.requests.put(hash(self._secret + request), prepared)
                     return prepared
         return None
-
-    def _is_usual(self, target: bytes) -> bool:
-        """Whether a target names a DOI name and nothing else."""
-        is_name = target.startswith(self._usual_path) and b"?" not in target
-        return is_name and ORIGIN_FORM.fullmatch(target) is not None
 
     def _make(self, target: bytes, selected: Variant) -> tuple[Prepared, Resolution] | None:
         """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.

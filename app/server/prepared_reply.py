@@ -10,7 +10,7 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.handle.answer import ResponseCode
-from app.resolver.resolution import Chain, Origin, Resolution, refresh_from
+from app.resolver.resolution import HIT, REGISTRY, Chain, Origin, Resolution, refresh_from
 from app.web.countdown import Countdown
 from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
@@ -56,8 +56,12 @@ class Prepared(msgspec.Struct, gc=False):
     fresh_until: float = 0.0
     pattern: bytes = b""
     first: bytes = b""
-    #: Until when a record with the same times and values is the answer, with the same local records.
+    #: Until when a record with the same times and values is the answer, with the same local records. A copy of a
+    #: registry record must be current too.
     sure_until: float = -inf
+    #: The origin of the record, and the hash of its values.
+    origin: Origin = HIT
+    values: int = 0
     head: bytes = b""
     #: How often it was chosen in that second, and its size in memory, in bytes.
     uses: int = 0
@@ -81,7 +85,7 @@ class Prepared(msgspec.Struct, gc=False):
 
     def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
         """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
-        entry, is_hit = found.entry, found.origin is Origin.HIT and not followed
+        entry, is_hit = found.entry, found.origin is HIT and not followed
         if not is_hit:
             chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
             freshness = header_lines(self.freshness(chain, second))
@@ -90,7 +94,10 @@ class Prepared(msgspec.Struct, gc=False):
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
         self.second, self.first, self.uses, self.logged = second, first, 0, None
-        self.sure_until = refresh_from(entry) if is_hit and not (self.others or entry.is_negative) else -inf
+        # The upstream may answer again, so a registry record is looked up anew each second.
+        until = float(second + 1) if found.origin is REGISTRY else refresh_from(entry) if is_hit else -inf
+        self.sure_until = -inf if self.others or entry.is_negative else until
+        self.origin, self.values = found.origin, hash(entry.answer.values)
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
 
@@ -105,7 +112,7 @@ def hash_resolution(resolution: Resolution | None) -> int:
     answer = resolution.entry.answer
     # Bytes remember their hash.
     values = hash(answer.values)
-    if resolution.origin is Origin.HIT and answer.code is ResponseCode.SUCCESS:
+    if resolution.origin is HIT and answer.code is ResponseCode.SUCCESS:
         return values
     more = (resolution.origin, answer.code, resolution.entry.fetched_at, resolution.agency, resolution.allows_detour)
     gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)

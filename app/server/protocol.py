@@ -184,7 +184,9 @@ class ExpressProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             # The parser pauses after such a request. The request gets a normal answer (RFC 9110, section 7.8).
             self._connections.malformed.count_upgrade()
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            if not isinstance(error.__context__, (ValueError, httptools.HttpParserError, type(None))):
+                raise  # a bug of a callback: the connection ends, and the log has the error
             self._refuse(400, self._refusal, Reason.MALFORMED)
             return
         if self._stream.is_head_too_large:

@@ -61,7 +61,8 @@ async def _answer_page(raw: bytes, demand: Demand, request: Request, face: Face)
     """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
     pages, link = face.pages, face.link
     language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
-    typed = [] if raw else _read_typed_names(request)
+    form = "" if raw else read_form_body(request.query).first(FORM_PARAMETER) or ""
+    typed = [text for text in _SEPARATORS.split(form) if text]
     given = raw.count(b",") + 1 if raw else len(typed)
     if given > MAX_NAMES:
         body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=given)
@@ -75,11 +76,6 @@ async def _answer_page(raw: bytes, demand: Demand, request: Request, face: Face)
 
 def _is_verified(rows: Sequence[dict[str, str]]) -> bool:
     return all("RA" in row or row["status"] == INVALID for row in rows)
-
-
-def _read_typed_names(request: Request) -> list[str]:
-    names = read_form_body(request.query).first(FORM_PARAMETER) or ""
-    return [text for text in _SEPARATORS.split(names) if text]
 
 
 def _read_typed(text: str) -> tuple[str, HandleName | None]:

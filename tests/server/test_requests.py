@@ -6,14 +6,20 @@ import asyncio
 import re
 from contextlib import AsyncExitStack
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
+from httptools import HttpParserCallbackError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.server.connections import Reason
+from app.server.protocol import ExpressProtocol
+from app.web.application import Application
+from tests.clock import Clock
 from tests.examples import examples
 from tests.server.served import TARGET, Served, finish, served
+from tests.server.ways import Server
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +108,16 @@ async def test_every_form_of_a_target_gets_the_answer_of_its_path(target: bytes)
     async with served(express_lane=False) as server:
         answers = await server.exchange(GET.replace(b"/10.1000/182", target) + LAST)
         assert answers.count(b"\r\nlocation: " + TARGET.encode() + b"\r\n") == 2
+
+
+async def test_an_error_of_our_own_while_a_head_is_read_is_not_the_fault_of_the_client() -> None:
+    server = Server(Clock(), ExpressProtocol, express_lane=False)
+    with (
+        patch.object(Application, "answer_now", side_effect=KeyError("a bug")),
+        pytest.raises(HttpParserCallbackError) as raised,
+    ):
+        await server.answers(GET)
+    assert isinstance(raised.value.__context__, KeyError)
 
 
 @pytest.mark.parametrize("host", [b"", b"x", b"x:80", b"[::1]:80", b"a%20b", b"x."])

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import ShareSpent, failure_tokens
 from app.features.feature import CounterData, GaugeData, Meter
 from app.resolver.observer import ResolutionObserver
-from app.resolver.resolution import HIT, Origin, Resolution
+from app.resolver.resolution import HIT, REGISTRY, Origin, Resolution
 from app.upstream.guard import RecordQuery
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
@@ -65,8 +65,8 @@ class AnswerMetrics(ResolutionObserver):
         answers = counter("cache_answers", "Names answered, by where the answer came from.", "kind")
         self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
         self._negative = answers.labels(NEGATIVE).inc
-        #: Answers since the last flush. Nearly all answers are fresh.
-        self._hits = self._local = 0
+        #: Answers since the last flush, of the origins of which there may be many a second.
+        self._hits = self._local = self._of_registry = 0
         about = "Names that could not be answered: no record in the cache, and the upstream could not be queried."
         failures = counter("could_not_verify", about, "reason")
         self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
@@ -81,19 +81,21 @@ class AnswerMetrics(ResolutionObserver):
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver."""
-        if resolution.origin is HIT:
-            if resolution.is_registered:
-                self._hits += 1
-            else:
-                self._negative()
-        elif resolution.origin is Origin.LOCAL:
+        if resolution.origin is HIT and not resolution.is_registered:
+            self._negative()
+        else:
+            self.record_registered(resolution.origin)
+
+    def record_registered(self, origin: Origin) -> None:
+        """See ResolutionObserver."""
+        if origin is HIT:
+            self._hits += 1
+        elif origin is REGISTRY:
+            self._of_registry += 1
+        elif origin is Origin.LOCAL:
             self._local += 1
         else:
-            self._answered[resolution.origin]()
-
-    def record_hit(self) -> None:
-        """See ResolutionObserver."""
-        self._hits += 1
+            self._answered[origin]()
 
     def record_failure(self, token: str) -> None:
         """See ResolutionObserver."""
@@ -117,7 +119,8 @@ class AnswerMetrics(ResolutionObserver):
         """Add the numbers since the last flush to the counters."""
         self._answered[Origin.HIT](self._hits)
         self._answered[Origin.LOCAL](self._local)
-        self._hits = self._local = 0
+        self._answered[Origin.REGISTRY](self._of_registry)
+        self._hits = self._local = self._of_registry = 0
 
 
 class FeatureMetrics(Meter):
