@@ -30,7 +30,7 @@ import msgspec
 from app.cli.main import main as run_command
 from bench.in_process import InProcess, in_process
 from bench.names import HOT, path_of
-from bench.wire import Connection
+from bench.wire import Wire
 from tests.fake_upstream import FakeUpstream
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -148,7 +148,7 @@ async def _trace_hot() -> dict[str, Trace]:
     for label, express in (("hot, prepared", True), ("hot, protocol", False)):
         async with in_process(express_lane=express) as one:
             one.keep([HOT], time.time())
-            connection = Connection(one.application)
+            connection = Wire(one.application).connect()
             found[label] = await trace(lambda _, connection=connection: connection.ask(path))  # type: ignore[misc]
     async with in_process(express_lane=False) as one:
         one.keep([HOT], time.time())

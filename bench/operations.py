@@ -49,7 +49,7 @@ from bench.in_process import InProcess
 from bench.names import HOT, path_of, synthetic
 from bench.records import answer_of, entry_of, target_of, values_of
 from bench.requests import BROWSER
-from bench.wire import connected, request_of
+from bench.wire import Wire, connected, request_of
 from tests.registry_records import write_registry
 
 #: Repeats the operation `count` times.
@@ -231,6 +231,23 @@ def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtoco
     return lambda count: loop.run_until_complete(again(count))
 
 
+def _new_connections(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
+    wire, request = Wire(application, protocol), request_of(_REDIRECT, "Connection: close")
+
+    async def connect() -> None:
+        connection = wire.connect()
+        await connection.send(request)
+        connection.lose()
+
+    return _repeat_async(connect)
+
+
+def _new_to_lane() -> Operation:
+    one = InProcess()
+    one.keep([HOT], time.time())
+    return _new_connections(one.application)
+
+
 def _clients() -> Operation:
     clients = [f"198.18.{number // 250}.{number % 250 + 1}" for number in range(_CLIENTS)]
     requests = [request_of(_REDIRECT, f"X-Forwarded-For: {client}") for client in clients]
@@ -289,6 +306,11 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "server_lane_log": (f"{_LANE}, access log, without its thread", _logged),
     "format_line": ("access log, a line as JSON", _format_line),
     "server_lane_registry": (f"{_LANE} of a registry record, sealed", _registry),
+    "bare_connection": (
+        "server and bare ASGI, a new connection with one request",
+        lambda: _new_connections(bare, protocol=HttpToolsProtocol),
+    ),
+    "lane_connection": ("server and express lane, a new connection with one hot redirect", _new_to_lane),
     "server_lane_store": ("server and express lane, a redirect that only the store has", _stored),
 }
 

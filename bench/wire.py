@@ -16,20 +16,31 @@ from bench.servers import HOST
 _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
 
 
-class Connection(asyncio.Transport):
-    """One connection to an application under `protocol`; the default is the one that `doi-proxy serve` uses."""
+class Wire:
+    """A server of an application under `protocol`; the default is the one that `doi-proxy serve` uses."""
 
     def __init__(self, application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> None:
-        super().__init__()
-        config = Config(application, lifespan="off", access_log=False, log_config=None)
-        config.load()
+        self._config = Config(application, lifespan="off", access_log=False, log_config=None)
+        self._config.load()
         if protocol is ExpressProtocol:
-            config.loaded_app.trusted_hosts = trusted_hosts(HOST)  # as `doi-proxy serve` does
-        state = ServerState()
-        state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
-        self._protocol: HttpToolsProtocol = protocol(config, state, {})
-        self._protocol.connection_made(self)
+            self._config.loaded_app.trusted_hosts = trusted_hosts(HOST)  # as `doi-proxy serve` does
+        self._state = ServerState()
+        self._state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
+        self._protocol = protocol
+
+    def connect(self) -> Connection:
+        """A new connection; made inside a loop, which the protocol needs."""
+        return Connection(self._protocol(self._config, self._state, {}))
+
+
+class Connection(asyncio.Transport):
+    """One connection, whose protocol is `protocol`."""
+
+    def __init__(self, protocol: HttpToolsProtocol) -> None:
+        super().__init__()
+        self._protocol = protocol
         self.written = bytearray()
+        protocol.connection_made(self)
 
     async def ask(self, path: str) -> bytes:
         """The bytes of the answer to a GET."""
@@ -63,6 +74,10 @@ class Connection(asyncio.Transport):
     def close(self) -> None:
         """See asyncio.BaseTransport."""
 
+    def lose(self) -> None:
+        """Report the end of the connection, as a loop does after `close`."""
+        self._protocol.connection_lost(None)
+
 
 def request_of(path: str, *headers: str) -> bytes:
     """The bytes of a GET with these header lines, such as "Accept: */*"."""
@@ -71,4 +86,4 @@ def request_of(path: str, *headers: str) -> bytes:
 
 async def connected(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Connection:
     """A connection; made inside a loop, which the protocol needs."""
-    return Connection(application, protocol)
+    return Wire(application, protocol).connect()
