@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -14,8 +14,13 @@ class ReadingFlow(FlowControl):
     """Flow control with a hold: while the protocol holds reading, the application cannot resume it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self._is_held = False
+        # Without super(), which makes an Event for each connection, although few have to wait for their client.
+        self._transport = transport
+        self.read_paused = self.write_paused = self._is_held = False
+
+    @cached_property
+    def _is_writable_event(self) -> asyncio.Event:  # type: ignore[override]
+        return asyncio.Event()
 
     def hold(self) -> None:
         """Stop reading until `release`."""
@@ -32,15 +37,6 @@ class ReadingFlow(FlowControl):
         """Resume reading, unless the protocol holds it."""
         if not self._is_held:
             super().resume_reading()
-
-
-class AnswerTransport:
-    """The part of a transport that a request cycle uses. `end` ends the connection after the answer."""
-
-    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
-        self.write = transport.write
-        self.is_closing = transport.is_closing
-        self.close = end
 
 
 def keep_alive_after_body(cycle: RequestResponseCycle, app: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import uvicorn
 
 from app.server.certificate import Certificate
+from app.server.framing import CLOSE
 from app.server.protocol import ExpressProtocol
 from app.server.proxies import trusted_hosts
 from app.server.tls import TlsLayer
@@ -28,8 +29,6 @@ LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
 #: Turns of the event loop in which connections that the kernel has established are accepted before the port closes.
 _ACCEPT_TURNS: Final = 100
-#: The header of the last answer on a connection (RFC 9112, section 9.6).
-_CLOSE: Final = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +116,13 @@ class HttpServer(uvicorn.Server):
 
     async def _serve_further(self, listener: FurtherListener) -> asyncio.Server:
         """Serve a further listener with the connections, the limits and the shutdown of this server."""
+        application = listener.application
         config = uvicorn.Config(
-            listener.application,
-            http=ExpressProtocol,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            ws="none",
+            application, http=ExpressProtocol, log_config=None, access_log=False, proxy_headers=False, ws="none"
         )
         config.load()
-
-        def create_protocol() -> ExpressProtocol:
-            return ExpressProtocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
-
-        serve = getattr(listener.application, "serve", None)
+        create_protocol = partial(ExpressProtocol, config, self.server_state, self.lifespan.state)
+        serve = getattr(application, "serve", None)
         if serve is not None:
             served: asyncio.Server = await serve(listener.socket, self.server_state, create_protocol)
             return served
@@ -159,7 +151,7 @@ class HttpServer(uvicorn.Server):
 
     async def _linger(self) -> None:
         """Answer requests that are on their way on open connections, and close each connection after its answer."""
-        self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         deadline = asyncio.get_running_loop().time() + LINGER
         while asyncio.get_running_loop().time() < deadline:
             for connection in self.server_state.connections:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, Literal
 
 import httptools
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from app.server.application import ServedApplication, application_of
 from app.server.connections import BODY_RATE, Phase, Reason
-from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
+from app.server.cycle import ReadingFlow, keep_alive_after_body
 from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
 from app.server.plain_head import ORIGIN_FORM
 from app.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
@@ -28,6 +29,10 @@ from app.web.application import MARKS
 PARTS_A_TURN: Final = 16
 #: The methods of uvicorn's protocol that this module overrides.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
+# Python 3.11 takes 1,500 instructions to look up a member of an Enum, and most connections need these.
+_IDLE: Final = Phase.IDLE
+_CLIENT: Final = Reason.CLIENT
+_FINISHED: Final = Reason.FINISHED
 _MALFORMED: Final = "The request is malformed."
 _TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
 _TOO_LATE: Final = "The request did not arrive in time."
@@ -37,6 +42,12 @@ _UPGRADE_WITH_BODY: Final = "A request with an Upgrade header or the method CONN
 
 class ExpressProtocol(HttpToolsProtocol):
     """One connection."""
+
+    # uvicorn has 28 attributes. With more than 30 in one dictionary, its keys are not shared, and each look-up is slow.
+    __slots__ = (
+        "_application _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled _lane "
+        "_reason _refusal _stream _unsent _unsent_since body_since since"
+    ).split()
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -56,7 +67,7 @@ class ExpressProtocol(HttpToolsProtocol):
         self._is_advancing = self._is_scheduled = False
         #: Whether the client has closed its sending side, and whether this server has.
         self._eof = self._ended = False
-        self._reason = Reason.CLIENT
+        self._reason = _CLIENT
         self._refusal = _MALFORMED
         #: Written bytes that were unsent at the last sweep, and the last time their number fell.
         self._unsent, self._unsent_since = 0, 0.0
@@ -80,7 +91,7 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def _use(self, transport: Any, scheme: Literal["http", "https"]) -> None:
         self.transport, self.scheme = transport, scheme
-        self.flow = self._flow = ReadingFlow(transport)
+        self.flow: ReadingFlow = ReadingFlow(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
@@ -132,11 +143,11 @@ class ExpressProtocol(HttpToolsProtocol):
             self._take(part, is_head=is_outside and part.endswith(END))
         self._is_advancing = False
         if self._stream.has_unread:
-            self._flow.hold()
+            self.flow.hold()
             if self._can_parse():
                 self._schedule()
         elif self.flow.read_paused and not self.transport.is_closing():
-            self._flow.release()
+            self.flow.release()
         if self._eof and not self._stream.has_unread and not self._ended and self._is_answered():
             self._end(Reason.CLIENT)
 
@@ -173,7 +184,7 @@ class ExpressProtocol(HttpToolsProtocol):
                 self.server_state.total_requests += 1
                 self._is_new = False
                 if is_only:
-                    self._end(Reason.FINISHED)
+                    self._end(_FINISHED)
                 return
         self._stream.count(part)
         self._feed(part)
@@ -220,7 +231,7 @@ class ExpressProtocol(HttpToolsProtocol):
         """A request has arrived completely."""
         self._stream.end_message()
         if self._is_last:
-            self._end(Reason.FINISHED)
+            self._end(_FINISHED)
         elif not self._is_answered():
             super().on_message_complete()
 
@@ -258,8 +269,10 @@ class ExpressProtocol(HttpToolsProtocol):
         cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
-            transport = AnswerTransport(self.transport, partial(self._end, Reason.FINISHED))
-            cycle.transport = transport  # type: ignore[assignment]
+            # What a cycle uses of a transport. Its `close` ends the connection after the answer.
+            cycle.transport = SimpleNamespace(  # type: ignore[assignment]
+                write=self.transport.write, is_closing=self.transport.is_closing, close=partial(self._end, _FINISHED)
+            )
             app = keep_alive_after_body(cycle, app)
         super()._start_asgi_task(cycle, app)
 
@@ -273,7 +286,7 @@ class ExpressProtocol(HttpToolsProtocol):
         self.since = self._connections.now
         if self.transport.is_closing():
             if self._reason is Reason.CLIENT:
-                self._reason = Reason.FINISHED
+                self._reason = _FINISHED
             return
         if self._ended:
             return
@@ -331,7 +344,7 @@ class ExpressProtocol(HttpToolsProtocol):
         self.since = self._connections.now
         self._stream.discard()
         if is_partial and not self._eof and self.transport.can_write_eof():
-            self._flow.release()
+            self.flow.release()
             self.flow.resume_reading()
             self.transport.write_eof()
         else:
@@ -355,7 +368,7 @@ class ExpressProtocol(HttpToolsProtocol):
         if before:
             self.since = now
         phase = self._phase()
-        if phase is Phase.ANSWER and self._stream.body_left:
+        if self._stream.body_left and phase is Phase.ANSWER:
             # Reading is paused: the client waits for this service. A row that is sent while it reads is not progress.
             self.since = self.body_since = now
         return phase, self.since
@@ -367,15 +380,15 @@ class ExpressProtocol(HttpToolsProtocol):
             return Phase.BODY if self._stream.body_left and not self.flow.read_paused else Phase.ANSWER
         if self._is_new:
             return Phase.NEW
-        return Phase.HEAD if self._stream.head_bytes else Phase.IDLE
+        return Phase.HEAD if self._stream.head_bytes else _IDLE
 
     def expire(self, reason: Reason) -> None:
         """See app.server.connections.Connection."""
         is_slow_to_close = self._unsent or self.scheme == "https"
-        if reason in (Reason.WRITE_TIMEOUT, Reason.FINISHED) or (reason is Reason.CAP and is_slow_to_close):
+        if reason in (Reason.WRITE_TIMEOUT, _FINISHED) or (reason is Reason.CAP and is_slow_to_close):
             # What is written is lost: the client does not read it, or does not end its side. TLS would wait for the
             # client's close_notify, and the descriptor would stay open.
-            self._reason = self._reason if reason is Reason.FINISHED else reason
+            self._reason = self._reason if reason is _FINISHED else reason
             self.transport.abort()
         elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):
             self._refuse(408, _TOO_LATE, reason)

@@ -17,11 +17,6 @@ _MAX_TESTED: Final = 4_096
 _FOR, _PROTO, _SCHEMES = b"x-forwarded-for", b"x-forwarded-proto", ("http", "https")
 
 
-def with_unix_peers(trusted_proxies: str) -> str:
-    """`trusted_proxies`, and the peers of Unix sockets: the permissions of the socket decide who they are."""
-    return trusted_proxies if trusted_proxies == "*" else f"{trusted_proxies},{UNIX_PEER}"
-
-
 def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
     """A test for the addresses in `trusted_proxies`: addresses and networks separated by commas, or `*` for all."""
     test: Callable[[str], bool] = trusted_hosts(trusted_proxies).__contains__
@@ -34,10 +29,9 @@ def trusted_hosts(trusted_proxies: str) -> Any:
     uvicorn remembers which addresses it has tested, so those of 4,096 clients. Here only their hashes are kept, which
     Python salts in each process.
     """
-
-    async def no_application(scope: object, receive: object, send: object) -> None: ...
-
-    hosts: Any = ProxyHeadersMiddleware(no_application, with_unix_peers(trusted_proxies)).trusted_hosts
+    # The permissions of a Unix socket decide who its peers are.
+    proxies = trusted_proxies if trusted_proxies == "*" else f"{trusted_proxies},{UNIX_PEER}"
+    hosts: Any = ProxyHeadersMiddleware(None, proxies).trusted_hosts  # type: ignore[arg-type]
     answers: dict[int, bool] = {}
 
     def is_trusted(host: str) -> bool:

@@ -50,14 +50,9 @@ class TlsLayer(SSLProtocol):  # type: ignore[misc]
 
     def __init__(self, certificate: Certificate, **options: Any) -> None:
         """`options` are those of uvicorn's protocol."""
-        self._connection = TlsProtocol(**options)
+        protocol = self._connection = TlsProtocol(**options)
         super().__init__(
-            self._connection.loop,
-            self._connection,
-            certificate.context,
-            None,
-            server_side=True,
-            ssl_handshake_timeout=_HANDSHAKE_LIMIT,
+            protocol.loop, protocol, certificate.context, None, server_side=True, ssl_handshake_timeout=_HANDSHAKE_LIMIT
         )
 
     def connection_made(self, transport: Any) -> None:
