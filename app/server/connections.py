@@ -1,6 +1,6 @@
 """The open connections of one process: their number, their deadlines, and which one is closed for a new one.
 
-One sweep a second checks every connection. A timer for each request would cost more in total than the sweep.
+One sweep a second checks every connection, in slices. A timer for each request would cost more in total.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 #: The longest time between two sweeps, in seconds.
 MAX_SWEEP_INTERVAL: Final = 1.0
+#: Connections that a sweep checks in one turn of the event loop.
+SLICE: Final = 128
 #: Idle connections that one sweep closes while no further file can be opened.
 RELIEF: Final = 32
 #: A whole body may take this many times the deadline for its progress: 120 s by default. Without this limit, a client
@@ -32,7 +34,7 @@ BODY_DEADLINES: Final = 4
 BODY_RATE: Final = 10_000
 
 
-class Reason(Enum):
+class Reason(StrEnum):
     """Why a connection ended."""
 
     CLIENT = "client"
@@ -47,7 +49,7 @@ class Reason(Enum):
     HANDSHAKE = "handshake"
 
 
-class Phase(Enum):
+class Phase(StrEnum):
     """The event that a connection waits for."""
 
     NEW = "the first head, after the handshake if there is one"
@@ -134,21 +136,24 @@ class Connections:
         self._held: tuple[dict[Hashable, dict[Connection, None]], ...] = ({}, {})
         #: Evicted connections. They end in the next turn of the loop and no longer count.
         self._evicted: set[Connection] = set()
+        #: The connections that the present sweep has yet to check. Some may have ended meanwhile.
+        self._unchecked: list[Connection] = []
         #: A snapshot of the connections that can be closed, in that order, each with its turn at that moment.
         self._first_to_go: deque[tuple[Turn, Connection]] = deque()
         self._evictions_left, self._listed_at = 0, -inf
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._is_full = self._is_exhausted = False
         interval = limits.sweep_interval
+        body_timeout = limits.body_timeout + interval
         # `since` can be one interval earlier than the event. Without the margin, a connection could end too early.
         self._deadlines = {
-            Phase.NEW: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT),
-            Phase.IDLE: (limits.idle_timeout + interval, Reason.IDLE),
-            Phase.HEAD: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT),
-            Phase.BODY: (limits.body_timeout + interval, Reason.BODY_TIMEOUT),
-            Phase.ANSWER: (inf, Reason.FINISHED),
-            Phase.WRITE: (limits.write_timeout + interval, Reason.WRITE_TIMEOUT),
-            Phase.CLOSING: (limits.write_timeout + interval, Reason.FINISHED),
+            Phase.NEW: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT, inf),
+            Phase.IDLE: (limits.idle_timeout + interval, Reason.IDLE, inf),
+            Phase.HEAD: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT, inf),
+            Phase.BODY: (body_timeout, Reason.BODY_TIMEOUT, body_timeout * BODY_DEADLINES),
+            Phase.ANSWER: (inf, Reason.FINISHED, inf),
+            Phase.WRITE: (limits.write_timeout + interval, Reason.WRITE_TIMEOUT, inf),
+            Phase.CLOSING: (limits.write_timeout + interval, Reason.FINISHED, inf),
         }
 
     def __len__(self) -> int:
@@ -186,18 +191,21 @@ class Connections:
         self.closed[reason] += 1
 
     def sweep(self, now: float) -> None:
-        """End every connection past its deadline, and log changes of state; `now` is asyncio's clock."""
-        self.now = now
-        for connection in (*self._holder, *self._evicted):
-            phase, since = connection.phase(now)
-            seconds, reason = self._deadlines[phase]
-            is_long = phase is Phase.BODY and now - connection.body_since > seconds * BODY_DEADLINES
-            if now - since > seconds or is_long:
-                connection.expire(reason)
-        if len(self._holder) < self._limits.total * 0.9:
-            self._report_full(False)
-        self._relieve()
-        self.malformed.report(now)
+        """Check the next slice of the connections, and at the first, log changes of state; `now` is asyncio's clock."""
+        if not self._unchecked:
+            self.now, self._unchecked = now, [*self._holder, *self._evicted]
+            if len(self._holder) < self._limits.total * 0.9:
+                self._report_full(False)
+            self._relieve()
+            self.malformed.report(now)
+        now = self.now
+        for _ in range(min(SLICE, len(self._unchecked))):
+            connection = self._unchecked.pop()
+            if connection in self._holder or connection in self._evicted:  # not ended since
+                phase, since = connection.phase(now)
+                seconds, reason, longest = self._deadlines[phase]
+                if now - since > seconds or now - connection.body_since > longest:
+                    connection.expire(reason)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time()
@@ -206,7 +214,9 @@ class Connections:
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         self.sweep(loop.time())
-        if self._holder or self._evicted or self.malformed.is_pending or self._is_exhausted:
+        if self._unchecked:
+            self._timer = loop.call_soon(self._tick, loop)
+        elif self._holder or self._evicted or self.malformed.is_pending or self._is_exhausted:
             self._start(loop)
 
     def forget(self, connection: Connection) -> None:

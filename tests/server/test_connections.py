@@ -6,10 +6,11 @@ test_deadlines.py has the same on real connections.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from app.server.connections import BODY_DEADLINES, ConnectionLimits, Connections, Phase, Reason
+from app.server.connections import BODY_DEADLINES, SLICE, ConnectionLimits, Connections, Phase, Reason
 from app.server.proxies import UNIX_PEER, trusted_addresses
 from app.web.client_network import client_of
 
@@ -66,6 +67,44 @@ async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, sec
     assert connection.ended == []
     connections.sweep(began + seconds + 1.1)
     assert connection.ended == [reason]
+
+
+async def test_one_turn_of_the_loop_checks_one_slice_and_a_sweep_checks_all_once_but_those_that_ended() -> None:
+    looked_at: list[Still] = []
+
+    class Watched(Still):
+        def phase(self, now: float) -> tuple[Phase, float]:
+            looked_at.append(self)
+            return super().phase(now)
+
+    connections, loop = _connections(total=10 * SLICE), asyncio.get_running_loop()
+    watched = [Watched(Phase.IDLE) for _ in range(5 * SLICE + 1)]
+    for number, connection in enumerate(watched):
+        assert connections.admit(connection, f"10.{number // 250}.{number % 250}.1", loop)
+    timer: Any = connections._timer
+    timer.cancel()
+    began = connections.now
+    connections.sweep(began + 80)
+    connections.remove(watched[0], Reason.CLIENT)
+    for slices in range(1, 6):
+        assert len(looked_at) == slices * SLICE
+        connections.sweep(began + 80 + slices)
+    assert set(looked_at) == set(watched[1:])
+    assert all(connection.ended == [Reason.IDLE] for connection in looked_at)
+    assert (len(looked_at), connections.now) == (5 * SLICE, began + 80)
+
+
+async def test_the_slices_of_a_sweep_follow_each_other_without_a_pause() -> None:
+    connections, loop = _connections(total=10 * SLICE), asyncio.get_running_loop()
+    idle = [Still(Phase.IDLE) for _ in range(5 * SLICE)]
+    for number, connection in enumerate(idle):
+        assert connections.admit(connection, f"10.{number // 250}.{number % 250}.1", loop)
+        connection.since -= 80
+    connections._tick(loop)
+    for slices in range(1, 6):
+        assert sum(bool(connection.ended) for connection in idle) == slices * SLICE
+        await asyncio.sleep(0)
+    assert connections._unchecked == []
 
 
 async def test_closing_and_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
