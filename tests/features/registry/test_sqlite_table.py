@@ -192,6 +192,30 @@ def test_blocks_have_the_records_that_a_dictionary_has(
         assert registry_blocks.count_known(connection, some) == len(model.keys() & set(some))
 
 
+@pytest.mark.parametrize("step", [1, 7, 50, 2_000])
+def test_a_delta_of_many_blocks_changes_what_it_has_and_nothing_else(table: RegistryTable, step: int) -> None:
+    model = {one.name.key: one for one in (record(n) for n in range(10, 8_010, 2))}
+    table.write(rows(*model.values()))
+    later = [record(n, "https://b.example/") for n in [*range(5), *range(10, 8_010, step), *range(9_000, 9_100)]]
+    known = sum(one.name.key in model for one in later)
+    assert table.write(rows(*later)) == WriteCounts(new=len(later) - known, changed=known)
+    model.update({one.name.key: one for one in later})
+    assert [row for page in table.pages() for row in page] == rows(*(model[key] for key in sorted(model)))
+    assert table.count() == len(model)
+    assert table.forget(one.name.key for one in later) == len(later)
+    assert table.count() == len(keys(table)) == len(model) - len(later)
+
+
+def test_a_damaged_key_of_a_block_does_not_stop_a_write(path: Path, table: RegistryTable) -> None:
+    table.write(rows(*(record(n) for n in range(3 * MAX_ROWS))))
+    with closing(sqlite3.connect(path)) as file, file:
+        # SQLite sorts these bytes after this name. Read with a replacement character, they sort before it.
+        file.execute("UPDATE registry_blocks SET first = CAST(x'f7' AS TEXT) WHERE first = '10.1000/00064'")
+    file.close()
+    late = RegistryRecord(HandleName("\U0010ffff"), "https://a.example/", "", 1)
+    assert table.write([to_row(record(1)), (late.name.key, 1, "", late.url)]) == WriteCounts(same=1, new=1)
+
+
 def test_pages_have_the_records_of_a_prefix_after_a_key(table: RegistryTable) -> None:
     table.write(rows(*(record(n) for n in range(2_500)), RegistryRecord(HandleName("10.2/X"), "u", "", 0)))
     assert len(keys(table)) == 2_501
