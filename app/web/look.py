@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import CodeType
 from typing import Any, Final
 
-from cachetools import LRUCache
-from jinja2 import BaseLoader, BytecodeCache, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined, Template
 from markupsafe import escape
 
 from app.web.branding import Brand, Branding, StaticFile
@@ -30,17 +28,18 @@ from app.web.shown_values import (
 )
 
 _LAYOUT: Final = "layout.html"
-#: Compiled templates that are kept: those of four languages, and those of changed texts.
-_MAX_TEMPLATES: Final = 400
 #: Stands for the title and for the main part in what is around them.
 _PLACE: Final = "\0place\0"
+#: The layout of what is around the title and the main part, and that of a page without it.
+_WHOLE_LAYOUT: Final = "whole_layout.html"
+_MAIN_ALONE: Final = "{% block main required %}{% endblock %}"
 #: What is around the title and the main part, as a template.
 _FRAME: Final = "frame.html"
-_FRAME_SOURCE: Final = (f'{{% extends "{_LAYOUT}" %}}{{% block main %}}{_PLACE}{{% endblock %}}', None, None)
-#: The layout of a page that is rendered without what is around its main part.
-_MAIN_ALONE: Final = ("{% block main required %}{% endblock %}", None, None)
-#: A text without values in a template.
+_FRAME_SOURCE: Final = f'{{% extends "{_WHOLE_LAYOUT}" %}}{{% block main %}}{_PLACE}{{% endblock %}}'
+#: A text without values in a template, and the mark that stands for it in the compiled template.
 _TEXT: Final = re.compile(r'\{\{ t\("([a-z_.]+)"\) \}\}')
+_MARK: Final = "\0text {}\0"
+_MARKED: Final = re.compile(_MARK.format("([a-z_.]+)"))
 #: Frames that are kept: languages, with and without a link that depends on a setting.
 _MAX_FRAMES: Final = 64
 
@@ -72,7 +71,7 @@ class Look:
     files: Mapping[str, StaticFile]
     catalogues: Mapping[str, Catalogue]
     render_template: Renderer
-    #: Each compiles one template, which its first page would do otherwise.
+    #: Each compiles one template for all languages, which its first page would do otherwise.
     preparations: Sequence[Callable[[], object]]
 
     def texts(self, language: str) -> Catalogue:
@@ -109,68 +108,62 @@ def _read_sources(packages: tuple[str, ...]) -> Mapping[str, Source]:
     return {name: ours.get_source(environment, name) for name in ours.list_templates() if name.endswith(".html")}
 
 
-class _OwnCode(BytecodeCache):
-    """The code of our own templates, by file and source. All looks of the process share it."""
-
-    def __init__(self) -> None:
-        self._code: LRUCache[tuple[str, str], CodeType] = LRUCache(_MAX_TEMPLATES)
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Give the bucket its code if that is known."""
-        bucket.code = self._code.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Remember the code of the bucket."""
-        if bucket.code is not None:
-            self._code[bucket.key, bucket.checksum] = bucket.code
-
-
-_own_code = cache(_OwnCode)
-
-
 def _load_own(
     sources: Mapping[str, Source], names: Mapping[str, Any], catalogues: Mapping[str, Catalogue]
 ) -> tuple[Renderer, Sequence[Callable[[], object]]]:
     """Our own templates. Returns what renders them, and what compiles each before its first use.
 
     What is around the main part of our pages depends on little. It is rendered once and kept: a third of the time.
-    Texts without values are compiled into the templates of each language, which takes a fourth of the rest.
+    Texts without values are constants in the templates of each language, which takes a fourth of the rest.
     """
-    whole = _read_from({**sources, _FRAME: _FRAME_SOURCE}.get, names)
-    of_parts = {**sources, _LAYOUT: _MAIN_ALONE}
-    parts = {tag: _read_from(partial(_write_texts, of_parts, texts), names) for tag, texts in catalogues.items()}
+    marked = {name: (_TEXT.sub(_MARK.format(r"\1"), source), file) for name, (source, file, _) in sources.items()}
+    marked |= {_WHOLE_LAYOUT: marked[_LAYOUT], _LAYOUT: (_MAIN_ALONE, None), _FRAME: (_FRAME_SOURCE, None)}
+    environments = {tag: _open_environment(names, _Loader(marked, texts)) for tag, texts in catalogues.items()}
     frames: dict[tuple[object, ...], list[str]] = {}
 
     def render(template: str, context: Mapping[str, Any]) -> str:
+        environment = environments[context["t"].language]
         key = (context["t"].language, context["base"], context["indexed"], *context["links"])
         frame = frames.get(key)
         if frame is None:
             if len(frames) >= _MAX_FRAMES:
                 frames.clear()
-            frame = frames[key] = whole.get_template(_FRAME).render({**context, "title": _PLACE}).split(_PLACE)
+            frame = frames[key] = environment.get_template(_FRAME).render({**context, "title": _PLACE}).split(_PLACE)
         before, between, after = frame
-        main = parts[context["t"].language].get_template(f"{template}.html").render(context)
+        main = environment.get_template(f"{template}.html").render(context)
         return f"{before}{escape(context['title'])}{between}{main}{after}"
 
-    preparations = [partial(whole.get_template, name) for name in (_LAYOUT, _FRAME)]
-    return render, [*preparations, *(partial(part.get_template, name) for part in parts.values() for name in sources)]
+    return render, [partial(_compile, name, *source) for name, source in marked.items()]
 
 
-def _write_texts(sources: Mapping[str, Source], texts: Catalogue, name: str) -> Source | None:
-    """A template with the texts of one language in place of the calls for them."""
+class _Loader(BaseLoader):
+    """Our own templates with the texts of one language in place of the marks."""
 
-    def write(found: re.Match[str]) -> str:
-        return found[0] if "{" in texts(found[1]) else texts(found[1])
+    def __init__(self, marked: Mapping[str, tuple[str, str | None]], texts: Catalogue) -> None:
+        self._marked = marked
+        self._texts = texts
 
-    return (_TEXT.sub(write, sources[name][0]), *sources[name][1:]) if name in sources else None
+    def load(self, environment: Environment, name: str, names: MutableMapping[str, Any] | None = None) -> Template:
+        """The template of this name, with the names that it can use."""
+        code = _write_texts(_compile(name, *self._marked[name]), self._texts)
+        return Template.from_code(environment, code, {} if names is None else names)
 
 
-def _read_from(find: Callable[[str], Source | None], names: Mapping[str, Any]) -> Environment:
-    """An environment with the templates that `find` finds. What is compiled is kept for the whole process."""
-    environment = _open_environment(names, FunctionLoader(find))
-    environment.bytecode_cache = _own_code()
-    environment.auto_reload = False  # the files of a newer version do not fit the running program
-    return environment
+@lru_cache(maxsize=100)  # ours are 32
+def _compile(name: str, marked: str, file: str | None) -> CodeType:
+    """The code of a template with marks. The languages and all looks of the process share it."""
+    return _open_environment({}).compile(marked, name, file)
+
+
+def _write_texts(code: CodeType, texts: Catalogue) -> CodeType:
+    """Replace the marks in the constants of a template by the texts of a language."""
+
+    def write(constant: object) -> object:
+        if isinstance(constant, CodeType):
+            return _write_texts(constant, texts)
+        return _MARKED.sub(lambda found: texts(found[1]), constant) if isinstance(constant, str) else constant
+
+    return code.replace(co_consts=tuple(map(write, code.co_consts)))
 
 
 def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None) -> Environment:

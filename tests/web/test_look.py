@@ -30,7 +30,7 @@ def test_each_template_renders_its_sample(page: str) -> None:
     assert render(our_look(), page).strip()
 
 
-def test_a_template_is_compiled_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_is_compiled_once_in_a_process_for_all_languages(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = render(our_look(), "home")
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -38,6 +38,7 @@ def test_a_template_is_compiled_once_in_a_process(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Environment, "compile", refuse)
     assert render(our_look(), "home") == shown
+    assert render(our_look(), "home", "de") != shown
 
 
 def test_a_page_has_its_own_title_links_and_place_in_a_frame_that_is_kept() -> None:

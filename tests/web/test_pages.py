@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass, field
@@ -256,6 +257,18 @@ def test_the_title_holds_no_character_that_turns_the_writing_direction() -> None
 
 def test_an_unknown_language_is_the_default() -> None:
     assert PAGES.home(HERE, "tlh") == PAGES.home(HERE, "en")
+
+
+@pytest.mark.anyio
+async def test_the_thread_that_compiles_templates_rests_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    await PAGES.prepare()
+    assert len(rests) > 20 and min(rests) > 0
 
 
 def test_the_home_page_tells_programs_the_public_address() -> None:
