@@ -101,8 +101,7 @@ class Application:
         if method not in ("GET", "HEAD"):
             return None
         began = self._timer()
-        request = Request(scope, _no_body, public_url=self._site.public_url, sub_path=self._site.sub_path)
-        request.fields = fields
+        request = Request(scope, _no_body, self._site.public_url, self._site.sub_path, fields)
         route = find_route(method, request.path, self._paths)
         reply = self._refuse(request, route) or self._try_now(request, route)
         if reply is None:
@@ -182,7 +181,7 @@ class Application:
             if scope["type"] == "lifespan":
                 await self._operations.app(scope, receive, send)
             return
-        request = Request(scope, receive, public_url=self._site.public_url, sub_path=self._site.sub_path)
+        request = Request(scope, receive, self._site.public_url, self._site.sub_path)
         route = find_route(request.method, request.path, self._paths)
         if self._stages.log_now is None and request.header(REQUEST_ID) is not None:
             send = echo_identifier(request, send)

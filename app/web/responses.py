@@ -112,8 +112,8 @@ def write_reply(reply: Reply, first: bytes, last: bytes, *, head_only: bool) -> 
 
     `first` and `last` are header lines before and after those of the reply.
     """
-    head = (status_line(reply.status), first, frame_lines(reply), header_lines(reply.freshness), last, b"\r\n")
-    return b"".join(head if head_only else (*head, reply.body))
+    lines, body = frame_lines(reply), b"" if head_only else reply.body
+    return b"".join((status_line(reply.status), first, lines, header_lines(reply.freshness), last, b"\r\n", body))
 
 
 @lru_cache(maxsize=64)
