@@ -10,7 +10,7 @@ from typing import Final
 
 from app.errors import InvalidAnswer
 from app.features.proven_answer import ProvenAnswer
-from app.handle.answer import Answer, PlainRedirect
+from app.handle.answer import Answer
 from app.resolver.resolver import MAX_BYTES_NOW
 from app.resolver.target import read_unconditional_target
 from app.resolver.target_url import TARGET_RULES, web_target
@@ -19,7 +19,7 @@ from app.resolver.target_url import TARGET_RULES, web_target
 PLACE: Final = Struct("<BHH")
 
 
-class RedirectAnswer(PlainRedirect, frozen=True, gc=False):
+class RedirectAnswer(Answer, frozen=True, gc=False):
     """A plain redirect whose URL is safe in a header and in `values` as it is.
 
     Its place adds nothing to the values, so the answer is equal to one without it.
@@ -30,7 +30,7 @@ class RedirectAnswer(PlainRedirect, frozen=True, gc=False):
     end: int = 0
 
     @property
-    def target(self) -> str:
+    def target(self) -> str:  # type: ignore[override]
         """The URL."""
         return self.values[self.start : self.end].decode("ascii")
 

@@ -6,7 +6,7 @@ The body's `responseCode` decides. The HTTP status is ignored.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -26,6 +26,9 @@ class ResponseCode(IntEnum):
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """The answer about a name. `values` is the compact JSON array of its values, or `[]`."""
 
+    #: The URL to which the record leads every client, if a store has noted it.
+    target: ClassVar[str | None] = None
+
     code: ResponseCode
     values: bytes = b"[]"
     #: What Cache-Status says about where a new answer came from. Stores do not keep it.
@@ -36,15 +39,6 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     def agrees_with(self, other: Answer) -> bool:
         """Whether another answer says the same about the name."""
         return self.code is other.code and self.values == other.values
-
-
-class PlainRedirect(Answer, frozen=True, gc=False):
-    """A record that leads every client to one URL, which a store has noted."""
-
-    @property
-    def target(self) -> str:
-        """The URL."""
-        raise NotImplementedError
 
 
 class _Wire(msgspec.Struct, gc=False):

@@ -15,7 +15,6 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.errors import NotADOI
-from app.handle.answer import PlainRedirect
 from app.handle.location import Location
 from app.handle.record import Record
 from app.resolver.demand import Demand
@@ -110,10 +109,8 @@ class Destinations:
         answer = found.entry.answer
         if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
             return None
-        if isinstance(answer, PlainRedirect):
-            target = answer.target
-            return Target(target, target)
-        return _cached_unconditional_target(answer.values)
+        target = answer.target
+        return _cached_unconditional_target(answer.values) if target is None else Target(target, target)
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
