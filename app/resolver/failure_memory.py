@@ -33,8 +33,7 @@ class FailureMemory:
     """
 
     def __init__(self, *, ttl: float, most: float, max_bytes: int) -> None:
-        self._ttl = ttl
-        self._most = most
+        self._ttl, self._most = ttl, most
         self._failures: FIFOCache[str, _Failure] = FIFOCache(max_bytes, getsizeof=attrgetter("size"))
 
     @property

@@ -113,8 +113,8 @@ def _negotiate(accept: str | None, accept_language: str | None, browser: bool) -
             (*_WANTS_HTML, ("http_role", "browser")) if browser else (("http_role", "no_conneg"),)
         )
         return Negotiation(False, role + _languages(accept_language), reads_user_agent=True)
-    best_page_weight = max((q for value, q in entries if _is_page_type(value)), default=0.0)
-    if best_page_weight < max(q for _, q in entries):
+    pages = [q for value, q in entries if "*" in value or value in _SHOWN or value.startswith(_SHOWN_KINDS)]
+    if max(pages, default=0.0) < max(q for _, q in entries):
         return Negotiation(True, (*_types(entries), ("http_role", "conneg"), *_languages(accept_language)))
     html = _WANTS_HTML if any(value in _HTML for value, _ in entries) else ()
     return Negotiation(False, (*html, ("http_role", "browser"), *_languages(accept_language)))
@@ -135,10 +135,6 @@ def _number(text: str) -> float:
         return min(1.0, max(0.0, float(text)))
     except ValueError:
         return 1.0
-
-
-def _is_page_type(value: str) -> bool:
-    return "*" in value or value in _SHOWN or value.startswith(_SHOWN_KINDS)
 
 
 def _types(entries: list[tuple[str, float]]) -> tuple[Locatt, ...]:

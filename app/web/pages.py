@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -133,10 +132,11 @@ class Pages:
 
         The thread holds the interpreter's lock, so it rests after each template as long as that took.
         """
+        now = asyncio.get_running_loop().time
         for compile_template in self._look.preparations:
-            began = time.perf_counter()
+            began = now()
             await asyncio.to_thread(compile_template)
-            await asyncio.sleep(time.perf_counter() - began)
+            await asyncio.sleep(now() - began)
 
     def texts(self, language: str) -> Catalogue:
         """The texts of a language, with those of the institution."""

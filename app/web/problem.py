@@ -103,7 +103,8 @@ def problem(
     `base` is the path of this resolver without a slash at its end. The members of this program are `doi`,
     `suggestions` and `retry_after` (RFC 9457, section 3.2).
     """
-    token = token or _token_of_status(status)
+    usual = "invalid-request" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "internal-error"
+    token = token or _TOKENS_OF_STATUSES.get(status, usual)
     title = TITLES.get(token) or all_titles().get(token) or HTTPStatus(status).phrase
     kind = f"{base}{DOCUMENTATION_PATH}#{token}"
     body: dict[str, Any] = {"type": kind, "title": title, "status": status, "detail": detail}
@@ -158,11 +159,6 @@ def not_found_problem(
 def _doi_member(name: HandleName | None) -> str | None:
     """The member `doi`: the name as the client spelled it, if it is a DOI name or a shortDOI."""
     return name.text if name is not None and (name.is_doi or name.is_short_doi) else None
-
-
-def _token_of_status(status: int) -> str:
-    usual = "invalid-request" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "internal-error"
-    return _TOKENS_OF_STATUSES.get(status, usual)
 
 
 def _headers(error: DoiProxyError) -> tuple[Header, ...]:

@@ -1,20 +1,21 @@
-"""The freshness that counts the seconds is that of an answer that is sent once."""
+"""The freshness that counts the seconds is that of an answer that is sent once, and its dates are correct."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from email.utils import formatdate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cache.entry import Entry
+from app.cache.entry import FOREVER, Entry
 from app.doi.name import HandleName
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.resolution import Chain, Origin, Resolution
 from app.web.countdown import Countdown, JsonCountdown, PageCountdown, RedirectCountdown
 from app.web.freshness import Freshness
-from app.web.header import Header, header_lines
+from app.web.header import Header, header_lines, http_date
 
 NAME = HandleName("10.1000/182")
 NOW = 1_700_000_000
@@ -23,6 +24,11 @@ KINDS: list[tuple[type, Callable[[Freshness], Callable[[Chain, int], tuple[Heade
     (JsonCountdown, lambda freshness: freshness.of_json_hit),
     (PageCountdown, lambda freshness: freshness.of_page),
 ]
+
+
+@given(st.integers(0, int(FOREVER)))
+def test_a_date_is_that_of_the_standard_library(seconds: int) -> None:
+    assert http_date(seconds) == formatdate(seconds, usegmt=True).encode()
 
 
 @pytest.mark.parametrize(("countdown", "write"), KINDS, ids=["redirect", "json", "page"])
