@@ -140,7 +140,7 @@ class Connections:
         self._unchecked: list[Connection] = []
         #: A snapshot of the connections that can be closed, in that order, each with its turn at that moment.
         self._first_to_go: deque[tuple[Turn, Connection]] = deque()
-        self._evictions_left, self._listed_at = 0, -inf
+        self._evictions_left, self._is_listed = 0, False
         self._timer: asyncio.Handle | None = None
         self._is_full = self._is_exhausted = False
         interval = limits.sweep_interval
@@ -191,14 +191,14 @@ class Connections:
         self.closed[reason] += 1
 
     def sweep(self, now: float) -> None:
-        """Check the next slice of the connections, and at the first, log changes of state; `now` is asyncio's clock."""
+        """Check the next slice of the connections. The first also logs changes of state. `now` is asyncio's clock."""
+        self.now = now
         if not self._unchecked:
-            self.now, self._unchecked = now, [*self._holder, *self._evicted]
+            self._unchecked, self._is_listed = [*self._holder, *self._evicted], False
             if len(self._holder) < self._limits.total * 0.9:
                 self._report_full(False)
             self._relieve()
             self.malformed.report(now)
-        now = self.now
         for _ in range(min(SLICE, len(self._unchecked))):
             connection = self._unchecked.pop()
             if connection in self._holder or connection in self._evicted:  # not ended since
@@ -255,9 +255,9 @@ class Connections:
 
         A snapshot visits every connection, so it is taken once per sweep, or after evicting an eighth of them.
         """
-        if self._evictions_left and self._listed_at == self.now:
+        if self._evictions_left and self._is_listed:
             return False
-        self._listed_at = self.now
+        self._is_listed = True
         self._evictions_left = max(len(self._holder) // 8, 1)
         self._first_to_go = deque(self._order(self._holder, self._limits.total))
         return True

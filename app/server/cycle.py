@@ -20,7 +20,8 @@ class ReadingFlow(FlowControl):
 
     @cached_property
     def _is_writable_event(self) -> asyncio.Event:  # type: ignore[override]
-        return asyncio.Event()
+        (event := asyncio.Event()).set()
+        return event
 
     def hold(self) -> None:
         """Stop reading until `release`."""

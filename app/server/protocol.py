@@ -1,8 +1,7 @@
 """uvicorn's HTTP protocol with the express lane, answers without a task, and limits on what a client can do.
 
-A connection parses one request, answers it, and only then parses the next. Reading pauses meanwhile, so at most one
-read of the socket is buffered. Only this module and app.server.cycle rely on uvicorn internals. USED lists them, and a
-test compares the list with the installed uvicorn.
+A connection parses one request, answers it, and only then parses the next. Reading pauses meanwhile, so one read of the
+socket is buffered at most. Only this module and app.server.cycle rely on internals of uvicorn. A test finds changes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from app.web.application import MARKS
 PARTS_A_TURN: Final = 16
 #: The methods of uvicorn's protocol that this module overrides.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
-# Python 3.11 takes 1,500 instructions to look up a member of an Enum, and most connections need these.
+# To look up a member of an Enum is slow (app.resolver.resolution), and most connections need these.
 _IDLE: Final = Phase.IDLE
 _CLIENT: Final = Reason.CLIENT
 _FINISHED: Final = Reason.FINISHED
@@ -195,9 +194,7 @@ class ExpressProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             # The parser pauses after such a request. The request gets a normal answer (RFC 9110, section 7.8).
             self._connections.malformed.count_upgrade()
-        except httptools.HttpParserError as error:
-            if not isinstance(error.__context__, (ValueError, httptools.HttpParserError, type(None))):
-                raise  # a bug of a callback: the connection ends, and the log has the error
+        except httptools.HttpParserError:
             self._refuse(400, self._refusal, Reason.MALFORMED)
             return
         if self._stream.is_head_too_large:
@@ -218,7 +215,12 @@ class ExpressProtocol(HttpToolsProtocol):
             self._refusal = _UPGRADE_WITH_BODY
             raise ValueError(_UPGRADE_WITH_BODY)
         self.since = self.body_since = self._connections.now
-        answer = self._answer_now(fields, version)
+        try:
+            answer = self._answer_now(fields, version)
+        except Exception:
+            # The parser would take it for a fault of the client. The full path answers 500 if it fails too.
+            self.logger.exception("No answer could be given without a task.")
+            answer = None
         if answer is None:
             super().on_headers_complete()
             return

@@ -91,7 +91,7 @@ async def test_one_turn_of_the_loop_checks_one_slice_and_a_sweep_checks_all_once
         connections.sweep(began + 80 + slices)
     assert set(looked_at) == set(watched[1:])
     assert all(connection.ended == [Reason.IDLE] for connection in looked_at)
-    assert (len(looked_at), connections.now) == (5 * SLICE, began + 80)
+    assert (len(looked_at), connections.now) == (5 * SLICE, began + 85)
 
 
 async def test_the_slices_of_a_sweep_follow_each_other_without_a_pause() -> None:

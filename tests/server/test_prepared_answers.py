@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from uvicorn import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -572,3 +573,6 @@ def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
     missing = attributes - set(vars(protocol))
     protocol.loop.close()
     assert missing == set()
+    # app.server.cycle sets these itself.
+    flow = FlowControl(asyncio.Transport())
+    assert set(vars(flow)) == {"_transport", "read_paused", "write_paused", "_is_writable_event"}
