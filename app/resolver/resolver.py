@@ -118,7 +118,7 @@ class Resolver:
 
     def _find_registry(self, name: HandleName, copy: RegistryEntry, now: float) -> Resolution | None:
         """A registry record of memory, while no upstream would be queried about its name."""
-        if not self.is_current(copy):
+        if not self.is_current_copy(copy):
             return None
         if self._sealed is not None:
             return Resolution(name, copy, REGISTRY, self._sealed)
@@ -128,8 +128,8 @@ class Resolver:
             return None
         return Resolution(name, copy, REGISTRY, failure)
 
-    def is_current(self, entry: Entry) -> bool:
-        """Whether an entry of memory is a copy of a registry record that has not changed since."""
+    def is_current_copy(self, entry: Entry) -> bool:
+        """Whether an entry of memory is a copy of a registry record, and none has changed since it was read."""
         return isinstance(entry, RegistryEntry) and entry.edition == self._cache.edition
 
     def count_answer(self, resolution: Resolution) -> Resolution:

@@ -56,8 +56,7 @@ class Prepared(msgspec.Struct, gc=False):
     fresh_until: float = 0.0
     pattern: bytes = b""
     first: bytes = b""
-    #: Until when a record with the same times and values is the answer, with the same local records. A copy of a
-    #: registry record must be current too.
+    #: Until when a record with the same times and values is the answer, with the same local records.
     sure_until: float = -inf
     #: The origin of the record, and the hash of its values.
     origin: Origin = HIT

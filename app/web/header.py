@@ -24,5 +24,5 @@ def http_date(seconds: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _day(days: int) -> bytes:
-    """The part of a date before the time. The records of a cache end in many seconds, and on few days."""
+    """The part of a date before the time. Records expire at many different seconds, but on few days."""
     return formatdate(days * 86_400, usegmt=True).encode()[:-12]

@@ -114,7 +114,7 @@ def _load_own(
     """Our own templates. Returns what renders them, and what compiles each before its first use.
 
     What is around the main part of our pages depends on little. It is rendered once and kept: a third of the time.
-    Texts without values are constants in the templates of each language, which takes a fourth of the rest.
+    Texts without values are constants in the templates of each language, which saves a fourth of the rest.
     """
     marked = {name: (_TEXT.sub(_MARK.format(r"\1"), source), file) for name, (source, file, _) in sources.items()}
     marked |= {_WHOLE_LAYOUT: marked[_LAYOUT], _LAYOUT: (_MAIN_ALONE, None), _FRAME: (_FRAME_SOURCE, None)}

@@ -31,7 +31,7 @@ class Request:
     def __init__(
         self, scope: Scope, receive: Receive, public_url: str | None, sub_path: bytes, fields: Fields | None = None
     ) -> None:
-        # No parameter is by keyword only: Python 3.11 takes 1,400 instructions more to pass two to a class.
+        # No parameter is keyword-only: Python 3.11 takes 1,400 instructions more to pass two to a class.
         self.scope = scope
         self.method: str = scope["method"]
         self.query: bytes = scope["query_string"]
@@ -39,7 +39,7 @@ class Request:
         path: bytes = scope["raw_path"]
         self.path = below(sub_path, path) if sub_path else path
         self._receive = receive
-        self.fields = fields  # if they are None, read when they are needed
+        self.fields = fields  # None until they are needed
         self.public_url = public_url
         self.due: float | None = None  # when the answer is due, by the event loop's clock
 

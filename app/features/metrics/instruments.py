@@ -65,7 +65,7 @@ class AnswerMetrics(ResolutionObserver):
         answers = counter("cache_answers", "Names answered, by where the answer came from.", "kind")
         self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
         self._negative = answers.labels(NEGATIVE).inc
-        #: Answers since the last flush, of the origins of which there may be many a second.
+        #: Answers since the last flush, for the origins that can have thousands a second.
         self._hits = self._local = self._of_registry = 0
         about = "Names that could not be answered: no record in the cache, and the upstream could not be queried."
         failures = counter("could_not_verify", about, "reason")
@@ -84,9 +84,9 @@ class AnswerMetrics(ResolutionObserver):
         if resolution.origin is HIT and not resolution.is_registered:
             self._negative()
         else:
-            self.record_registered(resolution.origin)
+            self.record_origin(resolution.origin)
 
-    def record_registered(self, origin: Origin) -> None:
+    def record_origin(self, origin: Origin) -> None:
         """See ResolutionObserver."""
         if origin is HIT:
             self._hits += 1

@@ -104,8 +104,8 @@ class _Block:
 class _Writes:
     """The blocks that a transaction writes at its end.
 
-    Beside reading and compression, each statement finds the processor's caches filled by these. A write of a block took
-    50 µs where it takes 27 now.
+    Between reads and compression, each statement would find the processor's caches full of their data: a block took
+    50 µs to write, and takes 27 when all are written at the end.
     """
 
     def __init__(self) -> None:
@@ -258,12 +258,12 @@ def _group(
             if end > at:
                 yield _read_block(*content, skips_newer=skips_newer), rows[at:end]
                 used, at = used + 1, end
-        # A large delta has rows of nearly all blocks, a small one of few. To find a block takes as long as to read ten.
+        # A large delta touches nearly every block, a small one few. To find a block takes as long as to read ten.
         ahead = min(4 * used, _MAX_AHEAD)
 
 
 def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> list[str]:
-    """Add rows to the lines of a block, and their outcomes. Returns the keys whose line is another one now."""
+    """Merge rows into the lines of a block, and append their outcomes. Returns the keys whose line has changed."""
     keys, lines, at = list[str](), block.lines, 0
     for row in rows:
         at, is_known = find_line(lines, row[0].encode(), at)
@@ -280,7 +280,7 @@ def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> l
 
 
 def _compare(row: RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:
-    """What a row with this line is beside the known line of its key, and whether it takes its place."""
+    """The outcome of a row, and whether its own `line` replaces the `known` one of its key."""
     if line == known:
         return "same", False
     try:
