@@ -15,7 +15,7 @@ from app.resolver.resolver import Resolver
 from app.server.prepared_answers import ExpressLane
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
-from tests.registry_records import write_registry
+from tests.registry_records import FILE_DATE, write_registry
 from tests.server.test_prepared_answers import get
 from tests.server.ways import FullPathProtocol, Server, lane_uses
 
@@ -98,6 +98,22 @@ async def test_a_record_that_memory_has_evicted_is_answered_from_its_store_by_th
     second, _ = await server.answers(get(PATH))
     assert second == first
     assert uses == [("GET", 302)]
+
+
+async def test_a_prepared_reply_ends_with_its_record_in_the_same_second_and_not_before(store: str) -> None:
+    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    resolver = server.application.express._resolver  # type: ignore[union-attr]
+    cache = resolver._cache
+    await cache.forget_announced()
+    await server.answers(get(PATH))
+    with patch.object(Resolver, "find_stored", side_effect=AssertionError):
+        again, _ = await server.answers(get(PATH))
+    assert b"\r\nlocation: " + TARGET + b"\r\n" in again
+    path = Path(store.removeprefix("sqlite:///"))
+    write_registry(path, server.clock, {"10.5555/known": "https://b.example/"}, date=FILE_DATE + 1)
+    await cache.forget_announced()
+    later, _ = await server.answers(get(PATH))
+    assert b"\r\nlocation: https://b.example/\r\n" in later
 
 
 async def test_a_request_whose_prepared_reply_has_died_is_counted_once(store: str) -> None:

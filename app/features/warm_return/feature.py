@@ -29,7 +29,7 @@ _MOST_LOOKS: Final = 1_800
 _PAUSE: Final = 1.0
 _ROUND_INTERVAL: Final = 60.0
 #: How often queries about a name may fail. One that is not sent does not count: during a drill, while the upstream is
-#: down or has asked for a pause, and while the budget has no token left.
+#: down or has asked for a pause, and while the budget has no token.
 _MOST_TRIES: Final = 3
 _NOT_SENT: Final = frozenset((CouldNotVerify, BreakerOpen, UpstreamPaused, BudgetSpent))
 #: The level at which nothing is kept about which names are requested.
