@@ -24,8 +24,10 @@ pytestmark = pytest.mark.repository
 UV: Final = ROOT / ".tools/bin/uv"
 #: For one command that installs packages, in seconds.
 INSTALL_DEADLINE: Final = 300
-#: A heading of the changelog: a version and the day of its release (ISO 8601).
-RELEASE: Final = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+#: A heading of the changelog: a version, and the day of its release (ISO 8601) unless it is still to come.
+RELEASE: Final = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (unreleased|\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+#: The section of a version that is not released yet has at most this many lines.
+MAX_SECTION_LINES: Final = 60
 #: The sections that Keep a Changelog 1.1.0 names.
 SECTIONS: Final = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
@@ -38,16 +40,19 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def test_the_newest_release_of_the_changelog_is_the_version_of_the_program() -> None:
-    assert RELEASE.findall(changelog())[0][0] == __version__
-
-
-def test_the_releases_of_the_changelog_are_dated_and_the_newest_stands_first() -> None:
-    releases = [(numbers(version), date.fromisoformat(day)) for version, day in RELEASE.findall(changelog())]
+def test_the_releases_of_the_changelog_are_dated_except_the_next_and_the_newest_stands_first() -> None:
+    found = RELEASE.findall(changelog())
+    assert len(found) == len(re.findall(r"^## ", changelog(), re.MULTILINE))
+    assert "unreleased" not in [day for _, day in found[1:]]
+    releases = [
+        (numbers(version), date.max if day == "unreleased" else date.fromisoformat(day)) for version, day in found
+    ]
     assert releases == sorted(releases, reverse=True)
-    headings = re.findall(r"^## (.*)$", changelog(), re.MULTILINE)
-    assert headings[0] == "[Unreleased]"
-    assert len(headings) == len(releases) + 1
+
+
+def test_the_section_of_the_next_release_is_short() -> None:
+    section = changelog().partition(" - unreleased\n")[2].partition("\n## ")[0]
+    assert len(section.splitlines()) < MAX_SECTION_LINES
 
 
 def test_the_changelog_sorts_changes_into_the_sections_of_keep_a_changelog() -> None:

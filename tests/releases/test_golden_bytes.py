@@ -6,7 +6,6 @@ lines of earlier layouts stay: they are read for ever. A new release gets its fi
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from contextlib import closing
 from hashlib import sha256
@@ -27,8 +26,6 @@ from app.features.store_format import STORE_FORMAT
 from app.features.stored_entry import pack, unpack
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
-from tests.cluster.processes import ROOT
-from tests.releases.stores import HERE
 
 #: The number of the format that `WRITTEN` and `TABLES` describe.
 FORMAT: Final = 3
@@ -97,7 +94,6 @@ LINE: Final = (
     b'"value":"http://www.doi.org/hb.html"},"ttl":86400}],"fetched":"2023-11-14T22:13:20Z",'
     b'"fresh_until":"2023-11-15T22:13:20Z","stale_until":"2023-12-15T22:13:20Z"}\n'
 )
-RELEASE: Final = re.compile(r"^## \[(\d+\.\d+\.\d+)\]", re.MULTILINE)
 
 
 @pytest.mark.parametrize(("one", "row"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
@@ -164,9 +160,3 @@ def test_a_bundle_of_a_newer_release_is_refused_with_one_line() -> None:
     assert isinstance(refused, Refused) and isinstance(end, BundleEnd)
     assert "the bundle has format 2, but this doi-proxy reads formats up to 1; use a newer doi-proxy" in refused.reason
     assert (end.lines, end.refused) == (1, 1)
-
-
-def test_every_release_has_its_store_and_its_bundle_here() -> None:
-    releases = RELEASE.findall((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    kinds = ("sqlite3.gz", "valkey.ndjson", "bundle.ndjson")
-    assert [f"{one}.{kind}" for one in releases for kind in kinds if not (HERE / f"{one}.{kind}").exists()] == []
