@@ -127,7 +127,7 @@ def read_all(packages: Sequence[str], name: str) -> dict[str, str]:
     return {key: text for package in packages for key, text in read_packaged(package, name).items()}
 
 
-@lru_cache(maxsize=256)  # a package has two files of a language
+@lru_cache(maxsize=128)  # a package has one file of a language
 def read_packaged(package: str, name: str) -> Mapping[str, str]:
     """The texts in a file of a package's folder `texts`, without its suffix. Empty without such a file."""
     file = resources.files(package).joinpath("texts", f"{name}.toml")

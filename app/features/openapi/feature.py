@@ -8,7 +8,6 @@ from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Opened
 from app.features.openapi.http import add_openapi
-from app.features.openapi.translations import Translation
 from app.web.operations import Face
 
 
@@ -24,8 +23,7 @@ def open_openapi(context: Context) -> Opened:
 
 def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
-    facts = {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}
-    return {"docs": {**facts, "translation": Translation({})}}
+    return {"docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}}
 
 
 FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi, samples=_sample_facts)

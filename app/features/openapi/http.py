@@ -12,7 +12,6 @@ from fastapi.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from app.features.openapi.document import replace_references, write_document
-from app.features.openapi.translations import read_translation
 from app.features.own_pages import language_of, own_page
 from app.web.freshness import OWN_PAGE
 from app.web.media_types import JSON
@@ -54,7 +53,6 @@ def add_openapi(
 
         def render() -> bytes:
             facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles()}
-            facts["translation"] = read_translation(face.pages.packages, language)
-            return face.pages.render("docs", face.link, language, "docs.title", **facts)
+            return face.pages.render("docs", face.link, language, "site.documentation", **facts)
 
         return own_page(await make(render), OWN_PAGE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from app.assembly.core import build_pages
 from app.assembly.settings import Settings
-from app.features.openapi.translations import Translation, read_translation
 from app.web.pages import Link
 from tests.web.proxy import running
 from tests.web.test_pages import Page
@@ -35,22 +33,11 @@ def test_the_documentation_shows_each_operation_of_the_description() -> None:
             "/healthz": {"get": {}},
         },
     }
-    facts: dict[str, Any] = {"schema": schema, "problems": {}, "translation": Translation({})}
-    page = Page(PAGES.render("docs", Link("/doi"), "en", "docs.title", **facts).decode())
+    facts: dict[str, Any] = {"schema": schema, "problems": {}}
+    page = Page(PAGES.render("docs", Link("/doi"), "en", "site.documentation", **facts).decode())
     assert [element.text for element in page.all("h2")] == ["Resolve <it>", "/healthz"]
     assert "GET /doi/{doi} Redirect to a. Or not. Parameters type A type. Answers 302 Found." in page.words
     assert page.links["/doi/openapi.json"] == "openapi.json"
-
-
-def test_french_punctuation_stays_on_the_line_of_its_word() -> None:
-    texts = read_translation(PAGES.packages, "fr").texts
-    assert texts and not {key for key, text in texts.items() if re.search(" [:;!?»]|« ", text)}
-
-
-def test_a_text_of_a_method_goes_before_that_of_its_path_and_that_of_all_paths() -> None:
-    found = Translation({"POST /a.x": "1", "/a.x": "2", "*.x": "3"})
-    assert [found.find("/a", "x", "POST"), found.find("/a", "x"), found.find("/b", "x")] == ["1", "2", "3"]
-    assert found.find("/a", "y") is None
 
 
 @pytest.mark.anyio
