@@ -7,7 +7,6 @@ work ends when the client disconnects.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from app.errors import DoiProxyError, Quota
 from app.features.fair_lock import FairLock
 from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.body import (
-    MARKS,
     BodyBuffer,
     BodyFormat,
     ListCounter,
@@ -30,7 +28,6 @@ from app.features.lists.body import (
 )
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.extraction import Extraction
-from app.features.lists.honest_time import Pace
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, read_input
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
@@ -39,8 +36,6 @@ from app.web.freshness import NO_STORE
 from app.web.media_types import CSV, JSON
 from app.web.problem import error_problem
 from app.web.responses import Receive, Reply, Scope, Send
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 #: Seconds after which the head is sent without a row. Until then, an error has a status of its own.
 HEAD_AFTER: Final = 1.0
@@ -52,8 +47,6 @@ ABORT: Final = "doi_proxy.abort"
 BATCHES: Final = "batches"
 #: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
 _RETRY_SECONDS: Final = 10.0
-#: The header with the estimate.
-ESTIMATE: Final = b"doi-proxy-estimate"
 _GAVE_WAY: Final = "Another client needed the place of this list; send the names without a row again."
 #: Seconds of waiting for its client after which a list may give way.
 IDLE_AFTER: Final = 1.0
@@ -180,7 +173,6 @@ class BatchService:
     batches: Batches
     open: OpenBatches
     limits: ListLimits
-    pace: Pace
     #: Of all texts: see find_names_of.
     text_turns: FairLock = field(default_factory=FairLock)
 
@@ -188,15 +180,13 @@ class BatchService:
 class StreamedAnswer(Response):
     """An answer that is sent while its request arrives. It ends when the client leaves."""
 
-    def __init__(self, read_ahead_bytes: int, mark: bytes = b"") -> None:
-        """`mark` is that of BodyBuffer."""
+    def __init__(self, read_ahead_bytes: int) -> None:
         super().__init__()
         self._read_ahead_bytes = read_ahead_bytes
-        self._mark = mark
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
-        body = BodyBuffer(self._read_ahead_bytes, self._mark)
+        body = BodyBuffer(self._read_ahead_bytes)
         output = Output(send, scope.get(IS_GONE, lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
         filling = asyncio.create_task(body.fill(receive))
         answering = asyncio.create_task(self._answer_error(body, output))
@@ -225,9 +215,7 @@ class RowsAnswer(StreamedAnswer):
     """The answer to one list."""
 
     def __init__(self, service: BatchService, request: BatchRequest) -> None:
-        form = request.form
-        is_list = not (form.is_gzip or request.extracts or request.options.only_cached)
-        super().__init__(service.limits.read_ahead_bytes, MARKS[form.media_type] if is_list else b"")
+        super().__init__(service.limits.read_ahead_bytes)
         self._service = service
         self._request = request
         self._extraction = Extraction(partial(service.text_turns.hold, request.client)) if request.extracts else None
@@ -240,21 +228,7 @@ class RowsAnswer(StreamedAnswer):
             async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:
                 rows = ([self._members(row) for row in group] async for group in place.limit(groups))
                 writer = make_writer(self._request.output, self._request.fields)
-                await output.write_rows(rows, writer, self._estimate(body))
-
-    def _estimate(self, body: BodyBuffer) -> Callable[[], Headers]:
-        """The header with the number of names, and the seconds if the cache has none of them."""
-        began = time.monotonic()
-
-        def write() -> Headers:
-            names = body.count_items(self._request.length)
-            if names is None:
-                return ()
-            # At the head, the first lookup has ended, or has taken HEAD_AFTER.
-            seconds = self._service.pace.estimate(names, time.monotonic() - began)
-            return ((ESTIMATE, b"names=%d, seconds=%d" % (names, seconds)),)
-
-        return write
+                await output.write_rows(rows, writer)
 
     async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:
         limits, form = self._service.limits, self._request.form
@@ -284,14 +258,9 @@ class Output:
     head_after: float
     abort: Callable[[], None] = lambda: None
 
-    async def write_rows(
-        self,
-        groups: AsyncIterable[Sequence[Members]],
-        writer: RowWriter,
-        more_headers: Callable[[], Headers] = tuple,
-    ) -> None:
+    async def write_rows(self, groups: AsyncIterable[Sequence[Members]], writer: RowWriter) -> None:
         """Send each group of rows. An error before the head is raised, a later one ends the answer."""
-        rows, end = _Rows(self.send, writer, more_headers), b""
+        rows, end = _Rows(self.send, writer), b""
         early = asyncio.create_task(rows.start_after(self.head_after))
         try:
             async for group in groups:
@@ -314,10 +283,9 @@ class Output:
 class _Rows:
     """The answer of one writer. Its head is sent before the first bytes, or after a time without any."""
 
-    def __init__(self, send: Send, writer: RowWriter, more_headers: Callable[[], Headers]) -> None:
+    def __init__(self, send: Send, writer: RowWriter) -> None:
         self._send = send
         self._writer = writer
-        self._more_headers = more_headers
         self._sending = asyncio.Lock()
         self.is_started = False
 
@@ -332,7 +300,7 @@ class _Rows:
         async with self._sending:
             if not self.is_started:
                 self.is_started = True
-                await _start(self._writer, self._send, self._more_headers())
+                await _start(self._writer, self._send)
                 piece = self._writer.begin() + piece
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
@@ -350,13 +318,12 @@ def _empty(writer: RowWriter) -> Reply:
     return Reply(200, (content,), writer.begin() + writer.end(), (NO_STORE,))
 
 
-async def _start(writer: RowWriter, send: Send, more: Headers) -> None:
-    headers: Headers = [
+async def _start(writer: RowWriter, send: Send) -> None:
+    headers = [
         (b"content-type", writer.media_type.encode()),
         NO_STORE,
         # nginx must not buffer the answer (ngx_http_proxy_module, proxy_buffering).
         (b"x-accel-buffering", b"no"),
-        *more,
     ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 

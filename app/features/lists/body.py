@@ -78,8 +78,6 @@ _READERS: Final[dict[str, Callable[[int, str | None, str | None], ListReader]]] 
     RIS: RisReader,
 }
 LIST_TYPES: Final = tuple(_READERS)
-#: What stands about once in each item.
-MARKS: Final = {TEXT: b"\n", CSV: b"\n", NDJSON: b"\n", JSON: b",", BIBTEX: b"@", RIS: b"TY  -"}
 _SHOWN: Final = 80
 
 #: The body of a request with a list, in the OpenAPI document.
@@ -129,11 +127,9 @@ class BodyBuffer:
     buffers of the connection.
     """
 
-    def __init__(self, max_bytes: int, mark: bytes = b"", timer: Callable[[], float] = time.monotonic) -> None:
-        """`mark` stands once in each item, more or less. `timer` is monotonic, in seconds."""
+    def __init__(self, max_bytes: int, timer: Callable[[], float] = time.monotonic) -> None:
+        """`timer` is monotonic, in seconds."""
         self._max_bytes = max_bytes
-        self._mark = mark
-        self._marks = 0
         self._timer = timer
         self._began = timer()
         self._received = 0
@@ -160,16 +156,8 @@ class BodyBuffer:
                     self._pieces.append(piece)
                     self._bytes += len(piece)
                     self._received += len(piece)
-                    self._marks += piece.count(self._mark) if self._mark else 0
                 self._is_complete = not message.get("more_body", False)
                 self._changed.notify_all()
-
-    def count_items(self, content_length: int | None) -> int | None:
-        """About how many items the whole body has. None if its length is not known."""
-        length = self._received if self._is_complete else content_length
-        if not self._mark or not self._received or length is None:
-            return None
-        return max(1, self._marks * length // self._received)
 
     @property
     def age(self) -> float:

@@ -10,7 +10,6 @@ from app.features.feature import Context, Feature, Opened, required
 from app.features.lists.answer import BatchService, OpenBatches
 from app.features.lists.batch import build_batches
 from app.features.lists.body import ListLimits
-from app.features.lists.honest_time import find_unreachable_concurrency, read_pace
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
 from app.features.lists.settings import BatchSettings
@@ -28,7 +27,7 @@ def open_lists(context: Context) -> Opened:
     compare = find_comparison(context)
     batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS), compare)
     open_lists = OpenBatches(settings.batch_max_open, context.meter.counter(REFUSED))
-    service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names), read_pace(context.settings))
+    service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names))
 
     context.provide(service)
 
@@ -43,5 +42,4 @@ FEATURE: Final = Feature(
     "lists of up to a million names, by HTTP and as a command",
     needs=("suggestions", "proxy_client", "metadata"),
     open=open_lists,
-    check=find_unreachable_concurrency,
 )

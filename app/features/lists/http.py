@@ -28,13 +28,6 @@ _ACCEPTED: Final = {
 }  # fmt: skip
 
 
-_ESTIMATE: Final = {
-    "description": "About how many names the list has, and the seconds that they take if the cache has none of them.",
-    "schema": {"type": "string"},
-    "example": "names=100000, seconds=9998",
-}
-
-
 class RowModel(BaseModel):
     """The result for one input."""
 
@@ -172,10 +165,7 @@ def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
         response_model=list[RowModel],
         response_description="A row for each name, in their order.",
         responses={
-            200: {
-                "content": {JsonLinesWriter.media_type: {"schema": row}, CSV: {"schema": {"type": "string"}}},
-                "headers": {"Doi-Proxy-Estimate": _ESTIMATE},
-            },
+            200: {"content": {JsonLinesWriter.media_type: {"schema": row}, CSV: {"schema": {"type": "string"}}}},
             **problem_responses(
                 {
                     400: "A parameter or the list cannot be read.",
