@@ -20,7 +20,7 @@ pytestmark = pytest.mark.repository
 #: A part imports the parts to its right. Parts between commas do not know each other. docs/architecture.md has these
 #: four lines too, and a test compares them.
 IMPORT_RULE: Final = """
-cli -> main -> assembly -> features -> core
+cli -> main -> assembly -> features -> proxy_client -> core
 core: server -> web -> resolver -> cache, upstream -> handle -> doi -> errors, rationing, system
 a feature imports the core, and another feature only where its feature.py names it
 the core imports no feature, no settings, no assembly; cache and upstream do not know each other; web knows neither
@@ -36,7 +36,7 @@ CORE: Final = (
     ("errors", "rationing", "system"),
 )
 #: What lies above the core, from the top down.
-ABOVE: Final = ("cli", "main", "assembly", "features")
+ABOVE: Final = ("cli", "main", "assembly", "features", "proxy_client")
 #: Imports that the line on `web` forbids, though a lower floor holds them.
 FORBIDDEN: Final = {"web": frozenset({"cache", "upstream"})}
 
@@ -69,7 +69,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 PURE: Final = tuple(
     f"app.{name}"
     for name in (
-        "doi", "handle", "rationing",
+        "doi", "handle", "rationing", "system.toml_text",
         *(f"resolver.{name}" for name in (
             "demand", "failure_memory", "location_choice", "metadata_format", "options", "proof",
             "resolution", "target", "target_url",
@@ -81,7 +81,7 @@ PURE: Final = tuple(
             "local_records.file_text", "metadata.csl", "metadata.match",
             "local_records.records", "parse.confusable", "parse.parsing", "registry.crossref",
             "registry.csv_file", "registry.datacite", "registry.json_values", "registry.reading",
-            "registry.record", "registry.tar", "suggestions.repair", "suggestions.suggestion", "toml_files.text",
+            "registry.record", "registry.tar", "suggestions.repair", "suggestions.suggestion",
         )),
         # Everything of it but the transports and what awaits them.
         *(f"features.native.{name}" for name in (
@@ -126,7 +126,7 @@ MOST_FUNCTIONS_WITH_MANY_ARGUMENTS: Final = 8
 #: Lines of the folders that answer one name as doi.org does, all together, and entries at the top of app/.
 SIZED_FOLDERS: Final = ("doi", "handle", "cache", "upstream", "resolver", "web", "server")
 MOST_CORE_LINES: Final = 14_000
-MOST_ENTRIES: Final = 16
+MOST_ENTRIES: Final = 17
 
 # --- The reading -------------------------------------------------------------------------------------------------
 

@@ -20,15 +20,15 @@ def test_needs_has_no_cycle() -> None:
 
 
 def test_those_that_need_a_feature_go_with_it() -> None:
-    assert dependents("toml_files") >= {"toml_files", "library", "local_records"}
+    assert dependents("metadata") >= {"metadata", "lists", "references"}
     assert dependents("assistants") == {"assistants"}
 
 
 def test_an_installed_feature_that_needs_a_missing_one_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "NAMES", [name for name in NAMES if name != "toml_files"])
+    monkeypatch.setattr(features, "NAMES", [name for name in NAMES if name != "metadata"])
     installed.cache_clear()
     try:
-        with pytest.raises(ConfigurationError, match="the feature library needs the feature toml_files, which is not"):
+        with pytest.raises(ConfigurationError, match="the feature lists needs the feature metadata, which is not"):
             installed()
     finally:
         installed.cache_clear()

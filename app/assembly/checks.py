@@ -19,8 +19,8 @@ from app.assembly.stores import open_cache
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from app.features.check import Check, Finding, Inspection
 from app.features.feature import require_libraries
-from app.features.redaction import redact
 from app.features.store_format import STORE_FORMAT, Survey, Surveyable
+from app.system.redaction import redact
 from app.upstream import upstream_log
 from app.upstream.remedies import CORRECT_ADDRESS, find_remedy
 from app.upstream.source import CONTROL_NAME, UpstreamQuery

@@ -11,7 +11,7 @@ from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-from app.features.redaction import redact
+from app.system.redaction import redact
 
 if TYPE_CHECKING:
     from app.features.feature import Core, Observers

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import SourcedValue
 from app.features.options import variable
-from app.features.redaction import MASK, redact
+from app.system.redaction import MASK, redact
 
 Form = Literal["env", "toml"]
 

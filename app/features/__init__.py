@@ -42,6 +42,4 @@ NAMES = (
     "assistants",
     "support_bundle",
     "demo",
-    "proxy_client",
-    "toml_files",
 )

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 #: Standard input and standard output in place of a file.
 STANDARD_INPUT: Final = "-"
 STANDARD_OUTPUT: Final = "-"
-#: Exit status of a program that was interrupted (128 + SIGINT).
-INTERRUPTED: Final = 130
 
 
 class Stores(Protocol):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from app.features.redaction import redact
+from app.system.redaction import redact
 
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.proxy_client.exchange import Exchange
-from app.features.proxy_client.server import parse_server
+from app.proxy_client.exchange import Exchange
+from app.proxy_client.server import parse_server
 from app.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, record, until

@@ -17,7 +17,7 @@ from app.assembly.settings.old_names import RELEASE, REMOVED
 from app.assembly.settings.sources import SourcedValue, read_sources
 from app.errors import ConfigurationError
 from app.features.options import flag_of, variable
-from app.features.redaction import MASK, redact
+from app.system.redaction import MASK, redact
 
 log = logging.getLogger(__name__)
 

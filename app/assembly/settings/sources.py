@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from app.assembly.settings.old_names import RENAMED
 from app.errors import ConfigurationError
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
-from app.features.redaction import redact
+from app.system.redaction import redact
 from app.system.regular_file import explain_failure, read_regular
 
 #: The table whose keys have no prefix.

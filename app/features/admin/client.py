@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from app.errors import ConfigurationError, DoiProxyError
-from app.features.proxy_client.exchange import Exchange
-from app.features.proxy_client.server import ProxyServer
+from app.proxy_client.exchange import Exchange
+from app.proxy_client.server import ProxyServer
 
 #: Timeout in seconds. A purge of everything, and a slow upstream, take a while.
 _TIMEOUT: Final = 120.0

@@ -18,10 +18,10 @@ from app.features.admin.client import AdminClient
 from app.features.admin.show import describe_entry
 from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage, whole_number
 from app.features.options import Settings
-from app.features.proxy_client.server import parse_server, server_on_this_machine
-from app.features.redaction import MAX_SHOWN
+from app.proxy_client.server import parse_server, server_on_this_machine
 from app.resolver.demand import Demand
 from app.server.listening import UNIX
+from app.system.redaction import MAX_SHOWN
 from app.upstream.source import Priority
 
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"

@@ -67,6 +67,5 @@ def _refuse_first_token(new: Settings) -> None:
 FEATURE: Final = Feature(
     "admin",
     "the admin API, and the commands that use it",
-    needs=("proxy_client",),
     open=open_admin,
 )

@@ -21,7 +21,7 @@ from app.features.assistants.feature import FEATURE
 from app.features.command import Command, CommandContext
 from app.features.feature import require_libraries
 from app.features.options import Settings
-from app.features.proxy_client.server import ProxyServer, parse_server
+from app.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -11,7 +11,7 @@ from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.server_client import fetch_rows, text_of
 from app.features.lists.verdict import ListRow
-from app.features.proxy_client.server import ProxyServer
+from app.proxy_client.server import ProxyServer
 from app.upstream.source import Priority
 
 _QUERY: Final = "?encoding=literal&suggest=true"

@@ -20,10 +20,10 @@ from app.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused
 from app.features.bundles.changes import ChangeWriter
 from app.features.bundles.delta import DeltaEnd, DeltaStart
 from app.features.command import STANDARD_INPUT
-from app.features.progress import Bar
 from app.features.registry.sqlite_table import RegistryTable
 from app.handle.answer import ResponseCode
 from app.system.gunzip import Gunzip, GzipLimits
+from app.system.progress import Bar
 from app.system.regular_file import open_regular
 
 #: Limits of the records, and of the bytes of their values, that wait to be written.

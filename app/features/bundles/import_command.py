@@ -24,10 +24,7 @@ from app.features.bundles.import_bundle import (
 )
 from app.features.command import STANDARD_INPUT, CommandContext
 from app.features.feature import require_libraries
-from app.features.interruption import interrupt_on_signals, run_job
 from app.features.options import Settings
-from app.features.progress import Bar, progress
-from app.features.redaction import redact
 from app.features.registry.feature import FEATURE as REGISTRY
 from app.features.registry.import_absent import Missing
 from app.features.registry.import_files import MAX_USELESS, ImportRequest, import_registry
@@ -38,6 +35,9 @@ from app.features.registry.record import parse_date
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.tar import is_tar
 from app.features.store_url import read_store_path
+from app.system.interruption import interrupt_on_signals, run_job
+from app.system.progress import Bar, progress
+from app.system.redaction import redact
 
 #: The formats of --format, besides those of registry files.
 AUTO: Final = "auto"

@@ -52,7 +52,7 @@ def _add_stats(command: argparse.ArgumentParser) -> None:
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.export import ExportChoice, export
-    from app.features.interruption import run_job
+    from app.system.interruption import run_job
 
     if namespace.since:
         return _export_changes(context, namespace)
@@ -74,7 +74,7 @@ def _export_changes(context: CommandContext, namespace: argparse.Namespace) -> i
 
 def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.warm import warm
-    from app.features.interruption import run_job
+    from app.system.interruption import run_job
 
     return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 

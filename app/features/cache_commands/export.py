@@ -15,15 +15,16 @@ from app.features.bundles.output import OutputFile
 from app.features.cache_commands.lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
 from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
 from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
-from app.features.command import INTERRUPTED, STANDARD_OUTPUT, CommandContext
+from app.features.command import STANDARD_OUTPUT, CommandContext
 from app.features.feature import Core, Observers
 from app.features.options import Settings
-from app.features.progress import Bar, progress
 from app.resolver.destination import Destinations
 from app.resolver.observer import ResolutionObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
+from app.system.interruption import INTERRUPTED
+from app.system.progress import Bar, progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from app.errors import InvalidName, NotUTF8
 from app.features.command import STANDARD_INPUT
 from app.features.lists.lines import NO_DOI, ListItem
 from app.features.lists.list_stream import ListSource, read_list, require_files
-from app.features.progress import shows_progress
+from app.system.progress import shows_progress
 
 #: Limit of a line, in bytes. A longer line is refused.
 MAX_LINE_BYTES: Final = 1024 * 1024

@@ -11,8 +11,8 @@ from app.cache.tiered import TieredStore
 from app.features.admin.show import show_time
 from app.features.command import Stores
 from app.features.follow.primaries import PrimaryState, read_primaries
-from app.features.progress import Bar, progress
 from app.handle.answer import ResponseCode
+from app.system.progress import Bar, progress
 
 #: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
 MAX_COUNTED: Final = 200_000

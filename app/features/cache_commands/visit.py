@@ -13,7 +13,6 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
 from app.features.cache_commands.lists import NameItem, RefusedItem
-from app.features.progress import Bar
 from app.handle.answer import ResponseCode
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
@@ -21,6 +20,7 @@ from app.resolver.options import Negotiation
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
 from app.resolver.resolver import Resolver
+from app.system.progress import Bar
 from app.upstream.source import Priority
 
 #: Limit of the tries of a query that was not sent because of the budget or the circuit breaker.

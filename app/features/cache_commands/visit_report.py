@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from app.features.cache_commands.visit import Tally, Visit, VisitOutcome
-from app.features.interruption import SIGNALS, stop_on_signals
+from app.system.interruption import SIGNALS, stop_on_signals
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from app.features.cache_commands.lists import UniqueNames, count_names, read_lists
 from app.features.cache_commands.visit import Visit, VisitBounds
 from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
-from app.features.command import INTERRUPTED, CommandContext
-from app.features.progress import progress
+from app.features.command import CommandContext
+from app.system.interruption import INTERRUPTED
+from app.system.progress import progress
 
 
 async def warm(context: CommandContext, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:

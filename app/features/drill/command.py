@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.errors import ConfigurationError
 from app.features.admin.command import open_client
 from app.features.command import Command, CommandContext, set_usage, whole_number
-from app.features.interruption import interrupt_on_signals
+from app.system.interruption import interrupt_on_signals
 
 #: Kinds of answers that no cached record could replace, and the one for which that is not known.
 _NEEDED: Final = ("asked", "bypassed")

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.admin.command import open_client, read_argument
 from app.features.command import Command, CommandContext, set_usage
-from app.features.proxy_client.exchange import ProxyFailure
+from app.proxy_client.exchange import ProxyFailure
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.

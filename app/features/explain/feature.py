@@ -28,6 +28,6 @@ def open_explain(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "explain",
     "why a client gets its answer about a name: each decision in order",
-    needs=("admin", "proxy_client"),
+    needs=("admin",),
     open=open_explain,
 )

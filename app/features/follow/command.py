@@ -22,9 +22,9 @@ from app.features.follow.primaries import PrimaryState, read_primaries, save_pri
 from app.features.follow.primary_client import PrimaryClient
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport
 from app.features.follow.sqlite_change_pages import find_cursor, write_delta
-from app.features.proxy_client.server import parse_server
 from app.features.registry.record import parse_date
 from app.features.store_url import read_store_path
+from app.proxy_client.server import parse_server
 from app.system.regular_file import explain_failure, read_regular
 
 #: --since for everything, with a cursor at its end.
@@ -149,7 +149,7 @@ def _add_pull(command: argparse.ArgumentParser) -> None:
 
 
 def _pull(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.interruption import run_job
+    from app.system.interruption import run_job
 
     return run_job(pull(context, namespace.url, namespace.token_file, restart=namespace.restart))
 

@@ -47,6 +47,6 @@ def open_changes(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "follow",
     "replication: `cache pull` makes a store the replica of another proxy",
-    needs=("bundles", "registry", "proxy_client", "sqlite"),
+    needs=("bundles", "registry", "sqlite"),
     open=open_changes,
 )

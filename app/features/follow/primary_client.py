@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from app.features.follow.errors import ChangesGone
 from app.features.follow.pull import Body, BrokenPage, PrimaryBusy, PullError
-from app.features.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
-from app.features.proxy_client.server import ProxyServer
+from app.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
+from app.proxy_client.server import ProxyServer
 
 #: Limits of a page, compressed and decompressed, in bytes. A primary adds no line beyond 2 MiB, and a line has 4 MiB.
 MAX_BYTES: Final = 16 * 1024 * 1024

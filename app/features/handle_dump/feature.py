@@ -12,5 +12,5 @@ HANDLE_DUMP: Final = "handle-dump"
 FEATURE: Final = Feature(
     "handle_dump",
     "the dump of a handle server as local records: its names outlive it",
-    needs=("native", "local_records", "toml_files"),
+    needs=("native", "local_records"),
 )

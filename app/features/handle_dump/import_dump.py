@@ -22,8 +22,8 @@ from app.features.local_records.settings import LocalRecordSettings
 from app.features.native.errors import MalformedMessage
 from app.features.native.feature import FEATURE as NATIVE
 from app.features.options import Settings
-from app.features.progress import Bar, progress
-from app.features.toml_files.watching import list_toml_files
+from app.features.watched_files import list_toml_files
+from app.system.progress import Bar, progress
 from app.system.regular_file import explain_failure, open_regular
 
 #: Keys of the dump that are remembered to verify its signatures, and signatures of one record.

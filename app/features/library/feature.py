@@ -38,7 +38,6 @@ def _sample_facts() -> dict[str, dict[str, Any]]:
 FEATURE: Final = Feature(
     "library",
     "library copy: redirects through a service of the institution",
-    needs=("toml_files",),
     open=open_library,
     samples=_sample_facts,
     check=find_rule_problems,

@@ -13,8 +13,8 @@ from app.errors import ConfigurationError
 from app.features.last_good import NOT_KEPT, LastGood
 from app.features.library.copy import LibraryRules
 from app.features.library.rules import RulesFile, read_rules
-from app.features.toml_files.text import FileProblem
-from app.features.toml_files.watching import UnreadableFile, WatchedFiles, read_text_file, take_stamp
+from app.features.watched_files import UnreadableFile, WatchedFiles, read_text_file, take_stamp
+from app.system.toml_text import FileProblem
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ from app.features.library.copy import (
     host_of,
 )
 from app.features.library.service_kinds import KINDS, WrongService, build_service
-from app.features.toml_files.text import (
+from app.resolver.target_url import web_target
+from app.system.toml_text import (
     Block,
     FileProblem,
     WrongTable,
@@ -34,7 +35,6 @@ from app.features.toml_files.text import (
     read_block,
     split_tables,
 )
-from app.resolver.target_url import web_target
 
 #: Tables of one file.
 MAX_SERVICES: Final = 50

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from app.errors import ConfigurationError
-from app.features.command import INTERRUPTED, CommandContext
-from app.features.interruption import Stop, stop_on_signals
+from app.features.command import CommandContext
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ResolveChoice
 from app.features.lists.lines import ListItem
@@ -30,7 +29,8 @@ from app.features.lists.progress import report_rows
 from app.features.lists.resolve_lists import open_rows
 from app.features.lists.verdict import FIELDS, GOOD, UNDECIDED, ListRow, Verdict
 from app.features.private_file import open_private
-from app.features.progress import show_duration
+from app.system.interruption import INTERRUPTED, Stop, stop_on_signals
+from app.system.progress import show_duration
 from app.system.regular_file import open_regular
 
 #: Limit of a row, in bytes.

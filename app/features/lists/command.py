@@ -15,7 +15,7 @@ from app.errors import ConfigurationError
 from app.features.command import Command, CommandContext
 
 if TYPE_CHECKING:
-    from app.features.proxy_client.server import ProxyServer
+    from app.proxy_client.server import ProxyServer
 
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
@@ -178,7 +178,7 @@ def _positive(text: str) -> int:
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Resolve lists. Exit status 0 if all names resolve, to their works, else 1; 2 for wrong arguments or settings."""
-    from app.features.interruption import run_job
+    from app.system.interruption import run_job
 
     return run_job(run_choice(context, read_choice(namespace)))
 
@@ -198,7 +198,7 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL, and for rounds of nothing."""
     from app.features.lists.list_stream import exists
     from app.features.lists.typed_name import is_name
-    from app.features.proxy_client.server import parse_server
+    from app.proxy_client.server import parse_server
 
     if namespace.rounds > 1 and not namespace.again:
         raise ConfigurationError("--rounds: name the verdicts of the rows that are repeated with --again")

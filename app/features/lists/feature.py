@@ -40,6 +40,6 @@ def open_lists(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "lists",
     "lists of up to a million names, by HTTP and as a command",
-    needs=("suggestions", "proxy_client", "metadata"),
+    needs=("suggestions", "metadata"),
     open=open_lists,
 )

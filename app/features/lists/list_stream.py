@@ -20,7 +20,7 @@ from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
-from app.features.redaction import MAX_SHOWN
+from app.system.redaction import MAX_SHOWN
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096

@@ -13,7 +13,7 @@ from app.features.command import STANDARD_INPUT
 from app.features.lists.lines import ListItem
 from app.features.lists.list_stream import ListSource, read_list
 from app.features.lists.verdict import Verdict
-from app.features.progress import ProgressLine, show_duration
+from app.system.progress import ProgressLine, show_duration
 from app.upstream.guard import UNSENT_OUTCOMES
 
 #: Rows before the remaining time is estimated.

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.errors import ConfigurationError, InvalidParameter
-from app.features.command import INTERRUPTED, CommandContext
-from app.features.interruption import stop_on_signals
+from app.features.command import CommandContext
 from app.features.lists.batch import BatchInput
 from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_lists
 from app.features.lists.command import ResolveChoice
@@ -34,6 +33,7 @@ from app.features.lists.writing import (
     printable,
 )
 from app.features.options import Settings
+from app.system.interruption import INTERRUPTED, stop_on_signals
 
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")

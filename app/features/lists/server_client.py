@@ -16,9 +16,9 @@ from app.features.lists.lines import ListItem
 from app.features.lists.table import DOI_COLUMN
 from app.features.lists.verdict import ListRow, read_row
 from app.features.metadata.match import read_cited
-from app.features.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
-from app.features.proxy_client.server import ProxyServer
-from app.features.redaction import MAX_SHOWN
+from app.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
+from app.proxy_client.server import ProxyServer
+from app.system.redaction import MAX_SHOWN
 
 #: Limit of the names of one request, in bytes.
 MAX_BYTES: Final = 256 * 1024

@@ -43,7 +43,6 @@ def open_local_records(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "local_records",
     "what the operator says about names and prefixes, before the cache and the upstream",
-    needs=("toml_files",),
     add_sources=add_local_records,
     open=open_local_records,
     check=find_record_problems,

@@ -28,7 +28,11 @@ from app.features.local_records.records import (
     answer_of_value,
     fill_target,
 )
-from app.features.toml_files.text import (
+from app.handle.answer import Answer, ResponseCode
+from app.handle.record import read_values
+from app.resolver.resolution import Tombstone
+from app.resolver.target_url import MAX_REDIRECT_TARGET_BYTES, SCHEMES, web_target
+from app.system.toml_text import (
     Block,
     FileProblem,
     WrongTable,
@@ -37,10 +41,6 @@ from app.features.toml_files.text import (
     read_block,
     split_tables,
 )
-from app.handle.answer import Answer, ResponseCode
-from app.handle.record import read_values
-from app.resolver.resolution import Tombstone
-from app.resolver.target_url import MAX_REDIRECT_TARGET_BYTES, SCHEMES, web_target
 
 #: What a record can do for a prefix alone.
 PREFIX_ACTIONS: Final = frozenset({"upstream", "deny"})

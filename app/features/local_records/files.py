@@ -13,8 +13,7 @@ from app.errors import ConfigurationError
 from app.features.last_good import NOT_KEPT, LastGood
 from app.features.local_records.file_text import read_records
 from app.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
-from app.features.toml_files.text import FileProblem
-from app.features.toml_files.watching import (
+from app.features.watched_files import (
     MAX_FILES,
     UnreadableFile,
     WatchedFiles,
@@ -22,6 +21,7 @@ from app.features.toml_files.watching import (
     read_text_file,
     take_stamp,
 )
+from app.system.toml_text import FileProblem
 
 log = logging.getLogger(__name__)
 

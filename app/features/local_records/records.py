@@ -16,9 +16,9 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName, fold
 from app.doi.uri import component, url_path
 from app.errors import PrefixDenied
-from app.features.toml_files.text import FileProblem
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.resolution import MAX_ALIASES, Origin, Resolution, Tombstone
+from app.system.toml_text import FileProblem
 
 #: Placeholders in the target of a prefix: the whole name, and its part after the first slash, both percent-encoded.
 DOI_PLACEHOLDER: Final = "{doi}"

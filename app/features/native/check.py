@@ -21,7 +21,7 @@ from app.features.native.opening import (
 )
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.options import Settings
-from app.features.redaction import redact
+from app.system.redaction import redact
 
 #: Longest time for one upstream or transport, in seconds.
 _DEADLINE: Final = 10.0

@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from app.errors import DoiProxyError
-from app.features.progress import Bar
 from app.features.registry.import_absent import AbsentNames, Missing
 from app.features.registry.import_compression import choose_compress
 from app.features.registry.import_job import Job, JobFolder, with_left_out
@@ -30,6 +29,7 @@ from app.features.registry.reading import RegistryFormat
 from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_table import ImportPart, RegistryTable
 from app.features.registry.wire import RegistryRow
+from app.system.progress import Bar
 
 #: Rows that are written in one transaction. Other writers of the store wait for about 15 ms.
 _BATCH: Final = 5_000

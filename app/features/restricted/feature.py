@@ -89,7 +89,7 @@ def _check(inspection: Inspection) -> Iterator[Finding]:
 FEATURE: Final = Feature(
     "restricted",
     "restricted values of handle servers, for authorised readers",
-    needs=("native", "toml_files"),
+    needs=("native",),
     open=open_restricted,
     check=_check,
 )

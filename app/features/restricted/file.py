@@ -14,8 +14,8 @@ from app.doi.name import HandleName, fold
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.network_list import NetworkList
 from app.features.restricted.identity import Identity, prove_by_private_key, prove_by_secret
-from app.features.toml_files.text import TomlProblem, find_key, parse_toml
 from app.system.regular_file import explain_failure, read_regular
+from app.system.toml_text import TomlProblem, find_key, parse_toml
 
 #: Bytes of the file itself, of a key and of the list of tokens.
 _MAX_BYTES: Final = 64 * 1024

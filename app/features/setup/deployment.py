@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.features.options import Settings
-from app.features.redaction import redact
+from app.system.redaction import redact
 
 #: Settings that a container takes from its image or from the file itself.
 CONTAINER_OWNS: Final = frozenset({"host", "port", "store_url", "tls_cert", "tls_key"})

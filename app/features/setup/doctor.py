@@ -9,11 +9,11 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from app.features.check import Finding
-from app.features.proxy_client.exchange import ProxyFailure
 from app.features.setup.exposure import find_exposure, judge_health
 from app.features.setup.probe import FILL_BYTES, FILL_HEADER
 from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import Fault, front_kind, remedy_for
+from app.proxy_client.exchange import ProxyFailure
 
 #: What is sent as a part of a path, by the fault if it does not arrive as it was sent.
 _PATHS: Final[tuple[tuple[str, Fault], ...]] = (

@@ -33,10 +33,10 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     if namespace.upstream:
         return show_findings(context.examine_upstreams(), as_json=namespace.as_json)
-    from app.features.proxy_client.server import parse_server
     from app.features.setup.doctor import examine, examine_without_key
     from app.features.setup.probe import TOKEN_SECONDS, sign_token
     from app.features.setup.probes import Prober
+    from app.proxy_client.server import parse_server
 
     settings = context.settings
     url = namespace.url or settings.public_url

@@ -28,6 +28,5 @@ def open_probe(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "setup",
     "check, doctor, and the files of an installation",
-    needs=("proxy_client",),
     open=open_probe,
 )

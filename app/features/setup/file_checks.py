@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from app.features.check import Finding, Inspection, find_access_problem
-from app.features.redaction import redact
+from app.system.redaction import redact
 
 _SQLITE: Final = "sqlite:///"
 #: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.

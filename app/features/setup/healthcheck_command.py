@@ -6,8 +6,8 @@ import http.client
 from typing import Final
 
 from app.features.options import Settings
-from app.features.proxy_client.exchange import Exchange
-from app.features.proxy_client.server import server_on_this_machine
+from app.proxy_client.exchange import Exchange
+from app.proxy_client.server import server_on_this_machine
 
 #: Timeout in seconds. Container engines end a health check soon after.
 _TIMEOUT: Final = 5.0

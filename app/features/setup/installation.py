@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.features.options import Settings
-from app.features.redaction import MASK, redact
 from app.features.setup.deployment import toml_line
+from app.system.redaction import MASK, redact
 from app.system.regular_file import explain_failure, read_regular
 
 #: The largest file that is compared.

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from app import __version__
 from app.features.options import Settings, variable
-from app.features.redaction import redact
 from app.features.setup.deployment import (
     CONTAINER_OWNS,
     changed_settings,
@@ -21,6 +20,7 @@ from app.features.setup.deployment import (
     toml_line,
 )
 from app.features.setup.template import fill_file
+from app.system.redaction import redact
 
 #: The files of config/kubernetes that one stream contains too.
 MANIFESTS: Final = (

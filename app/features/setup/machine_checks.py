@@ -11,8 +11,8 @@ from typing import Final
 from app.errors import DoiProxyError
 from app.features.check import Finding, Inspection
 from app.features.options import Settings
-from app.features.proxy_client.exchange import Exchange, ProxyFailure
-from app.features.proxy_client.server import server_on_this_machine
+from app.proxy_client.exchange import Exchange, ProxyFailure
+from app.proxy_client.server import server_on_this_machine
 from app.server.listening import UNIX, listen, listen_at, release
 
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).

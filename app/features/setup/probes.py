@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
-from app.features.proxy_client.exchange import Exchange
-from app.features.proxy_client.server import ProxyServer
 from app.features.setup.probe import TOKEN_HEADER
 from app.features.setup.probe_path import PROBE_PATH
+from app.proxy_client.exchange import Exchange
+from app.proxy_client.server import ProxyServer
 
 #: Seconds that one probe waits for its answer.
 _TIMEOUT: Final = 20.0

@@ -25,9 +25,9 @@ from typing import Any, Final
 from app import __version__
 from app.errors import DoiProxyError
 from app.features.command import Command, CommandContext, set_usage
-from app.features.proxy_client.exchange import Exchange
-from app.features.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
-from app.features.redaction import MASK, redact
+from app.proxy_client.exchange import Exchange
+from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
+from app.system.redaction import MASK, redact
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
 _FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}

@@ -9,5 +9,4 @@ from app.features.feature import Feature
 FEATURE: Final = Feature(
     "support_bundle",
     "what a developer needs to find a fault, without readers and secrets",
-    needs=("proxy_client",),
 )

@@ -16,7 +16,7 @@ from app.errors import DoiProxyError
 from app.features.assistants.names import ServerNames
 from app.features.assistants.tools import ToolBounds, Tools
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
-from app.features.proxy_client.server import parse_server
+from app.proxy_client.server import parse_server
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
 from tests.web.proxy import Proxy, running

@@ -16,10 +16,10 @@ from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
 from app.features.bundles.output import OutputFile
 from app.features.cache_commands.export import RecordWriter, export_all, export_prefix
-from app.features.progress import NoBar
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
+from app.system.progress import NoBar
 from app.upstream.local import SealedSource
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock

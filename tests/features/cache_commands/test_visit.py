@@ -20,11 +20,11 @@ from app.features.cache_commands.visit import (
     VisitOutcome,
     resolve_dependencies,
 )
-from app.features.progress import NoBar
 from app.resolver.destination import Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
+from app.system.progress import NoBar
 from app.upstream.client import HandleClient
 from app.upstream.local import SealedSource
 from tests.cache.entries import entry, missing

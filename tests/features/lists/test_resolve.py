@@ -21,9 +21,9 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError, DoiProxyError
-from app.features import interruption
 from app.features.lists.command import add_resolve_arguments, read_choice, run_choice
 from app.features.options import ENV_PREFIX
+from app.system import interruption
 from tests.fake_upstream import FakeUpstream
 from tests.features.cache_commands.test_commands import serving
 from tests.features.lists.list_server import BatchServer

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from app.features import interruption
 from app.features.lists.list_stream import write_all
+from app.system import interruption
 from tests.features.lists.test_resolve import Bench, bench, end_of, resumable  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio

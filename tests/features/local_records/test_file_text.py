@@ -10,9 +10,9 @@ import pytest
 
 from app.features.local_records.file_text import MAX_RECORD_CHARACTERS, read_records
 from app.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
-from app.features.toml_files.text import FileProblem
 from app.handle.answer import ResponseCode
 from app.resolver.resolution import Tombstone
+from app.system.toml_text import FileProblem
 from tests.table import table
 
 

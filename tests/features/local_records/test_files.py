@@ -11,7 +11,7 @@ import pytest
 from app.errors import ConfigurationError
 from app.features.local_records.files import FileBounds, LocalFiles, read_files
 from app.features.local_records.records import LocalRecords
-from app.features.toml_files.watching import MAX_FILES
+from app.features.watched_files import MAX_FILES
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,6 @@ import pytest
 
 from app.assembly.stores import read_tables
 from app.errors import ConfigurationError
-from app.features.progress import Bar, NoBar
 from app.features.registry import import_files as tested
 from app.features.registry.import_absent import Missing
 from app.features.registry.import_files import ImportRequest, import_registry
@@ -25,6 +24,7 @@ from app.features.registry.reading import RegistryFormat
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.store_table import count_registry
 from app.features.sqlite.store import SqliteStore
+from app.system.progress import Bar, NoBar
 from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar

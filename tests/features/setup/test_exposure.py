@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from app.features.proxy_client.server import parse_server
 from app.features.setup.doctor import examine_without_key
 from app.features.setup.exposure import judge_admin, judge_health, judge_readiness, judge_status
 from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import KINDS
+from app.proxy_client.server import parse_server
 from tests.cluster.processes import Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from app.features.feature import Service
-from app.features.toml_files.text import FileProblem
 from app.system.regular_file import read_regular
+from app.system.toml_text import FileProblem
 
 #: Seconds between two looks at the files.
 WATCH_INTERVAL: Final = 1.0

@@ -19,9 +19,9 @@ from math import inf
 from typing import Final, Self
 
 from app.errors import DoiProxyError
-from app.features.proxy_client.server import ProxyServer
-from app.features.redaction import MAX_SHOWN, redact
+from app.proxy_client.server import ProxyServer
 from app.system.gunzip import Gunzip, GzipLimits
+from app.system.redaction import MAX_SHOWN, redact
 from app.upstream.retry_after import read_retry_after
 
 #: Limit of the timeout for connecting, in seconds.

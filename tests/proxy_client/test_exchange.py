@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from app.features.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
-from app.features.proxy_client.server import ProxyServer, parse_server
+from app.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
+from app.proxy_client.server import ProxyServer, parse_server
 from tests.accepting import accept_into, close_server
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from app.errors import ConfigurationError
-from app.features.redaction import MAX_SHOWN, redact
 from app.server.listening import UNIX
+from app.system.redaction import MAX_SHOWN, redact
 
 _FORMS: Final = "not a URL such as http://127.0.0.1:8000, or unix: and the path of a socket"
 

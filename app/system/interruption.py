@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from app.features.command import INTERRUPTED
-
+#: Exit status of a program that was interrupted (128 + SIGINT).
+INTERRUPTED: Final = 130
 #: The signals that end a command.
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 #: Seconds after a signal in which the names under way are finished.

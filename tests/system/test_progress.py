@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from app.features.progress import LineBar, NoBar, progress, show_duration
+from app.system.progress import LineBar, NoBar, progress, show_duration
 from tests.clock import Clock
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli.main import main
 from app.errors import ConfigurationError
-from app.features.proxy_client.server import parse_server, server_on_this_machine
+from app.proxy_client.server import parse_server, server_on_this_machine
 from tests.table import table
 
 #: Texts that are not the address of a proxy.
