@@ -74,7 +74,7 @@ def create(
         for path, add in opened.operator_routes.items():
             gate.add_path(path)
             add(gate.app, face)
-    gates = [*opened.reader_gates, *(gate for gate in opened.gates if not gate.has_listener)]
+    gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
         __version__,
         lambda app: run_lifespan(core, pages, opened.services),

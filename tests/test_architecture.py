@@ -48,8 +48,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     # The second connects only to addresses that it has compared.
     "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
-    # The second signs with the private key of an identity.
-    "cryptography": frozenset({"features.native", "features.restricted"}),
+    "cryptography": frozenset({"features.native"}),
     "segno": frozenset({"features.qr"}),
     "sqlite3": frozenset({"features.sqlite", "features.registry", "features.follow", "features.help"}),
     "redis": frozenset({"features.valkey"}),

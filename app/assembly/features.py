@@ -133,7 +133,6 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
             context.services += opened[feature.name].services
             context.gates += opened[feature.name].gates
     parts = [opened[name] for name in NAMES if name in opened]
-    context.reader_paths = tuple(path for part in parts for gate in part.reader_gates for path in gate.below)
     context.own_routes = tuple(route for part in parts for route in part.own_api.values())
     return Opened(
         stages=[stage for part in parts for stage in part.stages],
@@ -143,7 +142,6 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
         own_api={path: route for part in parts for path, route in part.own_api.items()},
         private=[path for part in parts for path in part.private],
         gates=[gate for part in parts for gate in part.gates],
-        reader_gates=[gate for part in parts for gate in part.reader_gates],
         operator_routes={path: add for part in parts for path, add in part.operator_routes.items()},
         listeners={name: listener for part in parts for name, listener in part.listeners.items()},
     )

@@ -19,7 +19,6 @@ NAMES = (
     "proof",
     "qr",
     "native_listener",
-    "restricted",
     "sqlite",
     "valkey",
     "registry",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from app.upstream.guard import RecordQuery
     from app.upstream.routed import Upstream
     from app.web.header import Header
-    from app.web.operations import Face, Gate
+    from app.web.operations import Face
     from app.web.pages import Link
     from app.web.section import Section
     from app.web.stage import Stage, Stages
@@ -209,8 +209,6 @@ class Context:
         #: The routes of the JSON endpoints of features. They are there when routes are added.
         self.own_routes: tuple[str, ...] = ()
         self.gates: list[OperatorGate] = []
-        #: The beginnings of the paths behind the gates of readers.
-        self.reader_paths: tuple[bytes, ...] = ()
         #: Counts a request of the client at an address, as Stage.admit does: for a page that refuses in its own words.
         self.admit: Callable[[str], None] = _count_nothing
         #: Denies a network for some seconds and returns the end. None without the feature limits.
@@ -271,8 +269,6 @@ class Opened:
     private: Sequence[bytes] = ()
     #: What answers the paths of operators, behind a check of its own.
     gates: Sequence[OperatorGate] = ()
-    #: What answers paths of readers, behind a check of its own.
-    reader_gates: Sequence[Gate] = ()
     #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers.
     operator_routes: Mapping[bytes, Callable[[FastAPI, Face], None]] = field(default_factory=dict)
     #: Builds the application of a further listener, given the stages and the server's data about its connections. The

@@ -81,7 +81,6 @@ _PARTS: Final[dict[str, Attack]] = {
     "feeds": newer.feeds,
     "uploads": newer.references,
     "proofs": newer.proofs,
-    "restricted": newer.restricted,
     "face files": commands.face_files,
 }
 #: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.

@@ -1,4 +1,4 @@
-"""Attacks on endpoints that came later: the feed of interruptions, uploads, proofs, restricted values."""
+"""Attacks on endpoints that came later: the feed of interruptions, uploads, proofs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from anyio.from_thread import start_blocking_portal
 
 from bench.attacks.crowd import Request, Target, attack
 from bench.attacks.world import Checkout, Row, proxy, upstream
-from tests.features.restricted.challenging import NAME as RESTRICTED_NAME
-from tests.features.restricted.challenging import ChallengingServer
-from tests.features.restricted.world import BEARER, write_file
 from tests.hostile.clients import head
 from tests.hostile.signed import signed_upstream
 
@@ -154,27 +151,6 @@ def proofs(checkout: Checkout) -> Iterator[Row]:
         with proxy(checkout, settings.pop("upstream_url"), **settings) as running:
             running.status("/api/handles/10.1000/many-values?cert", timeout=20.0)
             yield from attack(checkout, running, target, "/10.4000/far")
-
-
-def restricted(checkout: Checkout) -> Iterator[Row]:
-    """`/api/restricted/<name>`: each request proves an identity to a handle server."""
-    with tempfile.TemporaryDirectory() as name, _serving(ChallengingServer()) as server:
-        folder = Path(name)
-        server.put("10.1000/182", url="https://target.example/")
-        settings: dict[str, Any] = {"native_restricted": write_file(folder), "upstream_private_servers": True}
-        bearer, path = f"Authorization: {BEARER}", f"/api/restricted/{RESTRICTED_NAME}"
-        target = Target(
-            "restricted",
-            Request("", path, lines=(bearer,)),
-            (*_odd(path, bearer), *_names("/api/restricted/", bearer), *_names("/api/restricted/")),
-            lambda number: Request("", path, lines=(bearer if number % 2 else "Authorization: Bearer wrong",)),
-            _unfinished(path, bearer),
-            count=300,
-            # The handle server of the tests answers slowly: a query may reach its deadline.
-            expected=frozenset({200, 401, 504}),
-        )
-        with proxy(checkout, server.url, **settings) as running:
-            yield from attack(checkout, running, target)
 
 
 def _everywhere(checkout: Checkout, target: Target, settings: dict[str, Any] | None = None) -> Iterator[Row]:

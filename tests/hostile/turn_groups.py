@@ -18,7 +18,7 @@ from app.features.status.events import MAX_EVENTS, Event
 from app.features.status.keeping import NOTE, Kept
 from app.handle.answer import Answer, ResponseCode
 from tests.hostile import turn_units
-from tests.hostile.signed import proof_exchanges, restricted_exchanges, restricted_upstream, signed_upstream
+from tests.hostile.signed import proof_exchanges, signed_upstream
 from tests.hostile.turn_rows import (
     STORED,
     STORED_PREFIX,
@@ -57,7 +57,6 @@ def _service_exchanges(number: int) -> Iterator[Exchange]:
 GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
     "service": (_SERVE, _service_exchanges),
     "proofs": (_SERVE, lambda number: proof_exchanges()),
-    "restricted": (_SERVE, lambda number: restricted_exchanges()),
     "own pages": (_SERVE, name_exchanges),
     "assistants": (_ASSISTANTS, lambda number: assistant_exchanges()),
 }
@@ -110,11 +109,10 @@ async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterato
         await _fill_history(store_url)
     if group == "own pages":
         settings |= _write_own_pages(folder)
-    servers = {"proofs": signed_upstream, "restricted": restricted_upstream}
-    if group not in servers:
+    if group != "proofs":
         yield settings
         return
-    async with servers[group](folder) as upstream:
+    async with signed_upstream(folder) as upstream:
         yield settings | upstream
 
 

@@ -12,7 +12,6 @@ from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.features.library.test_prepared_answers import RULE, SERVICE
 from tests.features.native.server import HandleServer, write_bootstrap
-from tests.features.restricted.world import write_file
 from tests.server.test_prepared_answers import get
 from tests.server.ways import NOWHERE, Server, lane_uses
 from tests.web.test_locations import country, database
@@ -116,13 +115,12 @@ PLAIN: Final[dict[str, Any]] = {
 FILES: Final = {
     "tls_cert", "tls_key", "upstream_bootstrap", "upstream_ca_bundle", "store_url", "branding_logo",
     "branding_templates", "branding_messages", "client_allow_file", "client_deny_file", "library_rules",
-    "country_database", "local_records", "native_restricted", "seed",
+    "country_database", "local_records", "seed",
 }  # fmt: skip
 #: Settings without which another one is refused.
 WITH: Final[dict[str, dict[str, Any]]] = {
     "upstream_verify": {"upstream_url": HANDLE_SERVER},
     "upstream_bootstrap": {"upstream_url": HANDLE_SERVER},
-    "native_restricted": {"upstream_url": HANDLE_SERVER},
 }
 
 
@@ -132,8 +130,6 @@ def write_value(name: str, folder: Path) -> Any:
     match name:
         case "store_url":
             return f"sqlite:///{file}"
-        case "native_restricted":
-            return write_file(folder)
         case "country_database":
             return database(folder, {"203.0.113.0/24": country("DE")})
         case "library_rules":

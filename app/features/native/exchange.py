@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from app.doi.name import fold
-from app.errors import AnswerTooLarge, BudgetSpent, CouldNotVerify, UpstreamRefused, UpstreamTimeout
+from app.errors import AnswerTooLarge, CouldNotVerify, UpstreamRefused, UpstreamTimeout
 from app.features.native.addresses import Address, AllowedAddresses
-from app.features.native.errors import AnswerMismatch, ServiceNotFound
+from app.features.native.errors import ServiceNotFound
 from app.features.native.health import ServerHealth
-from app.features.native.referral import Authenticate, HandleService, Question
+from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates
 from app.features.native.transport.base import Transport
 from app.features.native.verify import check_answer, oldest_version, verify_signature
 from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
-from app.features.native.wire.query import Filters, Query, encode_challenge_response, encode_query
+from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, SignedAnswer, decode_response
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.native.witness import Witness, WitnessResult
@@ -110,7 +110,7 @@ class ServiceClient:
         candidates = self._list(service, question)
         answered = await self._race(candidates, question)
         response = answered[0]
-        if self._witness is not None and not question.is_lookup and question.authenticate is None:
+        if self._witness is not None and not question.is_lookup:
             self._witness.offer(candidates, question, answered, self._race)
         if not question.certified or service.proof is None:
             return response
@@ -155,8 +155,6 @@ class ServiceClient:
             now=now,
         )
         usable = [candidate for candidate in candidates if candidate.endpoint.protocol in self._transports]
-        if question.authenticate is not None:
-            usable = _list_private(usable)
         if not usable:
             raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
         usable.sort(key=lambda candidate: self._health.rests(candidate.endpoint.protocol, now))
@@ -190,9 +188,6 @@ class ServiceClient:
                         return task.result(), endpoint
                     # A limit of ours is the same for each server and transport.
                     if isinstance(failure, AnswerTooLarge) or not isinstance(failure, CouldNotVerify):
-                        raise failure
-                    # An identity is proven to one server: more could lock it out.
-                    if question.authenticate is not None and _is_answered(failure):
                         raise failure
                     failures.append(failure)
                     if _is_answered(failure):
@@ -263,60 +258,34 @@ class ServiceClient:
         return response
 
     async def _exchange(self, candidate: Candidate, question: Question) -> Response:
-        flags = 0
+        flags = OpFlag.PUBLIC_ONLY
         if question.authoritative:
             flags |= OpFlag.AUTHORITATIVE
-        if question.certified or (question.authenticate is not None and candidate.public_key):
+        if question.certified:
             flags |= OpFlag.CERTIFIED
-        if question.authenticate is None:
-            flags |= OpFlag.PUBLIC_ONLY
         filters = Filters(question.handle, types=question.types)
         query = self._write_query(candidate, filters, flags=flags)
         response = await self._send(candidate, query)
-        if question.authenticate is not None and response.code == ResponseStatus.AUTHENTICATION_NEEDED:
-            # Nothing is proven to a server that could not prove itself.
-            self._verify(candidate, query, response)
-            response = await self._answer_challenge(candidate, question.authenticate, query, response)
-        response = self._verify(candidate, query, response)
+        if question.certified:
+            response = replace(response, request=encode_query(query))
+            oldest = oldest_version(candidate.version)
+            verify_signature(response, candidate.public_key, oldest_version=oldest)
         if response.code not in _ANSWERS:
             raise UpstreamRefused(
                 f"The handle server reported a failure, response code {response.code}.", response_code=response.code
             )
         return response
 
-    def _verify(self, candidate: Candidate, query: Query, response: Response) -> Response:
-        """An answer whose signature is valid, if the query requested one. Raises SignatureInvalid."""
-        if query.flags & OpFlag.CERTIFIED:
-            response = replace(response, request=encode_query(query))
-            oldest = oldest_version(candidate.version)
-            verify_signature(response, candidate.public_key, oldest_version=oldest)
-        return response
-
-    async def _answer_challenge(
-        self, candidate: Candidate, authenticate: Authenticate, query: Query, challenge: Response
-    ) -> Response:
-        """The answer to a query after the response to its challenge, in the session that the challenge opened."""
-        if not challenge.envelope.session_id:
-            raise AnswerMismatch(detail="the challenge opens no session")
-        body = await authenticate(challenge, query)
-        if not await self._may_ask_again():
-            raise BudgetSpent
-        return await self._send(candidate, query, challenge.envelope.session_id, body)
-
-    async def _send(self, candidate: Candidate, query: Query, session_id: int = 0, body: bytes = b"") -> Response:
-        """The answer to one message, or in a session, to the response to a challenge, which has this body.
-
-        Raises CouldNotVerify if the answer does not belong to the query.
-        """
+    async def _send(self, candidate: Candidate, query: Query) -> Response:
+        """The answer to one message. Raises CouldNotVerify if it does not belong to the query."""
         transport = self._transports[candidate.endpoint.protocol]
-        message = encode_challenge_response(query, session_id, body) if session_id else encode_query(query)
-        data = await transport.exchange(candidate, query.filters.handle, message)
+        data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
         response = decode_response(data, digest_requested=True)
         if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
             raise UpstreamRefused(
                 "The handle server could not read the request.", response_code=response.header.response_code
             )
-        check_answer(response, query, session_id, message)
+        check_answer(response, query)
         return response
 
     def _write_query(
@@ -349,17 +318,6 @@ class ServiceClient:
     def _record(self, endpoint: Endpoint, purpose: Purpose, *, is_answered: bool) -> None:
         if self._observer is not None:
             self._observer.record_exchange(_name(endpoint), purpose, is_answered=is_answered)
-
-
-def _list_private(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates for restricted values: those with HTTPS alone, if there are some, and never UDP.
-
-    The other transports are not encrypted, so a failure of HTTPS must not lead to them.
-    """
-    encrypted = [candidate for candidate in candidates if candidate.endpoint.protocol is TransportProtocol.HTTPS]
-    return encrypted or [
-        candidate for candidate in candidates if candidate.endpoint.protocol is not TransportProtocol.UDP
-    ]
 
 
 def _name(endpoint: Endpoint) -> str:

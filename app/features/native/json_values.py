@@ -51,11 +51,11 @@ _KEY_MEMBERS: Final = {RSA: ("e", "n"), DSA: ("q", "p", "g", "y")}
 _KEY_ORDER: Final = ("n", "e", "y", "p", "q", "g")
 
 
-def write_json_values(values: Iterable[Value], readable: int = _PUBLIC_READ) -> bytes:
-    """The JSON array of the values with one of the permissions `readable`, in the server's order."""
+def write_json_values(values: Iterable[Value]) -> bytes:
+    """The JSON array of the values that the public may read, in the server's order."""
     room, objects = _MAX_EXPLAINED_BYTES, []
     for value in values:
-        if value.permissions & readable:
+        if value.permissions & _PUBLIC_READ:
             # A type is explained with its subtypes.
             explain = _EXPLANATIONS.get(value.type.upper().partition(b".")[0])
             if explain is not None:

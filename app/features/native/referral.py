@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 from app.doi.name import MAX_NAME_BYTES
 from app.features.native.errors import MalformedMessage
-from app.features.native.wire.query import Query
-from app.features.native.wire.response import Response, SignedAnswer
+from app.features.native.wire.response import SignedAnswer
 from app.features.native.wire.site_value import ServiceSite, decode_site
 from app.features.native.wire.value import Permission, TtlType, Value
 
-#: The body of the message that proves an identity, given a challenge and the query that it is about.
-Authenticate = Callable[[Response, Query], Awaitable[bytes]]
 #: The handle whose HS_SITE values are the root.
 ROOT_HANDLE: Final = b"0.NA/0.NA"
 _PREFIX_RECORDS: Final = b"0.NA/"
@@ -61,8 +58,6 @@ class Question:
     certified: bool = False
     #: It is about a prefix or a service handle, on the way to the server of a name.
     is_lookup: bool = False
-    #: The answer has the values that this identity may read too. None: only those that the public may read.
-    authenticate: Authenticate | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from app.errors import UpstreamRefused
@@ -10,29 +9,17 @@ from app.features.native.evidence import encode_proof
 from app.features.native.exchange import ServiceClient
 from app.features.native.json_values import write_json_values
 from app.features.native.lookups import within
-from app.features.native.referral import Authenticate, Question
+from app.features.native.referral import Question
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
-from app.features.native.wire.value import Permission
 from app.features.proven_answer import ProvenAnswer
 from app.handle.answer import Answer, ResponseCode
-from app.handle.record import parse_record, read_values
+from app.handle.record import parse_record
 from app.resolver.proof import needs_proof
 from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 
 _LATE: Final = "The handle servers did not answer in time."
 _CONTROL: Final = Question(CONTROL_NAME.text.encode())
-
-
-@dataclass(frozen=True, slots=True)
-class RestrictedQuery(UpstreamQuery):
-    """A query for the values that an identity may read, besides those of the public. No answer to it may be kept.
-
-    With `certified`, signatures lead from the root to the server, whatever `upstream_verify` says. A server whose key
-    is known signs in any case.
-    """
-
-    authenticate: Authenticate | None = field(default=None, compare=False, repr=False)
 
 
 class Finder(Protocol):
@@ -68,13 +55,9 @@ class NativeSource:
         """The answer of the server that has the handle. Raises CouldNotVerify."""
         if query.leaves is not None:
             query.leaves()
-        authenticate = query.authenticate if isinstance(query, RestrictedQuery) else None
-        certified = needs_proof(query.certified, self._verification) or (query.certified and authenticate is not None)
-        handle = query.name.text.encode()
-        question = Question(handle, authoritative=query.authoritative, certified=certified, authenticate=authenticate)
+        certified = needs_proof(query.certified, self._verification)
+        question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
         response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
-        if authenticate is not None and response is not None:
-            return _read_restricted(response)
         return read_response(response, is_verified=certified)
 
     async def probe(self) -> Answer:
@@ -112,14 +95,3 @@ def read_response(response: Response | None, *, is_verified: bool) -> Answer:
     if not parse_record(values).values:
         return answer(ResponseCode.VALUES_NOT_FOUND)
     return answer(ResponseCode.SUCCESS, values)
-
-
-def _read_restricted(response: Response) -> Answer:
-    """The values of an answer that the public or an identity may read. Nothing of them is kept. Raises CouldNotVerify.
-
-    `parse_record` remembers the records of a process, so it must not see them.
-    """
-    if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
-        return read_response(replace(response, proof=None), is_verified=False)
-    values = write_json_values(response.body.values, Permission.PUBLIC_READ | Permission.ADMIN_READ)
-    return Answer(ResponseCode.SUCCESS if read_values(values).values else ResponseCode.VALUES_NOT_FOUND, values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -30,21 +29,17 @@ _SHA256_SINCE: Final = (2, 11)
 _SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
 
 
-def check_answer(response: Response, query: Query, session_id: int = 0, message: bytes = b"") -> None:
-    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch.
-
-    In a session, `message` is the response to the challenge: the digest in the answer may be that of it.
-    """
+def check_answer(response: Response, query: Query) -> None:
+    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch."""
     if response.envelope.request_id != query.request_id:
         raise AnswerMismatch(detail="the request id differs")
     if response.header.op_code != query.op_code:
         raise AnswerMismatch(detail=f"the operation is {response.header.op_code}, not {query.op_code}")
-    # A challenge opens a session. Every other answer repeats the session of the request, if it has one.
-    is_challenge = response.code == ResponseStatus.AUTHENTICATION_NEEDED
-    if response.envelope.session_id not in (0, session_id) and not is_challenge:
+    # Only a challenge opens a session: a failure, which the caller reports.
+    if response.envelope.session_id and response.code != ResponseStatus.AUTHENTICATION_NEEDED:
         raise AnswerMismatch(detail="the answer belongs to a session")
     if query.flags & OpFlag.REQUEST_DIGEST:
-        _check_digest(response, [encode_digested(query), *([signed_part(message)] if session_id else ())])
+        _check_digest(response, encode_digested(query))
     if response.code == ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
         raise AnswerMismatch("The handle server's answer is about another name.")
 
@@ -54,12 +49,11 @@ def _is_about(response: Response, handle: bytes) -> bool:
     return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
 
 
-def _check_digest(response: Response, requests: Sequence[bytes]) -> None:
+def _check_digest(response: Response, request: bytes) -> None:
     if response.digest is None:
         raise AnswerMismatch(detail="the digest of the request is missing")
     name = DIGEST_NAMES[response.digest.code]
-    digests = [hashlib.new(name, content, usedforsecurity=False).digest() for content in requests]
-    if response.digest.digest not in digests:
+    if response.digest.digest != hashlib.new(name, request, usedforsecurity=False).digest():
         raise AnswerMismatch(detail="the digest of the request differs")
 
 

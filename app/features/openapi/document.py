@@ -24,8 +24,6 @@ Part = dict[str, Any]
 _LIKE: Final = "x-like"
 #: The member of an operation, until it is complete, that names groups of answers of `api.toml`.
 _GROUPS: Final = "answers"
-#: A header of answers that no page of another site may use.
-_GATED: Final = "Cross-Origin-Resource-Policy"
 #: The schema of text that is not described any further.
 _TEXT: Final = {"type": "string"}
 _MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
@@ -39,12 +37,11 @@ _NO_BODY: Final = ("204", "304")
 def write_document(
     routes: Sequence[BaseRoute],
     admin_routes: Sequence[BaseRoute],
-    reader_paths: Sequence[bytes],
     *,
     version: str,
     server_url: str,
 ) -> Part:
-    """The document about the routes of FastAPI, those of the admin API, the paths of names, and those of readers."""
+    """The document about the routes of FastAPI, those of the admin API, and the paths of names."""
     data, examples = (files(__package__).joinpath(name).read_text("utf-8") for name in ("api.toml", "examples.json"))
     api = _Api(tomllib.loads(data), json.loads(examples))
     every = [*routes, *admin_routes]
@@ -55,22 +52,18 @@ def write_document(
         path: api.complete(path, item, methods.get(path, _METHODS_OF_NAMES), is_admin=path in guarded)
         for path, item in (api.read_paths(api.data["names"]) | document["paths"] | api.read_paths(pages)).items()
     }
-    below = tuple(path.decode() for path in reader_paths)
-    readers = {path: item for path, item in api.read_paths(api.data["readers"]).items() if path.startswith(below)}
-    document["paths"] |= {path: api.complete_gated(path, item) for path, item in readers.items()}
     _, schemas = models_json_schema(
         [(model, "serialization") for model in _MODELS], ref_template="#/components/schemas/{model}"
     )
     known = document.get("components", {}).get("schemas", {}) | schemas["$defs"]
     document["components"] = {
         "schemas": {name: schema for name, schema in sorted(known.items()) if name not in _UNUSED_MODELS},
-        "headers": {name: header for name, header in api.headers.items() if readers or name != _GATED},
+        "headers": api.headers,
         "parameters": api.parameters,
         "responses": api.responses,
     }
-    guards = ["admin"] * bool(admin_routes) + ["reader"] * bool(readers)
-    if guards:
-        document["components"]["securitySchemes"] = {name: {"type": "http", "scheme": "bearer"} for name in guards}
+    if admin_routes:
+        document["components"]["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
     return document
 
 
@@ -224,22 +217,6 @@ class _Api:
             )
         return operations
 
-    def complete_gated(self, path: str, item: Part) -> Part:
-        """A path behind a gate of readers: it has no OPTIONS, and a network of readers needs no token."""
-        get = {**item["get"], "security": [{"reader": []}, {}]}
-        operations: Part = {"get": get, "head": {**get, _LIKE: "get"}}
-        for method, operation in operations.items():
-            operation["operationId"] = _write_operation_id(method, path)
-            operation["responses"] = self._complete_answers(
-                operation.pop(_GROUPS),
-                operation["responses"],
-                None,
-                has_cors=False,
-                is_gated=True,
-                has_body=method != "head",
-            )
-        return operations
-
     def _describe_options(self, like: Part, method: str, *, is_admin: bool) -> Part:
         """OPTIONS, which limits of clients concern as every method."""
         parameters = like.get("parameters", [])
@@ -259,7 +236,7 @@ class _Api:
         }
 
     def _complete_answers(
-        self, groups: Sequence[str], own: Part, example: Any, *, has_cors: bool, has_body: bool, is_gated: bool = False
+        self, groups: Sequence[str], own: Part, example: Any, *, has_cors: bool, has_body: bool
     ) -> Part:
         """The answers of these groups and of the operation. Those of groups alone are components."""
         invalid = ["invalid"] if "422" in own else []
@@ -273,7 +250,7 @@ class _Api:
         for status, answer in answers.items():
             kept = {key: part for key, part in answer.items() if key != "content" or has_body}
             complete[status] = kept | {
-                "headers": self._find_headers(status, has_cors=has_cors, is_gated=is_gated) | kept.get("headers", {})
+                "headers": self._find_headers(status, has_cors=has_cors) | kept.get("headers", {})
             }
         if own:
             return complete
@@ -296,12 +273,12 @@ class _Api:
                 content[kind] |= {"example": example if kind == JSON else example[0]}
         return answer | ({"content": content} if content else {})
 
-    def _find_headers(self, status: str, *, has_cors: bool, is_gated: bool) -> Part:
+    def _find_headers(self, status: str, *, has_cors: bool) -> Part:
         names = [name for name, statuses in self._statuses.items() if int(status) in statuses or not statuses]
         headers: Part = {
             name: {"$ref": f"#/components/headers/{name}"}
             for name in names
-            if (has_cors or not name.startswith("Access-Control-")) and (is_gated or name != _GATED)
+            if has_cors or not name.startswith("Access-Control-")
         }
         if status.startswith("3") and "Location" in headers:
             headers["Location"] = {**self.headers["Location"], "required": True}

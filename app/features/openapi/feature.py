@@ -16,7 +16,7 @@ def open_openapi(context: Context) -> Opened:
 
     def add(app: FastAPI, face: Face) -> None:
         routes = [route for gate in context.gates if not gate.has_listener for route in gate.app.routes]
-        add_openapi(app, face, routes, context.reader_paths, server_url=context.facts.public_url or "/")
+        add_openapi(app, face, routes, server_url=context.facts.public_url or "/")
 
     return Opened(routes=(add,))
 

@@ -22,16 +22,14 @@ from app.web.problem import all_titles
 Made = TypeVar("Made")
 
 
-def add_openapi(
-    app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], reader_paths: Sequence[bytes], *, server_url: str
-) -> None:
-    """Describe all paths, those of `admin_routes` and those that begin with `reader_paths` too."""
+def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
+    """Describe all paths, those of `admin_routes` too."""
     face.pages.links.append(PageLink("header", "/docs", "site.documentation"))
 
     # The routes are complete at the first request.
     @cache
     def describe() -> dict[str, Any]:
-        return write_document(app.routes, admin_routes, reader_paths, version=app.version, server_url=server_url)
+        return write_document(app.routes, admin_routes, version=app.version, server_url=server_url)
 
     app.openapi = describe  # type: ignore[method-assign]
     encode = cache(lambda: JSONResponse(describe()).body)

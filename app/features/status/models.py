@@ -136,9 +136,6 @@ class Status(BaseModel):
     budget: BudgetStatus
     store: StoreStatus
     local_records: LocalReadiness | None
-    restricted: Literal["ok", "failing"] | None = Field(
-        None, description="Whether the last queries for restricted values worked; null if they are off."
-    )
     clients: ClientStatus
     prefixes: dict[PrefixKind, list[PrefixCount]] | None = Field(
         None,

@@ -137,7 +137,6 @@ class StatusReader:
             budget=await self._budget(totals),
             store=await self._store(totals),
             local_records=readiness.local_records,
-            restricted=readiness.detail.get("restricted"),
             clients=self._clients(),
             prefixes=None if prefixes is None else _list_prefixes(prefixes),
             connections=int(totals.sum("doi_proxy_connections_open")),

@@ -38,7 +38,6 @@ _STATUS: Final[Mapping[str, Any]] = {
         "memory_bytes": 1000,
     },
     "local_records": None,
-    "restricted": None,
     "clients": {"networks": 3, "half": 1, "nine_tenths": 2, "largest_share": 0.67},
     "prefixes": {"asked": [PrefixCount(prefix="10.1000", names=7)], "missing": [], "unverified": []},
     "connections": 1,

@@ -83,7 +83,6 @@ def _find_problems(
         "DoiProxyServesStale": stale,
         "DoiProxyEventLoopDelayed": bool(delays) and max(delays) > _DELAY,
         "local_records": status.local_records is not None and status.local_records.state == "broken",
-        "restricted": status.restricted == "failing",
     }
     yield from (name for name, is_wrong in wrong.items() if is_wrong)
 

@@ -127,8 +127,6 @@ class StatusText:
         )
         if (records := status.local_records) is not None:
             yield self._say("local_records"), self._say(f"local_{records.state}", count=records.records)
-        if status.restricted is not None:
-            yield self._say("restricted"), self._say(f"restricted_{status.restricted}")
 
     def _word(self, table: str, name: str) -> str:
         prefix = {"answers": "status.answer_", "unverified": "failure.", "refused": "status.refused_"}.get(table)

@@ -39,7 +39,6 @@ from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import Exposition
 from app.features.shared_folder import FOLDER_PREFIX, temporary_folder
 from app.upstream.guard import UNSENT_OUTCOMES, list_outcomes
-from tests.features.restricted.world import write_file
 from tests.ports import free_port
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
@@ -106,11 +105,10 @@ async def test_the_page_and_a_running_proxy_name_the_same_metrics_of_the_same_ty
     tmp_path: Path,
 ) -> None:
     # The metrics of handle servers are those of an upstream that has such servers. The access log has one, and so have
-    # metadata, restricted values and the native listener, which only a server opens.
+    # metadata and the native listener, which only a server opens.
     settings: dict[str, Any] = {
         "upstream_routes": "10.2641=hdl://127.0.0.1:1",
         "native_listen": "127.0.0.1:2641",
-        "native_restricted": write_file(tmp_path, prefixes='["10.2641"]'),
     }
     async with running(access_log="json", metadata="on", **settings) as proxy:
         await everything_happens(proxy)

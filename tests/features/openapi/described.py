@@ -40,7 +40,6 @@ class Description:
         if text in paths and path != b"/{doi}":
             return text
         for prefix, template in _PREFIXES.items():
-            # Restricted values are off, but in their own tests.
             if path.startswith(prefix) and template in paths:
                 return template
         route = find_route(method, path, Paths(operations=frozenset(name.encode() for name in paths)))
@@ -89,7 +88,6 @@ _PREFIXES: Final = {
     PROBE_PATH: PROBE_PATH.decode() + "{rest}",
     b"/admin/entries/": "/admin/entries/{doi}",
     b"/api/proof/": "/api/proof/{name}",
-    b"/api/restricted/": "/api/restricted/{handle}",
 }
 _described: list[Description] = []
 

@@ -52,7 +52,7 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
             return await self._answer
         finally:
             self._answer = None
-            # An idle connection would keep it, and restricted values must not be kept.
+            # An idle connection would keep the answer, which can be large.
             self.prepare()
 
     def prepare(self) -> None:

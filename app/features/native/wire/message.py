@@ -34,8 +34,6 @@ class OpCode(IntEnum):
 
     RESOLUTION = 1
     SITE_INFORMATION = 2
-    #: The response to a challenge, which proves an identity.
-    CHALLENGE_RESPONSE = 200
 
 
 class ResponseStatus(IntEnum):

@@ -47,13 +47,6 @@ def encode_query(query: Query) -> bytes:
     return encode_envelope(Envelope(query.request_id), len(payload)) + payload
 
 
-def encode_challenge_response(query: Query, session_id: int, body: bytes) -> bytes:
-    """The response to the challenge that opened a session (RFC 3652, section 3.5). The query is answered after it."""
-    header = Header(OpCode.CHALLENGE_RESPONSE, 0, query.flags, query.site_serial, query.expiration)
-    payload = encode_header(header, body) + body + NO_CREDENTIAL
-    return encode_envelope(Envelope(query.request_id, session_id=session_id), len(payload)) + payload
-
-
 def encode_digested(query: Query) -> bytes:
     """The header and the body of a request. An answer repeats their digest."""
     header = Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)

@@ -1,1 +1,0 @@
-"""Restricted values of handle servers, for authorised readers."""
