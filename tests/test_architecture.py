@@ -49,7 +49,6 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
     "cryptography": frozenset({"features.native"}),
-    "segno": frozenset({"features.qr"}),
     "sqlite3": frozenset({"features.sqlite", "features.registry", "features.follow", "features.help"}),
     "redis": frozenset({"features.valkey"}),
     # The second has the templates of an institution.

@@ -17,7 +17,6 @@ NAMES = (
     "native",
     "metadata",
     "proof",
-    "qr",
     "native_listener",
     "sqlite",
     "valkey",

@@ -65,7 +65,6 @@ _PARTS: Final[dict[str, Attack]] = {
     "personal": stores.personal,
     "swapped": stores.swapped,
     "numbers": stores.numbers,
-    "codes": pages.codes,
     "cookies": pages.cookies,
     "tokens": boundaries.tokens,
     "paths": boundaries.paths,

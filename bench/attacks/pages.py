@@ -1,4 +1,4 @@
-"""Floods of pages and cookies: a QR code for each of many names, and cookies that are forged, giant and many."""
+"""Cookies that are forged, giant and many."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from typing import Any, Final
 
 import psutil
 
-from bench.attacks.connections import ATTACKER, OTHER
-from bench.attacks.world import Checkout, Peak, Probe, Proxy, Reply, Row, get, proxy, upstream
+from bench.attacks.world import Checkout, Proxy, Reply, Row, get, proxy, upstream
 
 _NAME: Final = "/10.1000/182"
-#: Pages of different names: codes of the largest size, and names too long for a code.
-_PAGES: Final = 1_500
-_CODED, _LONG = "/10.1000/{:0170}?noredirect", "/10.1000/{:02000}?noredirect"
-_PLAIN: Final = "/10.1000/182?noredirect"
-#: The memory that a flood may gain: 256 codes of 15 kB, records, and what the allocator keeps.
-_MAX_GAINED: Final = 60
-_MIB: Final = 1024 * 1024
 _SERVICE: Final = "https://library.example/login"
 _RULES: Final = f"""
 [[service]]
@@ -42,23 +34,6 @@ _FORGED: Final = {
     "9,000 cookies": "; ".join(f"c{number}=1" for number in range(9_000)),
     "3,000 of this name": "; ".join(["Library-OpenURL=x"] * 3_000),
 }
-
-
-def codes(checkout: Checkout) -> Iterator[Row]:
-    """Pages of one name, of names with a code, and of names that are too long for one."""
-    for label, target in (("one name (control)", _PLAIN), ("different names", _CODED), ("long names", _LONG)):
-        with upstream() as url, proxy(checkout, url) as running:
-            get(running.port, _NAME)
-            before, spent = running.resident(), _processor_time(running)
-            with Peak(running.resident) as most, Probe(running.port, _NAME, source=OTHER) as probe:
-                replies = [get(running.port, target.format(number), source=ATTACKER) for number in range(_PAGES)]
-            spent = _processor_time(running) - spent
-        gained, answered = (most.highest - before) / _MIB, sum(reply.status == 200 for reply in replies)
-        yield Row(
-            f"{_PAGES:,} pages of {label}: answered; memory gained; processor time of each; another client's failures",
-            f"{answered}; {gained:.0f} MB; {1_000 * spent / _PAGES:.1f} ms; {len(probe.replies) - probe.count(302)}",
-            answered == _PAGES and gained < _MAX_GAINED and probe.count(302) == len(probe.replies),
-        )
 
 
 def cookies(checkout: Checkout) -> Iterator[Row]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 BLOCKER: Final = """
 import sys
 
-for name in ("cryptography", "isal", "mcp", "mcp_types", "opentelemetry.sdk", "segno"):
+for name in ("cryptography", "isal", "mcp", "mcp_types", "opentelemetry.sdk"):
     sys.modules[name] = None
 """
 WORK: Final = {"DOI": "10.5555/one", "resource": {"primary": {"URL": "https://example.org/one"}}, "indexed": {}}

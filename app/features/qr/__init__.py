@@ -1,1 +1,0 @@
-"""QR codes on the pages of records."""
