@@ -1,5 +1,5 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, docs/features/ from the
-folders of the features, the tree of docs/errors.md, the tables of contents of docs/index.md, and the files of front
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, the list of features in
+docs/architecture.md, the tree of docs/errors.md, the tables of contents of docs/index.md, and the files of front
 proxies, systemd, Compose and Kubernetes.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +22,9 @@ sys.path.insert(0, str(ROOT))
 
 from app.assembly.features import installed  # noqa: E402 - the script also runs where app is not installed
 from app.assembly.settings import Settings  # noqa: E402
-from app.cli.commands import COMMANDS  # noqa: E402
 from app.errors import DoiProxyError, list_errors  # noqa: E402
 from app.features import NAMES  # noqa: E402
-from app.features.feature import CounterData, Feature, GaugeData  # noqa: E402
+from app.features.feature import Feature  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
 from app.features.setup.shipped import shipped_files  # noqa: E402
 from app.features.status.runbook import line_title, read_runbook  # noqa: E402
@@ -51,6 +49,8 @@ HEADINGS: Final = {
 }
 #: The beginning of the tree in docs/errors.md.
 TREE: Final = "## The tree\n\n```text\n"
+#: The beginning of the list in docs/architecture.md.
+FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
 #: The unit of a number is the first of these words in its description.
 UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)
 
@@ -111,15 +111,6 @@ runuser -u doi-proxy -- doi-proxy check
 ```
 
 `python docs/generate.py` writes this page from `app/features/status/runbook.toml`.
-"""
-FEATURE_NOTE: Final = "`python docs/generate.py` writes this page from `app/features/{name}/`."
-FEATURES_HEAD: Final = """\
-# Features
-
-A page for each folder of `app/features/`, all in one form: what it is, settings, metrics, commands, examples, limits.
-
-| feature | what it does |
-| --- | --- |
 """
 
 
@@ -237,96 +228,17 @@ def write_toml(found: list[Setting]) -> str:
     return "\n".join(parts)
 
 
-def write_feature(name: str, found: list[Setting]) -> str:
-    """The page of a feature: its manual.md, and between its introduction and its examples what its modules declare."""
-    manual = (ROOT / "app/features" / name / "manual.md").read_text(encoding="utf-8")
-    introduction, heading, rest = manual.partition("## Examples\n")
-    declared = (
-        f"{introduction}{write_needs(feature(name))}",
-        "## Settings\n\n" + write_settings([one for one in found if one.name in setting_names(name)]),
-        "## Metrics\n\n" + write_metrics(name),
-        "## Commands\n\n" + write_commands(name),
-        heading + rest + "\n" + FEATURE_NOTE.format(name=name) + "\n",
-    )
-    return "\n".join(declared)
-
-
 def feature(name: str) -> Feature:
     """The value in feature.py of a folder."""
     found: Feature = import_module(f"app.features.{name}.feature").FEATURE
     return found
 
 
-def write_needs(one: Feature) -> str:
-    """What must be there besides: features, and an extra of pip."""
-    needs = [f"[{needed}]({needed}.md)" for needed in one.needs]
-    lines = [f"Needs the features {', '.join(needs)}.\n"] if needs else []
-    if one.extra is not None:
-        lines.append(f"Needs the extra `{one.extra.name}`: `pip install 'doi-proxy[{one.extra.name}]'`.\n")
-    return "\n".join(lines)
-
-
-def setting_names(name: str) -> set[str]:
-    """The settings that a feature declares."""
-    module = f"app.features.{name}.settings"
-    return set(import_module(module).SETTINGS.model_fields) if find_spec(module) is not None else set()
-
-
-def write_settings(found: list[Setting]) -> str:
-    """A table of settings, shorter than that of docs/settings.md."""
-    if not found:
-        return "None of its own.\n"
-    rows = [
-        (
-            f"`{one.table}.{one.key}`",
-            f"`{variable(one.name)}`",
-            "not set" if one.default is None else f"`{one.default}`",
-            one.sentence,
-        )
-        for one in found
-    ]
-    return table(("key", "environment variable", "default", "what it is"), rows)
-
-
-def write_metrics(name: str) -> str:
-    """A table of the metrics that a feature declares."""
-    module = f"app.features.{name}.metrics"
-    values = vars(import_module(module)).values() if find_spec(module) is not None else ()
-    rows = [
-        (
-            f"`doi_proxy_{one.name}{'_total' if isinstance(one, CounterData) else ''}`",
-            "counter" if isinstance(one, CounterData) else "gauge",
-            one.about,
-        )
-        for one in values
-        if isinstance(one, CounterData | GaugeData)
-    ]
-    return table(("name", "type", "what it is"), rows) if rows else "None of its own.\n"
-
-
-def write_commands(name: str) -> str:
-    """A table of the commands in a feature's folder."""
-    rows = [
-        (f"`doi-proxy {command}`", text)
-        for command, (text, module) in COMMANDS.items()
-        if module.startswith(f"app.features.{name}.")
-    ]
-    return table(("command", "what it does"), rows) if rows else "None.\n"
-
-
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table of Markdown."""
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines) + "\n"
-
-
-def write_features(found: list[Setting]) -> dict[Path, str]:
-    """The page of each feature, and the list of them."""
-    folder = Path("docs/features")
-    rows = [f"| [{name}]({name}.md) | {feature(name).summary} |\n" for name in NAMES]
-    tree = ["\n```{toctree}\n:hidden:\n", *(f"{name}\n" for name in NAMES), "```\n"]
-    pages = {folder / f"{name}.md": write_feature(name, found) for name in NAMES}
-    return {folder / "index.md": "".join((FEATURES_HEAD, *rows, *tree)), **pages}
+def write_features(page: str) -> str:
+    """The page of the architecture with the list of the features: the table after FEATURES."""
+    before, mark, rest = page.partition(FEATURES)
+    rows = [f"| {name} | {feature(name).summary} |" for name in NAMES]
+    return before + mark + "\n".join(rows) + "\n\n## " + rest.partition("\n## ")[2]
 
 
 def draw_errors(kind: type[DoiProxyError], indent: str = "") -> Iterator[str]:
@@ -380,7 +292,7 @@ def generated() -> dict[Path, str]:
         Path("docs/errors.md"): write_error_tree((ROOT / "docs/errors.md").read_text(encoding="utf-8")),
         Path("docs/index.md"): write_contents((ROOT / "docs/index.md").read_text(encoding="utf-8")),
         Path("docs/runbook.md"): write_runbook(Catalogue("en", read_packaged("app.features.status", "en"))),
-        **write_features(found),
+        Path("docs/architecture.md"): write_features((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         **{Path(path): content for path, content in shipped_files(Settings()).items()},
     }
 

@@ -23,12 +23,11 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from app.assembly.features import installed, load_feature
+from app.assembly.features import installed
 from app.assembly.settings import Settings, load
 from app.assembly.settings.old_names import REMOVED
 from app.cli.main import create_parser
 from app.errors import CouldNotVerify, DoiProxyError, list_errors
-from app.features import NAMES
 from app.features.options import ENV_PREFIX, variable
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from bench.journeys import trace_alone
@@ -39,7 +38,7 @@ pytestmark = pytest.mark.repository
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "docs/features/*.md", "docs/vectors/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "docs/vectors/*.md")
     for path in ROOT.glob(pattern)
     if path.is_file()
 )
@@ -57,6 +56,13 @@ SOURCE_FILE: Final = re.compile(r"`((?:app|docs|tests|config|requirements)/[^`\s
 CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: The entries of a table of contents of Sphinx, after its options.
 TOCTREE: Final = re.compile(r"^```{toctree}\n(?:^:.*\n|\n)*([^`]*)^```$", re.MULTILINE)
+#: A block of code without its marks, and the commands of doi-proxy in it, after a prompt and variables.
+BLOCK: Final = re.compile(r"^ *```(?:sh|console)?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+DOI_PROXY: Final = re.compile(
+    r"^ *(?:\$ )?(?:runuser -u doi-proxy -- )?(?:[A-Z_]+=(?:\"[^\"]*\"|\S+) )*"
+    r"doi-proxy ([a-z].*?)(?: (?:[0-9]?>|<|&|\||;).*)?$",
+    re.MULTILINE,
+)
 SUBCOMMAND: Final = re.compile(r"(?:`|^|/)doi-proxy ([a-z]+)", re.MULTILINE)
 
 
@@ -232,11 +238,6 @@ def test_the_architecture_lists_the_files_of_a_cold_redirect() -> None:
     assert set(first) <= entered == {*first, *others}
 
 
-def test_the_architecture_lists_the_features_with_their_summaries() -> None:
-    rows = re.findall(r"^\| \[?(\w+)[^|]* \| (.*) \|$", _architecture("The features"), re.MULTILINE)
-    assert rows[1:] == [(name, load_feature(name).summary) for name in NAMES]
-
-
 def test_a_setting_that_a_page_names_by_its_table_exists() -> None:
     keys = {".".join(Settings.table_and_key(name)) for name in Settings.model_fields}
     named = re.compile(rf"`((?:{'|'.join(Settings.tables)})\.[a-z_]+)\b")
@@ -244,19 +245,12 @@ def test_a_setting_that_a_page_names_by_its_table_exists() -> None:
     assert {page: found - keys for page, found in pages.items() if page != "CHANGELOG.md" and found - keys} == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_commands_of_a_feature_s_page_can_be_parsed(name: str) -> None:
-    examples = text_of(f"docs/features/{name}.md").partition("\n## Examples\n")[2]
-    commands = re.findall(r"^(?:\$ )?(?:[A-Z_]+=(?:\"[^\"]*\"|\S+) )*doi-proxy ([^>|\n]*)", examples, re.MULTILINE)
-    for command in commands:
-        # Wrong arguments end the program.
-        create_parser(is_complete=True).parse_args(shlex.split(command))
-
-
-def test_the_pages_of_features_have_one_form() -> None:
-    headings = {name: re.findall(r"^## (.*)$", text_of(f"docs/features/{name}.md"), re.MULTILINE) for name in NAMES}
-    form = ["Settings", "Metrics", "Commands", "Examples", "Limits"]
-    assert {name: found for name, found in headings.items() if found != form} == {}
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_in_a_block_of_a_page_can_be_parsed(page: Path) -> None:
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for command in DOI_PROXY.findall(block.replace("\\\n> ", "").replace("\\\n", "")):
+            # Wrong arguments end the program.
+            create_parser(is_complete=True).parse_args(shlex.split(command, comments=True))
 
 
 def test_the_architecture_prints_the_import_rule() -> None:
@@ -266,7 +260,7 @@ def test_the_architecture_prints_the_import_rule() -> None:
 def test_every_page_is_in_a_table_of_contents_of_the_site() -> None:
     pages = {path.relative_to(ROOT) for path in PAGES if path.parent != ROOT} - {Path("docs/index.md")}
     listed: set[Path] = set()
-    for page in (ROOT / "docs/index.md", ROOT / "docs/decisions/index.md", ROOT / "docs/features/index.md"):
+    for page in (ROOT / "docs/index.md", ROOT / "docs/decisions/index.md"):
         for entry in " ".join(TOCTREE.findall(page.read_text(encoding="utf-8"))).split():
             listed |= {path.relative_to(ROOT) for path in page.parent.glob(f"{entry}.md")} if entry[0] != "/" else set()
     assert listed == pages

@@ -17,7 +17,7 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
 NAME: Final = "10.1000/182"
-_MANUAL: Final = Path(__file__).parents[3] / "app/features/proof/manual.md"
+_MANUAL: Final = Path(__file__).parents[3] / "docs/proof.md"
 _TOOLS: Final = ("bash", "jq", "openssl", "xxd")
 
 
