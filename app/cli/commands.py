@@ -45,7 +45,7 @@ _ALL: Final = {
     "mcp": ("run an MCP server, so AI assistants can check references", "app.features.assistants.command"),
     "cache export": (
         "write records to a bundle: all, the names of a list, or the names under a prefix",
-        "app.features.cache_commands.command",
+        "app.features.admin.store_commands",
     ),
     "cache import": (
         "read a bundle or files of Crossref or DataCite into the store; no older record replaces a newer one",
@@ -57,11 +57,11 @@ _ALL: Final = {
     ),
     "cache warm": (
         "fetch the names of lists that are not fresh in the store, as a bulk job",
-        "app.features.cache_commands.command",
+        "app.features.admin.store_commands",
     ),
     "cache stats": (
         "print the number and size of the entries, and whether the store works",
-        "app.features.cache_commands.command",
+        "app.features.admin.store_commands",
     ),
     "cache show": ("print the cached answers about names, as JSON", "app.features.admin.command"),
     "cache refresh": ("fetch names from the upstream now, fresh or not", "app.features.admin.command"),

@@ -24,7 +24,6 @@ NAMES = (
     "follow",
     "handle_dump",
     "bundles",
-    "cache_commands",
     "parse",
     "lists",
     "references",

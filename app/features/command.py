@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from app.doi.name import HandleName
-from app.errors import ConfigurationError, InvalidName
+from app.doi.presentation import read_typed
+from app.errors import ConfigurationError, InvalidName, NotUTF8
+from app.system.redaction import MAX_SHOWN
 
 if TYPE_CHECKING:
     from app.cache.tiered import TieredStore
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 #: Standard input and standard output in place of a file.
 STANDARD_INPUT: Final = "-"
 STANDARD_OUTPUT: Final = "-"
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class Stores(Protocol):
@@ -110,6 +113,16 @@ def whole_number(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def read_argument(text: str) -> HandleName:
+    """Read a name of the command line. Raises ConfigurationError."""
+    try:
+        if _REPLACED in text:
+            raise NotUTF8
+        return read_typed(text)
+    except InvalidName as error:
+        raise ConfigurationError(f"{text[:MAX_SHOWN]!r}: {error.message}") from error
 
 
 def read_prefix(text: str | None) -> HandleName | None:

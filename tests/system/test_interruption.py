@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.fake_upstream import FakeUpstream
-from tests.features.cache_commands.test_commands import PATIENCE, ROOT, flags, serving, settings_for
+from tests.features.admin.test_store_commands import PATIENCE, ROOT, flags, serving, settings_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 

@@ -12,33 +12,21 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from app.doi.name import HandleName
-from app.doi.presentation import read_typed
-from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, InvalidName, NotADOI, NotUTF8
-from app.features.admin.client import AdminClient
+from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, NotADOI
 from app.features.admin.show import describe_entry
-from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage, whole_number
-from app.features.options import Settings
-from app.proxy_client.server import parse_server, server_on_this_machine
+from app.features.command import (
+    Command,
+    CommandContext,
+    Stores,
+    read_argument,
+    read_prefix,
+    set_usage,
+    whole_number,
+)
+from app.features.running_proxy import add_server, open_client
+from app.proxy_client.admin import AdminClient
 from app.resolver.demand import Demand
-from app.server.listening import UNIX
-from app.system.redaction import MAX_SHOWN
 from app.upstream.source import Priority
-
-_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
-
-
-def open_client(settings: Settings, server: str | None) -> AdminClient:
-    """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
-    if server is not None:
-        place = parse_server(server, "--server")
-    elif settings.value("admin_listen") is not None and settings.value("status_access") == "admin":
-        # `/status` is then where the admin API is.
-        address = settings.value("admin_listen")
-        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
-    else:
-        place = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
-    return AdminClient(place, settings.value("admin_token"))
-
 
 # --- On a running proxy -------------------------------------------------------------------------------------------
 
@@ -142,10 +130,14 @@ def _print_each(names: Sequence[HandleName], find: Any) -> int:
 # --- The command line ---------------------------------------------------------------------------------------------
 
 
+#: What `--server` does for the commands on the store.
+ON_STORE: Final = "use the admin API of the proxy at this URL instead of the store"
+
+
 def _add_show(command: argparse.ArgumentParser) -> None:
     set_usage(command, "[--server URL] NAME [NAME ...]")
     command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
-    add_server(command)
+    add_server(command, ON_STORE)
 
 
 def _add_refresh(command: argparse.ArgumentParser) -> None:
@@ -153,24 +145,7 @@ def _add_refresh(command: argparse.ArgumentParser) -> None:
     command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
     command.add_argument("--prefix", metavar="PREFIX", help="the names of the cache under this prefix, oldest first")
     command.add_argument("--limit", type=whole_number, metavar="N", help="fetch at most N names of the prefix")
-    add_server(command)
-
-
-def add_server(command: argparse.ArgumentParser) -> None:
-    """Add the argument of a command that works on the store, or on a running proxy."""
-    command.add_argument(
-        "--server", metavar="URL", help="use the admin API of the proxy at this URL instead of the store"
-    )
-
-
-def read_argument(text: str) -> HandleName:
-    """Read a name of the command line. Raises ConfigurationError."""
-    try:
-        if _REPLACED in text:
-            raise NotUTF8
-        return read_typed(text)
-    except InvalidName as error:
-        raise ConfigurationError(f"{text[:MAX_SHOWN]!r}: {error.message}") from error
+    add_server(command, ON_STORE)
 
 
 def _show(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -66,6 +66,7 @@ def _refuse_first_token(new: Settings) -> None:
 
 FEATURE: Final = Feature(
     "admin",
-    "the admin API, and the commands that use it",
+    "the admin API, and the commands on the store: export, warm, show, refresh, purge",
+    needs=("bundles", "follow", "lists"),
     open=open_admin,
 )

@@ -9,9 +9,10 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
-from app.features.admin.command import add_server, open_client, purge_remote, read_argument
+from app.features.admin.command import ON_STORE, purge_remote
 from app.features.admin.purge import Selection, count_selected, purge
-from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage
+from app.features.command import Command, CommandContext, Stores, read_argument, read_prefix, set_usage
+from app.features.running_proxy import add_server, open_client
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:
@@ -20,7 +21,7 @@ def _add_purge(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prefix", metavar="PREFIX", help="all names under this prefix, such as 10.1000")
     command.add_argument("--negative", action="store_true", help="all names that were not found, or have no values")
     command.add_argument("--all", dest="everything", action="store_true", help="all entries")
-    add_server(command)
+    add_server(command, ON_STORE)
     command.add_argument("--soft", action="store_true", help="make the entries stale and keep them for outages")
     command.add_argument("--dry-run", action="store_true", help="count the entries, and change nothing")
 

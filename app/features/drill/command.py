@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from app.errors import ConfigurationError
-from app.features.admin.command import open_client
 from app.features.command import Command, CommandContext, set_usage, whole_number
+from app.features.running_proxy import add_server, open_client
 from app.system.interruption import interrupt_on_signals
 
 #: Kinds of answers that no cached record could replace, and the one for which that is not known.
@@ -54,7 +54,7 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--refuse", action="store_true", help="refuse the queries of lists and refreshes meanwhile")
     command.add_argument("--people", action="store_true", help="with --refuse: refuse the queries of people too")
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
-    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+    add_server(command)
 
 
 def _run(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -16,8 +16,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.errors import ConfigurationError, DoiProxyError
-from app.features.admin.command import open_client, read_argument
-from app.features.command import Command, CommandContext, set_usage
+from app.features.command import Command, CommandContext, read_argument, set_usage
+from app.features.running_proxy import add_server, open_client
 from app.proxy_client.exchange import ProxyFailure
 
 _PATH: Final = b"/admin/explain"
@@ -39,7 +39,7 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--language", metavar="TAGS", help="its header Accept-Language")
     command.add_argument("--fetch", action="store_true", help="send a query if the answer needs one")
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
-    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+    add_server(command)
 
 
 def _run(context: CommandContext, namespace: argparse.Namespace) -> int:

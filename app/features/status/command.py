@@ -10,9 +10,9 @@ import time
 from typing import Final
 
 from app.errors import DoiProxyError
-from app.features.admin.client import AdminClient
-from app.features.admin.command import open_client
 from app.features.command import Command, CommandContext, set_usage
+from app.features.running_proxy import add_server, open_client
+from app.proxy_client.admin import AdminClient
 
 #: Seconds between two prints with --watch.
 _INTERVAL: Final = 5.0
@@ -22,7 +22,7 @@ _HOME, _ERASE = "\x1b[H", "\x1b[J"
 
 def _add_status(command: argparse.ArgumentParser) -> None:
     set_usage(command, "[--watch] [--json] [--server URL]")
-    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+    add_server(command)
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
     command.add_argument("--watch", action="store_true", help="print it again every 5 seconds, until Ctrl-C")
 

@@ -101,7 +101,7 @@ def open_status(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "status",
     "/status: what the service is doing, as a page and as JSON",
-    needs=("health", "metrics", "admin"),
+    needs=("health", "metrics"),
     open=open_status,
     samples=sample_status,
 )

@@ -25,6 +25,7 @@ from typing import Any, Final
 from app import __version__
 from app.errors import DoiProxyError
 from app.features.command import Command, CommandContext, set_usage
+from app.features.running_proxy import add_server
 from app.proxy_client.exchange import Exchange
 from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
 from app.system.redaction import MASK, redact
@@ -44,7 +45,7 @@ _NOTE: Final = (
 def _add_arguments(command: argparse.ArgumentParser) -> None:
     set_usage(command, "[--output FILE] [--server URL]")
     command.add_argument("--output", metavar="FILE", help="the archive; doi-proxy-support-TIME.tar.gz by default")
-    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+    add_server(command)
 
 
 def _run(context: CommandContext, namespace: argparse.Namespace) -> int:

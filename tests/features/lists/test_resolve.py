@@ -25,7 +25,7 @@ from app.features.lists.command import add_resolve_arguments, read_choice, run_c
 from app.features.options import ENV_PREFIX
 from app.system import interruption
 from tests.fake_upstream import FakeUpstream
-from tests.features.cache_commands.test_commands import serving
+from tests.features.admin.test_store_commands import serving
 from tests.features.lists.list_server import BatchServer
 from tests.parts import command_context
 

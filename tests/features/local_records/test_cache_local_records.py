@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.assembly.settings import Settings
-from app.features.cache_commands.export import ExportChoice, export
-from app.features.cache_commands.visit import MAX_FAILURES
-from app.features.cache_commands.warm import warm
+from app.features.admin.export import ExportChoice, export
+from app.features.admin.visit import MAX_FAILURES
+from app.features.admin.warm import warm
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
 

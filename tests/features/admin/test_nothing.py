@@ -10,7 +10,7 @@ import pytest
 
 from app.cli.main import main
 from tests.clock import Clock
-from tests.features.cache_commands.test_commands import bundle
+from tests.features.admin.test_store_commands import bundle
 from tests.features.sqlite.sqlite_stores import fill
 
 pytestmark = pytest.mark.process

@@ -12,7 +12,7 @@ from typing import Final
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
-from app.features.cache_commands.lists import NameItem, RefusedItem
+from app.features.admin.name_lists import NameItem, RefusedItem
 from app.handle.answer import ResponseCode
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations

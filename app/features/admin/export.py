@@ -10,11 +10,11 @@ from typing import TextIO
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
+from app.features.admin.name_lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
+from app.features.admin.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
+from app.features.admin.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.output import OutputFile
-from app.features.cache_commands.lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
-from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
-from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from app.features.command import STANDARD_OUTPUT, CommandContext
 from app.features.feature import Core, Observers
 from app.features.options import Settings

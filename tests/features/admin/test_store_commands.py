@@ -26,10 +26,10 @@ from app.assembly.settings import Settings
 from app.cache.entry import Entry
 from app.cli.main import main
 from app.errors import ConfigurationError
+from app.features.admin.export import ExportChoice, export
+from app.features.admin.warm import warm
 from app.features.bundles import import_bundle
 from app.features.bundles.bundle import BundleWriter
-from app.features.cache_commands.export import ExportChoice, export
-from app.features.cache_commands.warm import warm
 from app.features.options import ENV_PREFIX
 from app.system.gunzip import GzipLimits
 from tests.cache.entries import entry, missing

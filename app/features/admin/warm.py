@@ -6,9 +6,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from app.features.cache_commands.lists import UniqueNames, count_names, read_lists
-from app.features.cache_commands.visit import Visit, VisitBounds
-from app.features.cache_commands.visit_report import print_tally, stop_visit_on_signals, was_interrupted
+from app.features.admin.name_lists import UniqueNames, count_names, read_lists
+from app.features.admin.visit import Visit, VisitBounds
+from app.features.admin.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from app.features.command import CommandContext
 from app.system.interruption import INTERRUPTED
 from app.system.progress import progress

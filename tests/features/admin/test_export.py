@@ -13,9 +13,9 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
+from app.features.admin.export import RecordWriter, export_all, export_prefix
 from app.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
 from app.features.bundles.output import OutputFile
-from app.features.cache_commands.export import RecordWriter, export_all, export_prefix
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from app.features.cache_commands.visit import Tally, Visit, VisitOutcome
+from app.features.admin.visit import Tally, Visit, VisitOutcome
 from app.system.interruption import SIGNALS, stop_on_signals
 
 

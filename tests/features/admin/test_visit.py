@@ -10,8 +10,8 @@ import pytest
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, CouldNotVerify
-from app.features.cache_commands.lists import NameItem, RefusedItem
-from app.features.cache_commands.visit import (
+from app.features.admin.name_lists import NameItem, RefusedItem
+from app.features.admin.visit import (
     MAX_FAILURES,
     MAX_NAMED,
     Tally,

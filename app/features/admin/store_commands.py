@@ -51,7 +51,7 @@ def _add_stats(command: argparse.ArgumentParser) -> None:
 
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.cache_commands.export import ExportChoice, export
+    from app.features.admin.export import ExportChoice, export
     from app.system.interruption import run_job
 
     if namespace.since:
@@ -73,14 +73,14 @@ def _export_changes(context: CommandContext, namespace: argparse.Namespace) -> i
 
 
 def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.cache_commands.warm import warm
+    from app.features.admin.warm import warm
     from app.system.interruption import run_job
 
     return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 
 
 def _stats(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.cache_commands.stats import show_stats
+    from app.features.admin.stats import show_stats
 
     return asyncio.run(show_stats(context.stores, as_json=namespace.as_json, every_entry=namespace.every_entry))
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, InvalidName, NotADOI
-from app.features.cache_commands.lists import MAX_LINE_BYTES, NameItem, RefusedItem, UniqueNames, read_lists, read_name
+from app.features.admin.name_lists import MAX_LINE_BYTES, NameItem, RefusedItem, UniqueNames, read_lists, read_name
 
 HANDBOOK = "10.1000/182"
 

@@ -1,0 +1,32 @@
+"""The running proxy that a command talks to."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from app.features.options import Settings
+from app.proxy_client.admin import AdminClient
+from app.proxy_client.server import parse_server, server_on_this_machine
+from app.server.listening import UNIX
+
+#: What the help of a command says about a `--server` that is not given.
+_ON_THIS_MACHINE: Final = "the proxy; by default the one on this machine"
+
+
+def add_server(command: argparse.ArgumentParser, about: str = _ON_THIS_MACHINE) -> None:
+    """Add the argument that names the proxy."""
+    command.add_argument("--server", metavar="URL", help=about)
+
+
+def open_client(settings: Settings, server: str | None) -> AdminClient:
+    """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
+    if server is not None:
+        place = parse_server(server, "--server")
+    elif settings.value("admin_listen") is not None and settings.value("status_access") == "admin":
+        # `/status` is then where the admin API is.
+        address = settings.value("admin_listen")
+        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
+    else:
+        place = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+    return AdminClient(place, settings.value("admin_token"))
