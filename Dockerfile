@@ -18,6 +18,7 @@ RUN python3 -m venv --without-pip /opt/build \
 COPY pyproject.toml LICENSE README.md ./
 COPY packaging packaging
 COPY app app
+COPY config config
 RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete

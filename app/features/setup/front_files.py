@@ -1,6 +1,6 @@
 """Writes the configurations of nginx, Apache httpd and Caddy from the templates beside this module.
 
-The files in config/ are written for SHIPPED and SHIPPED_SUB_PATH by docs/generate.py, so there is one version of each.
+docs/generate.py writes the files in config/ for SHIPPED and SHIPPED_SUB_PATH.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ _VALUES: Final[Mapping[str, Callable[[Front], dict[str, str]]]] = {
     "caddy": _caddy_values,
 }
 
-#: The files in config/ that are generated, and for which front proxy.
+#: The files in config/ that docs/generate.py writes, and for which front proxy.
 GENERATED: Final[Mapping[str, Front]] = {
     "nginx/doi-proxy.conf": SHIPPED,
     "nginx/doi-proxy-pass.conf": SHIPPED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,6 @@ from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.features.options import Settings
-from app.features.setup.deployment import toml_line
 from app.system.redaction import MASK, redact
 from app.system.regular_file import explain_failure, read_regular
 
@@ -88,7 +88,7 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
     """The text of a TOML file with these settings. Comments and all other settings stay. Raises ConfigurationError."""
     changed = text
     for name, value in values.items():
-        changed = _set_line(changed, settings.table_and_key(name), toml_line(settings, name, value))
+        changed = _set_line(changed, settings.table_and_key(name), _toml_line(settings, name, value))
     tables = {**tomllib.loads(text)}
     for name, value in values.items():
         table, key = settings.table_and_key(name)
@@ -102,6 +102,12 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
         names = ", ".join(values)
         raise ConfigurationError(f"the settings file has a form that setup cannot change; set there yourself: {names}")
     return changed
+
+
+def _toml_line(settings: Settings, name: str, value: Any) -> str:
+    """The line of a setting in its table of a TOML file."""
+    # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
+    return f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
 
 
 def _set_line(text: str, place: tuple[str, str], new: str) -> str:

@@ -70,9 +70,9 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     Raises ConfigurationError.
     """
-    from app.features.setup.deployment_files import CONFIG
     from app.features.setup.installation import read_existing
-    from app.features.setup.template import fill_file
+    from app.features.setup.shipped_files import read_shipped
+    from app.features.setup.unit import CONFIG
 
     root = namespace.root
     config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
@@ -80,7 +80,7 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         # The settings that the answers would give, read as a service reads them.
         draft = namespace.config = Path(folder) / config.name
-        _write_draft(draft, before or fill_file("systemd/doi-proxy.toml", {}))
+        _write_draft(draft, before or read_shipped("systemd/doi-proxy.toml"))
         values = _ask(context, namespace)
         text = _write_settings(context.load(), draft, values)
         for name in _QUESTIONS:
@@ -199,9 +199,9 @@ def _plan(
     settings: Settings, namespace: argparse.Namespace, config: Path, text: str, before: str | None
 ) -> Iterator[PlannedFile]:
     """The files of an installation with these settings. Raises ConfigurationError."""
-    from app.features.setup.deployment_files import write_unit
     from app.features.setup.installation import PlannedFile, add_networks, read_existing
-    from app.features.setup.template import fill_file
+    from app.features.setup.shipped_files import read_shipped
+    from app.features.setup.unit import write_unit
 
     def plan(path: Path, text: str, step: str = "") -> PlannedFile:
         return PlannedFile(_below(namespace.root, path), text, read_existing(_below(namespace.root, path)), step)
@@ -210,7 +210,7 @@ def _plan(
     yield PlannedFile(_below(namespace.root, config), text, before, restart, is_private=True)
     allowed = settings.value("client_allow_file")
     if allowed is not None:
-        present = read_existing(_below(namespace.root, allowed)) or fill_file("systemd/allow.txt", {})
+        present = read_existing(_below(namespace.root, allowed)) or read_shipped("systemd/allow.txt")
         yield plan(allowed, add_networks(present, namespace.shared), "systemctl reload doi-proxy")
     unit = write_unit(settings, config)
     # A unit in /etc would win over that of the package for ever.
@@ -221,7 +221,7 @@ def _plan(
     monitor = _MONITOR if _below(namespace.root, _MONITOR).is_dir() else config.parent
     path = monitor / "doi-proxy-alerts.yml"
     step = f"name {path} in rule_files of your Prometheus, and reload it"
-    yield plan(path, fill_file("prometheus/alerts.yml", {}), step)
+    yield plan(path, read_shipped("prometheus/alerts.yml"), step)
 
 
 def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path, str, str]:
