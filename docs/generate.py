@@ -43,7 +43,6 @@ HEADINGS: Final = {
     "branding": "The institution's own face",
     "admin": "The admin API",
     "status": "The status page",
-    "mcp": "Tools for assistants",
     "otel": "Traces",
     "native": "The native Handle protocol for other programs",
 }

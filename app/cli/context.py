@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from app.assembly.settings import Settings
     from app.assembly.settings.sources import SourcedValue
     from app.features.check import Check, Finding
-    from app.server.connections import Connections
     from app.upstream.source import Source
     from app.web.application import Application
 
@@ -71,12 +70,6 @@ class ParsedContext:
         from app.assembly.program_log import begin_logging
 
         begin_logging(self.settings)
-
-    def open_connections(self) -> Connections:
-        """See CommandContext."""
-        from app.assembly.core import open_connections
-
-        return open_connections(self.settings)
 
     @asynccontextmanager
     async def open_application(

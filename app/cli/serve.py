@@ -19,6 +19,7 @@ from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes
 from app.cli.imports import collect_nothing
+from app.cli.signal_server import SignalServer, ignore_hangup
 from app.cli.supervisor import Supervisor
 from app.cli.systemd import SOCKET_VARIABLE, Notifier
 from app.cli.worker import WorkerServer
@@ -28,7 +29,6 @@ from app.features.check import Inspection
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.features.shared_memory import SharedMemory, Use, create_memories
 from app.features.shared_states import SharedStates
-from app.features.signal_server import SignalServer, ignore_hangup
 from app.main import check, create
 from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from app.features.check import Check, Finding
     from app.features.feature import Core, Observers
     from app.features.options import Settings
-    from app.server.connections import Connections
 
 #: Standard input and standard output in place of a file.
 STANDARD_INPUT: Final = "-"
@@ -70,9 +69,6 @@ class CommandContext(Protocol):
 
     def begin_logging(self) -> None:
         """Log to standard error, as a running proxy does."""
-
-    def open_connections(self) -> Connections:
-        """What a server keeps about its connections."""
 
     def open_application(
         self, changes: Mapping[str, Any], *, read_only: bool = False

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from bench.attacks import (
-    assistants,
     boundaries,
     clocks,
     commands,
@@ -53,7 +52,6 @@ _PARTS: Final[dict[str, Attack]] = {
     "hanging names": shares.hanging,
     "networks": networks.networks,
     "slow lists": shares.slow_lists,
-    "assistants": assistants.calls,
     "failures": failures.failures,
     "outage": failures.outage,
     "reload": failures.reload,
@@ -94,7 +92,7 @@ _WITHOUT_FRONTS: Final = {
     "the processor time of the proxy is the same behind a front": ("records", "turns", "empty lists"),
     "the clients are forged in X-Forwarded-For, which a front replaces": ("networks",),
     "it runs through nginx without this option": ("bodies", "paths", "request ids", "personal"),
-    "the shipped configurations close these paths, or have no such service": ("tokens", "assistants"),
+    "the shipped configurations close these paths": ("tokens",),
     "it attacks the upstream, the store or files, where no front is": (
         *("failures", "outage", "reload", "swapped", "numbers", "odd files", "face files"),
         *("refused", "flood", "paused", "replies", "wal", "clock"),

@@ -12,7 +12,7 @@ import logging
 import random
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,9 +20,8 @@ from typing import Any, Final, TypeVar
 from app.cache.entry import MAX_SKEW
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.errors import StoreError
-from app.features.assistants.server import PATH, create_application, create_server
-from app.features.assistants.tools import Tools
+from app.errors import InvalidParameter, InvalidRequest, StoreError
+from app.features.assistants.tools import ToolName, Tools
 from app.features.bundles.delta import DeltaEnd
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
 from app.features.follow.pull import Body, Pull, PullLimits
@@ -40,8 +39,6 @@ _MAX_PAGES: Final = 4
 _MAX_HEADERS: Final = 8
 #: How often `Ways` sends each request.
 _ROUNDS: Final = 3
-#: JSON-RPC 2.0, section 5.1: the server failed.
-_INTERNAL_ERROR: Final = b'"code":-32603'
 _JSON: Final = {"content_type": "application/json"}
 
 
@@ -191,47 +188,37 @@ def _pages(bodies: list[bytes], work: BundleImport) -> Pull:
 
 # --- The tools for assistants -------------------------------------------------------------------------------------
 
-_CALLS: Final = (("parse", "texts"), ("resolve", "name"), ("check_list", "lines"))
-_HEADERS: Final = [
-    (b"host", b"localhost"),
-    (b"content-type", b"application/json"),
-    (b"accept", b"application/json, text/event-stream"),
-]
+_CALLS: Final[tuple[tuple[ToolName, str], ...]] = (("parse", "texts"), ("resolve", "name"), ("check_list", "lines"))
 
 
 @asynccontextmanager
-async def _serving_tools() -> AsyncIterator[Any]:
+async def _opened_tools() -> AsyncIterator[Tools]:
     async with running_tools() as desk:
         desk.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-        tools: Tools = desk.tools
-        application = create_application(create_server(tools, "1"), ["localhost"], 1024 * 1024)
-        async with application.router.lifespan_context(application):
-            yield application
+        yield desk.tools
 
 
 @cache
-def _tools() -> Any:
-    return _open(_serving_tools())
+def _tools() -> Tools:
+    return _open(_opened_tools())
 
 
 def tools(data: bytes) -> None:
-    """The server of the tools answers every message. The first byte: as it is, or as the arguments of a call."""
+    """The tools return a result, or refuse their arguments. The first byte chooses the tool."""
     if not data:
         return
-    number, rest = data[0] % (len(_CALLS) + 1), data[1:]
-    body = rest
-    if number:
-        name, argument = _CALLS[number - 1]
-        try:
-            sent = json.loads(rest)
-        except (ValueError, RecursionError):
-            text = rest.decode("utf-8", "replace")
-            sent = {argument: text if name == "resolve" else text.split("\n")}
-        body = json.dumps(
-            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": sent}}
-        ).encode()
-    status, _, answer = _run(_exchange(_tools(), _scope("POST", PATH.encode(), _HEADERS), body))
-    assert status < 500 and _INTERNAL_ERROR not in answer.replace(b" ", b""), answer
+    (name, argument), rest = _CALLS[data[0] % len(_CALLS)], data[1:]
+    try:
+        sent = json.loads(rest)
+    except (ValueError, RecursionError):
+        sent = rest.decode("utf-8", "replace")
+    given = sent if isinstance(sent, dict) else {argument: sent}
+    with suppress(InvalidParameter, InvalidRequest):
+        _run(_tools().call(name, given, _take_no_notice))
+
+
+async def _take_no_notice(done: int, total: int) -> None:
+    """The report of a call."""
 
 
 # --- The ways to an answer ----------------------------------------------------------------------------------------

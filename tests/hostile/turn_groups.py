@@ -24,7 +24,6 @@ from tests.hostile.turn_rows import (
     STORED_PREFIX,
     TOKEN,
     admin_exchanges,
-    assistant_exchanges,
     name_exchanges,
     operation_exchanges,
     text_exchanges,
@@ -34,7 +33,6 @@ from tests.hostile.turns import MAX_TURN_MS, REPEATS, Exchange, TimedProxy, is_s
 from tests.parts import usual_cache
 
 _SERVE: Final = ["serve", "--host", "127.0.0.1", "--port", "{port}"]
-_ASSISTANTS: Final = ["mcp", "--http", "127.0.0.1:{port}"]
 #: Seconds for what a proxy does after its start: it compiles templates in a thread.
 _SETTLING: Final = 1.0
 _VALUES: Final = b'[{"index":1,"type":"URL","data":"https://example.org/"}]'
@@ -58,7 +56,6 @@ GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
     "service": (_SERVE, _service_exchanges),
     "proofs": (_SERVE, lambda number: proof_exchanges()),
     "own pages": (_SERVE, name_exchanges),
-    "assistants": (_ASSISTANTS, lambda number: assistant_exchanges()),
 }
 UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
     "readers": turn_units.readers,

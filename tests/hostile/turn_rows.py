@@ -263,26 +263,3 @@ def admin_exchanges() -> Iterator[Exchange]:
 
 def _operate(path: str, largest: str, body: dict[str, Any]) -> Exchange:
     return Exchange(f"POST {path}", largest, path, "POST", _OPERATOR, json.dumps(body).encode())
-
-
-def assistant_exchanges() -> Iterator[Exchange]:
-    """Calls of the tools for assistants over HTTP."""
-    texts = [text for text in _slowest_texts(MAX_TYPED_CHARACTERS) if text.isascii()] * 40
-    short = [text[:1_500] for text in texts] * 3
-    calls: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("200 texts of 4,096 characters", "parse", {"texts": texts}),
-        ("200 lines of 4,096 characters", "check_list", {"lines": texts}),
-        ("500 lines of 1,500 characters", "check_list", {"lines": short[:500]}),
-        ("500 names", "check_list", {"lines": [f"{ORDINARY}/{number}" for number in range(500)]}),
-        ("a text of 1 MB", "resolve", {"name": "x" * 1_000_000}),
-        ("100,000 texts", "parse", {"texts": ["x"] * 180_000}),
-        ("400,000 wrong items", "parse", {"texts": [1] * 400_000}),
-        ("500 wrong items", "parse", {"texts": [{}] * 500}),
-        ("300,000 lists", "parse", {"texts": [[]] * 300_000}),
-        ("14,000 members", "parse", {f"member{number}": 1 for number in range(14_000)}),
-        ("50,000 members", "parse", {f"member{number}": 1 for number in range(50_000)}),
-    )
-    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    for largest, tool, arguments in calls:
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-        yield Exchange("POST /mcp", largest, "/mcp", "POST", headers, json.dumps(call).encode())

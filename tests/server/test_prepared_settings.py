@@ -109,7 +109,6 @@ PLAIN: Final[dict[str, Any]] = {
     "admin_replica_token": TOKEN,
     "admin_listen": "127.0.0.1:8002",
     "probe_key": TOKEN,
-    "mcp_hosts": "mcp.example.org",
 }  # fmt: skip
 #: The settings that name a file or a folder.
 FILES: Final = {

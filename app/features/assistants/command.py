@@ -1,14 +1,11 @@
-"""`doi-proxy mcp`: the tools for assistants, over standard input and output or over HTTP."""
+"""`doi-proxy mcp`: the tools for assistants, over standard input and output."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
-import ipaddress
 import logging
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -16,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.errors import ConfigurationError
 from app.features.assistants.feature import FEATURE
 from app.features.command import Command, CommandContext
 from app.features.feature import require_libraries
-from app.features.options import Settings
 from app.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
@@ -33,14 +28,10 @@ log = logging.getLogger(__name__)
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 #: The largest message of a client, in bytes.
 _MAX_MESSAGE_BYTES: Final = 1024 * 1024
-_MAX_PORT: Final = 65_535
 
 
 def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    command.add_argument(
-        "--http", metavar="HOST:PORT", help="serve over HTTP at /mcp; by default over standard input and output"
-    )
     command.add_argument(
         "--server", metavar="URL", help="look names up at this proxy; by default in this process, with its store"
     )
@@ -50,31 +41,8 @@ def run_mcp(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
     require_libraries(FEATURE)
     server = None if namespace.server is None else parse_server(namespace.server, "--server")
-    if namespace.http is not None:
-        return _serve_http(context, server, *_read_address(namespace.http, context.settings))
     context.begin_logging()
     return asyncio.run(_serve_standard_streams(context, server))
-
-
-def _read_address(address: str, settings: Settings) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _MAX_PORT:
-        raise ConfigurationError(f"--http {address}: not HOST:PORT, such as 127.0.0.1:8010")
-    host = host.strip("[]")
-    if not _is_loopback(host) and not settings.value("mcp_hosts"):
-        raise ConfigurationError(
-            f"--http {address}: other machines can connect to this address; set mcp_hosts to the names by which they "
-            "do, so requests with other names can be refused"
-        )
-    return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can connect to an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _serve_standard_streams(context: CommandContext, server: ProxyServer | None) -> int:
@@ -105,54 +73,6 @@ async def _run_until_signal(work: Awaitable[None]) -> None:
     finally:
         for number in _ENDING:
             loop.remove_signal_handler(number)
-
-
-def _serve_http(context: CommandContext, server: ProxyServer | None, host: str, port: int) -> int:
-    from app.features.signal_server import ignore_hangup
-    from app.server.listening import listen
-
-    context.begin_logging()
-    # At INFO, the SDK logs "Terminating session: None" for each request.
-    logging.getLogger("mcp.server.streamable_http").setLevel(logging.WARNING)
-    ignore_hangup()
-    listening = listen(host, port)
-    try:
-        return asyncio.run(_serve_socket(context, server, host, listening))
-    finally:
-        listening.close()
-
-
-async def _serve_socket(
-    context: CommandContext, server: ProxyServer | None, host: str, listening: socket.socket
-) -> int:
-    from app.features.assistants.server import PATH, HttpApplication, create_application, list_hosts
-    from app.features.signal_server import SignalServer
-    from app.server.certificate import Certificate
-    from app.server.http_server import Events, ServerOptions
-
-    settings, port = context.settings, listening.getsockname()[1]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-    events = Events(ready=lambda: log.info("serving the tools on %s (Ctrl-C stops it)", address), draining=lambda: None)
-    options = ServerOptions(
-        trusted_proxies=settings.trusted_proxies,
-        certificate=Certificate(None, None),
-        drain_seconds=0.0,
-        grace_seconds=settings.grace_seconds,
-    )
-    async with _open_server(context, server) as tools:
-        hosts = list_hosts(host, port, settings.value("mcp_hosts"))
-        application = create_application(tools, hosts, _MAX_MESSAGE_BYTES)
-        connections = context.open_connections()
-        # A full collection of what was imported took 117 ms in one turn of the event loop.
-        gc.freeze()
-        served = HttpApplication(application, connections, _MAX_MESSAGE_BYTES)
-        http = SignalServer(served, options, events, reload=_do_not_reload)
-        await http.serve(sockets=[listening])
-    return 0 if http.started else 1
-
-
-def _do_not_reload() -> None:
-    log.warning("SIGHUP: `doi-proxy mcp` does not reload its settings; restart it")
 
 
 @asynccontextmanager

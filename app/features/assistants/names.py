@@ -24,10 +24,10 @@ Rows = AbstractAsyncContextManager[AsyncIterator[ListRow]]
 class Names(Protocol):
     """Looks up names as they are, without labels or escapes. Rows that are known already are passed on."""
 
-    def look_up(self, name: BatchInput, client: str | None) -> Rows:
-        """The row of one name, for a person who waits for it. `client` is charged for upstream queries."""
+    def look_up(self, name: BatchInput) -> Rows:
+        """The row of one name, for a person who waits for it."""
 
-    def look_up_list(self, names: Sequence[BatchInput], client: str | None) -> Rows:
+    def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
         """The row of each name, in their order."""
 
 
@@ -37,17 +37,15 @@ class OwnNames:
 
     batches: Batches
 
-    def look_up(self, name: BatchInput, client: str | None) -> Rows:
+    def look_up(self, name: BatchInput) -> Rows:
         """See Names. Its queries do not wait for queries of lists."""
-        options = BatchOptions(client, literal=True, suggests=True, agency="any", priority=Priority.PERSON)
+        options = BatchOptions(literal=True, suggests=True, agency="any", priority=Priority.PERSON)
         return aclosing(self.batches.rows(_stream([name]), options))
 
-    def look_up_list(self, names: Sequence[BatchInput], client: str | None) -> Rows:
+    def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
         """See Names. Queries of people go first. Agencies come from the cache alone."""
         matches = self.batches.compare is not None
-        return aclosing(
-            self.batches.rows(_stream(names), BatchOptions(client, literal=True, suggests=True, matches=matches))
-        )
+        return aclosing(self.batches.rows(_stream(names), BatchOptions(literal=True, suggests=True, matches=matches)))
 
 
 async def _stream(names: Sequence[BatchInput]) -> AsyncGenerator[BatchInput]:
@@ -62,11 +60,11 @@ class ServerNames:
         self._server = server
         self._timeout = timeout
 
-    def look_up(self, name: BatchInput, client: str | None) -> Rows:
-        """See Names. The proxy treats the name as a list of one, and charges this process."""
+    def look_up(self, name: BatchInput) -> Rows:
+        """See Names. The proxy treats the name as a list of one."""
         return aclosing(self._rows([name], _QUERY + _ALL_MEMBERS))
 
-    def look_up_list(self, names: Sequence[BatchInput], client: str | None) -> Rows:
+    def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
         """See Names."""
         return aclosing(self._rows(names, _QUERY))
 

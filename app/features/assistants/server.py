@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import select
 import sys
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any, Final, cast, get_args
 
 import msgspec
@@ -14,14 +16,18 @@ from mcp import MCPError
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
 from mcp.types import (
     INVALID_PARAMS,
-    INVALID_REQUEST,
     CallToolRequestParams,
     CallToolResult,
     GetPromptRequestParams,
     GetPromptResult,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
     ListPromptsResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -36,25 +42,23 @@ from pydantic import BaseModel
 
 from app.errors import DoiProxyError
 from app.features.assistants.results import CheckedName, CheckResult, ParseResult
-from app.features.assistants.tools import CheckArguments, ParseArguments, ResolveArguments, ToolName, Tools
+from app.features.assistants.tools import (
+    CALL_TIMEOUT,
+    CheckArguments,
+    ParseArguments,
+    ResolveArguments,
+    ToolName,
+    Tools,
+)
 from app.features.lists.lines import LineCutter
 from app.features.lists.list_stream import wait_for_input
-from app.web.client_network import client_of
-from app.web.request import Fields
 
 log = logging.getLogger(__name__)
 
-#: The path of the streamable HTTP transport.
-PATH: Final = "/mcp"
-#: Names that lead to this machine on every machine (RFC 6761, section 6.3), so no page of another site has them.
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_DEFAULT_PORT: Final = 80
-#: What begins the values of JSON, and how many of them a message over HTTP may have. The SDK reads a message in one
-#: turn of the event loop: 70,000 members took 50 ms, and 400,000 lists 110 ms. 500 references have about 3,000.
-_MARKS: Final = (b":", b"[", b"{")
-_MAX_MARKS: Final = 15_000
 #: Bytes of standard input that are read at a time.
 _BLOCK_BYTES: Final = 16_384
+#: Seconds between two checks, at the end of the input, that the client still reads answers.
+_CHECK_INTERVAL: Final = 0.25
 _INSTRUCTIONS: Final = (
     "Checks DOI names. Before you print references, pass all of them to check_list. Do not print a DOI name whose "
     "verdict is not_found or not_a_doi: compare the suggestions with the title, or ask the author. The verdicts "
@@ -100,11 +104,6 @@ _MODELS: Final[dict[ToolName, tuple[type[BaseModel], type[BaseModel]]]] = {
 def create_server(tools: Tools, version: str) -> Server[Any]:
     """The server of the tools."""
 
-    def find_client(context: ServerRequestContext[Any]) -> str | None:
-        """The client of a request over HTTP. Standard input has one client."""
-        request: Any = context.request
-        return None if request is None else client_of(request.client.host if request.client else "")
-
     described = [_describe(name, tools) for name in _DESCRIPTIONS]
 
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -127,7 +126,7 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
             await context.session.report_progress(done, total)
 
         try:
-            result = await tools.call(cast(ToolName, call.name), call.arguments or {}, report, find_client(context))
+            result = await tools.call(cast(ToolName, call.name), call.arguments or {}, report)
         except DoiProxyError as error:
             return CallToolResult(content=[TextContent(type="text", text=error.message)], is_error=True)
         members = result.model_dump(mode="json")
@@ -165,91 +164,75 @@ async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
             return
 
 
+class OpenRequests:
+    """The requests that were read and have no answer yet. The SDK would drop them at the end of the input."""
+
+    def __init__(self) -> None:
+        self._ids = set[str | int]()
+        self._answered = asyncio.Event()
+
+    def record_read(self, item: SessionMessage | Exception) -> None:
+        """A message was read. A request that the client cancels gets no answer."""
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._remove((message.params or {}).get("requestId"))
+
+    def record_sent(self, item: SessionMessage | Exception) -> None:
+        """A message was sent."""
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._remove(message.id)
+
+    async def wait(self, output: int) -> None:
+        """Wait for the answers, up to CALL_TIMEOUT, while the client reads `output`, a file descriptor."""
+        poll = select.poll()
+        poll.register(output, 0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALL_TIMEOUT):
+                while self._ids and not poll.poll(0):
+                    self._answered.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_CHECK_INTERVAL):
+                            await self._answered.wait()
+
+    def _remove(self, number: object) -> None:
+        if isinstance(number, str | int):
+            self._ids.discard(number)
+        self._answered.set()
+
+
 async def serve_standard_streams(server: Server[Any], max_message_bytes: int) -> None:
-    """Serve the client at standard input and output until it closes standard input."""
+    """Serve the client at standard input and output until standard input ends and all requests are answered."""
     lines: Any = read_lines(sys.stdin.fileno(), max_message_bytes)
-    async with stdio_server(stdin=lines) as (reader, writer):
-        await server.run(reader, writer, server.create_initialization_options())
+    requests, output = OpenRequests(), os.dup(sys.stdout.fileno())
+    try:
+        async with (
+            create_client_server_memory_streams() as ((answers, to_server), (read_stream, write_stream)),
+            stdio_server(stdin=lines) as (reader, writer),
+            asyncio.TaskGroup() as tasks,
+        ):
 
+            async def relay_input() -> None:
+                async with to_server:
+                    async for item in reader:
+                        requests.record_read(item)
+                        await to_server.send(item)
+                    await requests.wait(output)
 
-def create_application(server: Server[Any], hosts: Collection[str], max_message_bytes: int) -> Any:
-    """The ASGI application of the streamable HTTP transport, at PATH.
+            async def relay_output() -> None:
+                async with writer:
+                    async for item in answers:
+                        if isinstance(item, SessionMessage):
+                            await writer.send(item)
+                        requests.record_sent(item)
 
-    The transport has no sessions: the end of a request stops its work. A request whose Host or Origin is not one of
-    `hosts` is refused. A page of another site could otherwise make its own name lead to this address (DNS rebinding).
-    """
-    return server.streamable_http_app(
-        streamable_http_path=PATH,
-        stateless_http=True,
-        max_request_body_size=max_message_bytes,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=list(hosts),
-            allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
-        ),
-    )
-
-
-class HttpApplication:
-    """An ASGI application. It has no express lane, and every request takes a task."""
-
-    express: None = None
-
-    def __init__(
-        self, application: Callable[..., Awaitable[None]], connections: object, max_message_bytes: int
-    ) -> None:
-        self._application = application
-        #: The server's data about its connections.
-        self.connections = connections
-        self._max_message_bytes = max_message_bytes
-
-    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
-        """No answer: every request takes a task."""
-        return None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
-        if scope["type"] != "http":
-            await self._application(scope, receive, send)
-            return
-        length = int(dict(scope["headers"]).get(b"content-length", b"0"))
-        messages = deque(await self._receive_body(receive) if length <= self._max_message_bytes else ())
-        if sum(message.get("body", b"").count(mark) for message in messages for mark in _MARKS) > _MAX_MARKS:
-            await _refuse(send)
-            return
-
-        async def receive_again() -> Any:
-            return messages.popleft() if messages else await receive()
-
-        await self._application(scope, receive_again, send)
-
-    async def _receive_body(self, receive: Any) -> list[Any]:
-        """The body of a request, or the beginning of one that is too large, which the SDK refuses."""
-        messages, received, has_more = [], 0, True
-        while has_more and received <= self._max_message_bytes:
-            messages.append(message := await receive())
-            received += len(message.get("body", b""))
-            has_more = message.get("more_body", False)
-        return messages
-
-
-async def _refuse(send: Any) -> None:
-    """Answer a message with too many members or lists (JSON-RPC 2.0, section 5.1)."""
-    text = f"The message has more than {_MAX_MARKS} colons and brackets; send fewer lines."
-    body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": text}})
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def list_hosts(host: str, port: int, others: str) -> list[str]:
-    """The values of Host that requests may have: of loopback, of the address that is bound, and of `others`."""
-    is_wildcard = host in ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    bound = [] if is_wildcard else [f"[{host}]" if ":" in host else host]
-    names = [*_LOOPBACK, *bound, *others.split()]
-    with_port = [name if name.rpartition("]")[2].count(":") else f"{name}:{port}" for name in names]
-    # Behind a front proxy, and on port 80, Host has no port.
-    bare = names if port == _DEFAULT_PORT else others.split()
-    return list(dict.fromkeys([*with_port, *bare]))
+            tasks.create_task(relay_input())
+            tasks.create_task(relay_output())
+            await server.run(read_stream, write_stream, server.create_initialization_options())
+    finally:
+        os.close(output)
 
 
 def _describe(name: ToolName, tools: Tools) -> Tool:

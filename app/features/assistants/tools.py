@@ -28,12 +28,9 @@ from app.features.lists.lines import ListItem
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
-from app.rationing.shares import SharedPlaces
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
-#: The time of a call that has just begun, in seconds.
-_SHORTEST: Final = 0.001
 #: Names of one line that are checked.
 _NAMES_A_LINE: Final = 5
 
@@ -83,7 +80,7 @@ class ToolBounds:
     line_characters: int = MAX_TYPED_CHARACTERS
     #: A longer result leaves rows out: clients cut what does not fit into their context.
     result_bytes: int = 256 * 1024
-    #: Calls at a time that look names up. A client alone may have all of them.
+    #: Calls at a time that look names up.
     calls: int = 8
     timeout: float = CALL_TIMEOUT
 
@@ -98,43 +95,6 @@ class _Line:
     number: int = 1
 
 
-class _Call:
-    """The place of a call. `timeout` is in seconds."""
-
-    is_idle = is_overdue = False
-
-    def __init__(self, timeout: float) -> None:
-        self._began = asyncio.get_running_loop().time()
-        self._ends = self._began + timeout
-        self._timeout: asyncio.Timeout | None = None
-        self._found: list[ListRow] = []
-
-    def speed(self) -> float:
-        """Rows a second. See Holder."""
-        return len(self._found) / max(asyncio.get_running_loop().time() - self._began, _SHORTEST)
-
-    def give_way(self) -> None:
-        """See Holder. The call returns what it has."""
-        self._ends = asyncio.get_running_loop().time()
-        if self._timeout is not None:
-            self._timeout.reschedule(self._ends)
-
-    async def collect(self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], report: Report) -> list[ListRow]:
-        """The rows of the lines. At the end of the call's time, the lines without a row are unverified."""
-        found = self._found
-        try:
-            async with asyncio.timeout_at(self._ends) as self._timeout:
-                async for row in rows:
-                    found.append(row)
-                    await report(len(found), len(lines))
-        except TimeoutError:
-            message = f"No answer arrived within {self._ends - self._began:.0f} s; call again with this line."
-            found += [_without_answer(line, message) for line in lines[len(found) :]]
-        finally:
-            self._timeout = None
-        return found
-
-
 class Tools:
     """The tools. `base_url` is the resolver's own URL, None if it is not known."""
 
@@ -143,30 +103,28 @@ class Tools:
         self._names = names
         self._base_url = base_url
         self._own_hosts = own_hosts
-        # A call that gives way returns what it has, so the newcomer may have as much as the other client then.
-        self._calls = SharedPlaces[_Call](bounds.calls, least_lead=1)
+        #: Calls under way that look names up.
+        self._calls = 0
 
-    async def call(
-        self, tool: ToolName, arguments: dict[str, Any], report: Report, client: str | None = None
-    ) -> BaseModel:
+    async def call(self, tool: ToolName, arguments: dict[str, Any], report: Report) -> BaseModel:
         """The result of a call. `report` gets the number of lines that are done, and of all lines.
 
-        `client` has a share of the calls, and is charged for upstream queries. `parse` needs no place.
-        Raises InvalidParameter and InvalidRequest.
+        `parse` does not count as a call that looks names up. Raises InvalidParameter and InvalidRequest.
         """
         if tool == "parse":
             return await self._parse(self._read(ParseArguments, arguments).texts)
-        call = _Call(self.bounds.timeout)
-        if not self._calls.enter(client, call):
+        if self._calls >= self.bounds.calls:
             raise InvalidRequest(
                 f"At most {self.bounds.calls} calls are answered at a time; wait for one of yours, then call again."
             )
+        self._calls += 1
+        ends = asyncio.get_running_loop().time() + self.bounds.timeout
         try:
             if tool == "resolve":
-                return await self._resolve(self._read(ResolveArguments, arguments).name, call, client)
-            return await self._check(self._read(CheckArguments, arguments), call, client, report)
+                return await self._resolve(self._read(ResolveArguments, arguments).name, ends)
+            return await self._check(self._read(CheckArguments, arguments), ends, report)
         finally:
-            self._calls.leave(call)
+            self._calls -= 1
 
     async def _parse(self, texts: Sequence[str]) -> ParseResult:
         self._bound("texts", texts)
@@ -182,28 +140,43 @@ class Tools:
             return ParsedText(text, "not_a_doi", None, (), (), (), self._explain_length(text))
         return parse(text, own_hosts=self._own_hosts)
 
-    async def _resolve(self, text: str, call: _Call, client: str | None) -> CheckedName:
+    async def _resolve(self, text: str, ends: float) -> CheckedName:
         parsed = self._parse_text(text)
         row = not_a_doi(text, parsed.message or "", has_suggestions=bool(parsed.suggestions))
         known = replace(row, suggestions=parsed.suggestions)
         name: str | ListRow = known if parsed.name is None else parsed.name.text
-        async with self._names.look_up(name, client) as rows:
-            found = await call.collect(rows, [_Line(text, name)], _ignore)
+        async with self._names.look_up(name) as rows:
+            found = await self._collect(rows, [_Line(text, name)], ends, _ignore)
         return write_name(text, found[0])
 
-    async def _check(self, arguments: CheckArguments, call: _Call, client: str | None, report: Report) -> CheckResult:
+    async def _check(self, arguments: CheckArguments, ends: float, report: Report) -> CheckResult:
         self._bound("lines", arguments.lines)
         lines: list[_Line] = []
         for number, text in enumerate(arguments.lines, 1):
             lines += [replace(line, number=number) for line in self._read_line(text)]
             await asyncio.sleep(0)
-        async with self._names.look_up_list([_write_input(line) for line in lines], client) as rows:
-            found = await call.collect(rows, lines, report)
+        async with self._names.look_up_list([_write_input(line) for line in lines]) as rows:
+            found = await self._collect(rows, lines, ends, report)
         checked: list[CheckedLine] = []
         for line, row in zip(lines, found, strict=True):
             checked.append(write_checked_line(line.number, line.text, _add_note(row, line.note)))
             await asyncio.sleep(0)
         return await self._summarize(checked, problems_only=arguments.problems_only)
+
+    async def _collect(
+        self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], ends: float, report: Report
+    ) -> list[ListRow]:
+        """The rows of the lines. At the end of the call's time, the lines without a row are unverified."""
+        found: list[ListRow] = []
+        try:
+            async with asyncio.timeout_at(ends):
+                async for row in rows:
+                    found.append(row)
+                    await report(len(found), len(lines))
+        except TimeoutError:
+            message = f"No answer arrived within {self.bounds.timeout:.0f} s; call again with this line."
+            found += [_without_answer(line, message) for line in lines[len(found) :]]
+        return found
 
     def _read_line(self, text: str) -> list[_Line]:
         """The line, once for each name in it."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -52,39 +50,3 @@ async def started(*words: str, stdin: int = DEVNULL, stdout: int = DEVNULL) -> A
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-@asynccontextmanager
-async def serving_http(upstream_url: str, *more: str, store_url: str = "memory:") -> AsyncIterator[str]:
-    """The URL of the tools over HTTP. The process must end in peace at SIGTERM."""
-    words = arguments(upstream_url, "--http", "127.0.0.1:0", *more, store_url=store_url)
-    async with started(*words) as process:
-        log: list[str] = []
-        url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        reading = asyncio.create_task(_read_log(process, log, url))
-        try:
-            yield await asyncio.wait_for(url, DEADLINE)
-            process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(reading, DEADLINE)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                process.kill()
-            raise
-        finally:
-            await reading
-        assert "Traceback" not in "".join(log)
-        assert "ERROR" not in "".join(log)
-        assert "Terminating session" not in "".join(log)
-        assert await process.wait() in (0, -signal.SIGTERM)
-
-
-async def _read_log(process: Process, log: list[str], url: asyncio.Future[str]) -> None:
-    """Read all that a process logs. With a full pipe, it would wait at its next line, and `Process.wait` would too."""
-    assert process.stderr is not None
-    async for line in process.stderr:
-        log.append(line.decode())
-        found = re.search(r"serving the tools on (http://127\.0\.0\.1:[0-9]+/mcp)", log[-1])
-        if found is not None and not url.done():
-            url.set_result(found[1])
-    if not url.done():
-        url.set_exception(AssertionError("".join(log)))

@@ -65,7 +65,7 @@ async def test_a_list_has_the_verdicts_of_the_proxy() -> None:
 
 
 async def test_suggestions_of_the_proxy_are_passed_on() -> None:
-    async with served() as (_, names), names.look_up("10.1000/182.", None) as rows:
+    async with served() as (_, names), names.look_up("10.1000/182.") as rows:
         row = await anext(rows)
     assert row.suggestions is not None
     assert [suggestion.doi.text for suggestion in row.suggestions] == ["10.1000/182"]
@@ -74,10 +74,10 @@ async def test_suggestions_of_the_proxy_are_passed_on() -> None:
 async def test_inputs_that_are_known_send_no_request() -> None:
     async with served() as (proxy, names):
         known = not_a_doi("x", "no")
-        async with names.look_up_list([known, known], None) as rows:
+        async with names.look_up_list([known, known]) as rows:
             assert [row async for row in rows] == [known, known]
         proxy.upstream.fault(EVERY_NAME, "reset")
-        async with names.look_up_list([known, "10.1000/1", known], None) as rows:
+        async with names.look_up_list([known, "10.1000/1", known]) as rows:
             assert [row.verdict for row in [row async for row in rows]] == [
                 Verdict.NOT_A_DOI,
                 Verdict.UNVERIFIED,
@@ -92,7 +92,7 @@ async def test_the_refusal_of_the_proxy_is_passed_on() -> None:
 
 
 async def rows_of(names: ServerNames, *inputs: str) -> list[ListRow]:
-    async with names.look_up_list(inputs, None) as rows:
+    async with names.look_up_list(inputs) as rows:
         return [row async for row in rows]
 
 

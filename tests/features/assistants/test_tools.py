@@ -35,11 +35,11 @@ class Desk:
     upstream: FakeUpstream
     reports: list[tuple[int, int]]
 
-    async def call(self, tool: ToolName, client: str | None = None, **arguments: Any) -> dict[str, Any]:
+    async def call(self, tool: ToolName, **arguments: Any) -> dict[str, Any]:
         async def report(done: int, total: int) -> None:
             self.reports.append((done, total))
 
-        return (await self.tools.call(tool, arguments, report, client)).model_dump(mode="json")
+        return (await self.tools.call(tool, arguments, report)).model_dump(mode="json")
 
 
 @asynccontextmanager
@@ -183,23 +183,6 @@ async def test_more_calls_than_the_limit_are_refused_until_one_ends() -> None:
         assert await desk.call("parse", texts=["x"])
         desk.upstream.release("10.1000/slow")
         assert (await call)["verdict"] == "resolved"
-
-
-async def test_a_client_with_every_call_returns_what_it_has_for_another_client() -> None:
-    async with running(calls=8) as desk:
-        names = ["10.1000/182", "10.1000/slow"]
-        for name in names:
-            desk.upstream.put(name, url=URL)
-        desk.upstream.hold("10.1000/slow")
-        await desk.call("resolve", name="10.1000/182")
-        calls = [asyncio.create_task(desk.call("check_list", client="a", lines=names)) for _ in range(8)]
-        await desk.upstream.arrived("10.1000/slow")
-        assert (await desk.call("resolve", client="b", name="10.1000/182"))["verdict"] == "resolved"
-        done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        assert [[line["verdict"] for line in one.result()["lines"]] for one in done] == [["resolved", "unverified"]]
-        desk.upstream.release("10.1000/slow")
-        results = await asyncio.gather(*calls)
-        assert [line["verdict"] for one in results for line in one["lines"]].count("unverified") == 1
 
 
 @pytest.mark.parametrize(
