@@ -29,7 +29,7 @@ from typing import Any, Final
 #: Imported before the first start of this command: the library `mcp` takes 1.5 s.
 LATE: Final = {"mcp": "app.features.assistants.server"}
 #: The modules that are started by fork if a test starts `python -m` and their name.
-FORKED: Final = ("app", "tests.fake_upstream", "tests.hostile.upstream")
+FORKED: Final = ("app", "tests.constants", "tests.fake_upstream", "tests.hostile.upstream")
 #: Variables that an interpreter reads when it starts. A process with other ones has a start of its own.
 _OF_INTERPRETERS: Final = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "COVERAGE_")
 #: This one makes every start a real one.

@@ -17,6 +17,7 @@ import psutil
 
 from app.doi.name import fold
 from tests.cluster.raw_http import Answered, ask
+from tests.constants import command, split
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -112,7 +113,7 @@ class Process:
 
 
 class Proxy:
-    """`doi-proxy serve` on a port that stays the same over restarts."""
+    """`doi-proxy serve` on a port that stays the same over restarts. `settings` can have constants too."""
 
     def __init__(self, folder: Path, upstream_url: str, store_url: str, **settings: object) -> None:
         self.port = free_port()
@@ -121,9 +122,10 @@ class Proxy:
         self.process = self._started()
 
     def _started(self) -> Process:
-        given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in self._settings.items()}
+        constants, settings = split(self._settings)
+        given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in settings.items()}
         host = str(self._settings.get("host", "127.0.0.1"))
-        arguments = [sys.executable, "-m", "app", "serve", "--host", host, "--port", str(self.port)]
+        arguments = [*command(constants), "serve", "--host", host, "--port", str(self.port)]
         return Process(arguments, self._log, given)
 
     async def serves(self) -> None:

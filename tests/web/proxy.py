@@ -19,9 +19,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
-from unittest.mock import patch
 from urllib.parse import unquote, urlsplit
 
 from app.assembly.lifecycle import Lifecycle
@@ -31,10 +31,11 @@ from app.web.application import Application
 from app.web.request import below
 from app.web.route import Paths, find_route
 from tests.clock import Clock
+from tests.constants import changed, split
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.described import describe
 
-#: The settings of all tests that do not set others.
+#: The settings and constants of all tests that do not set others. A failed name is queried again at once.
 OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "store_url": "memory:",
     "upstream_contact": "mailto:library@example.org",
@@ -43,6 +44,7 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "upstream_breaker_failures": 10**6,
     "bypass_burst": 1e6,
     "upstream_http2": False,
+    "app.assembly.resolving.FAILURE_TTL": 0.0,
 }
 _TOKEN: Final = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(rb"[\t\x20-\x7e]*")
@@ -222,25 +224,30 @@ def _check(
 
 @asynccontextmanager
 async def running(**settings: Any) -> AsyncIterator[Proxy]:
-    """Start an application with these settings, and stop it at the end."""
+    """Start an application with these settings and constants, and stop it at the end."""
     async with running_with(None, **settings) as proxy:
         yield proxy
 
 
 @asynccontextmanager
 async def running_with(
-    lifecycle: Lifecycle | None, *, clock: Clock | None = None, failure_ttl: float = 0.0, **settings: Any
+    lifecycle: Lifecycle | None, *, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[Proxy]:
-    """The same with a lifecycle, which can reload it, or with another clock. A failed name is queried again at once."""
-    async with FakeUpstream() as upstream:
-        clock = clock or Clock()
-        # A feature may have been removed with its settings; see tests/removable.py.
-        usual = {name: value for name, value in OUT_OF_THE_WAY.items() if name in Settings.model_fields}
-        chosen = Settings(**{**usual, "upstream_url": upstream.url, **settings})
-        with patch("app.assembly.resolving.FAILURE_TTL", failure_ttl):
+    """The same with a lifecycle, which can reload it, or with another clock."""
+    # A feature may have been removed with its settings; see tests/removable.py.
+    usual = {name: value for name, value in OUT_OF_THE_WAY.items() if _is_installed(name)}
+    constants, settings = split({**usual, **settings})
+    with changed(constants):
+        async with FakeUpstream() as upstream:
+            clock = clock or Clock()
+            chosen = Settings(**{"upstream_url": upstream.url, **settings})
             app = create(chosen, clock=clock, lifecycle=lifecycle)
-        async with _lifespan(app):
-            yield Proxy(app, upstream, clock, chosen)
+            async with _lifespan(app):
+                yield Proxy(app, upstream, clock, chosen)
+
+
+def _is_installed(name: str) -> bool:
+    return name in Settings.model_fields if "." not in name else find_spec(name.rpartition(".")[0]) is not None
 
 
 @asynccontextmanager

@@ -455,7 +455,7 @@ async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_st
 async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_another(
     fault: str, options: dict[str, int], names: int
 ) -> None:
-    async with running(upstream_breaker_failures=10, failure_ttl=15) as proxy:
+    async with running(**{"upstream_breaker_failures": 10, "app.assembly.resolving.FAILURE_TTL": 15}) as proxy:
         for _ in range(names):
             name = proxy.name()
             proxy.upstream.fault(name, fault, **options)

@@ -1,0 +1,54 @@
+"""Other values of the program's named constants, for tests of the whole program. Tests of one part use its arguments.
+
+    async with running(**{STALE_TIMEOUT: 0, "upstream_timeout": 5}) as proxy: ...
+
+A constant is named by its module. Helpers that take settings accept constants among them. `python -m tests.constants
+JSON serve ...` is `python -m app serve ...` with such values, also where `tests/zygote.py` does not fork.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+
+def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The constants and the settings among these values. The name of a constant has dots."""
+    constants = {name: value for name, value in values.items() if "." in name}
+    return constants, {name: value for name, value in values.items() if name not in constants}
+
+
+@contextmanager
+def changed(constants: Mapping[str, Any]) -> Iterator[None]:
+    """In this block, the constants have these values. Raises AttributeError for one that does not exist."""
+    with ExitStack() as stack:
+        for name, value in constants.items():
+            stack.enter_context(patch(name, value))
+        yield
+
+
+def command(constants: Mapping[str, Any]) -> list[str]:
+    """How a process with these constants starts. The words for the program follow."""
+    if not constants:
+        return [sys.executable, "-m", "app"]
+    return [sys.executable, "-m", "tests.constants", json.dumps(constants)]
+
+
+def main() -> None:
+    """Set the constants, and become the program."""
+    for name, value in json.loads(sys.argv.pop(1)).items():
+        module, _, constant = name.rpartition(".")
+        # A name that is misspelled raises AttributeError.
+        getattr(import_module(module), constant)
+        setattr(import_module(module), constant, value)
+    runpy.run_module("app", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
