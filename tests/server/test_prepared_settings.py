@@ -94,8 +94,6 @@ PLAIN: Final[dict[str, Any]] = {
     "bypass_burst": 59.0,
     "record_headers": "X-Example",
     "local_records_max": 100,
-    "suggestion_queries": 0,
-    "suggestion_cached": False,
     "metadata": "on",
     "native_listen": "127.0.0.1:2641",
     "native_listen_udp": True,

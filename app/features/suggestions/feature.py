@@ -11,10 +11,10 @@ from app.features.feature import Context, Feature, Opened
 from app.features.options import Settings
 from app.features.suggestions.name_search import NameSearch
 from app.features.suggestions.nearest import NearestNames
-from app.features.suggestions.settings import SuggestionSettings
 from app.features.suggestions.suggested_names import (
     BUDGET_SECONDS,
     BUDGET_SHARE,
+    QUERIES,
     QUERY_TIMEOUT,
     Existence,
     SuggestedNames,
@@ -28,11 +28,10 @@ def build_suggested_names(
     settings: Settings, resolver: Resolver, public_url: str | None, nearest: NearestNames | None = None
 ) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
-    group = settings.group(SuggestionSettings)
     # The processes of all machines have this share together.
     rate = BUDGET_SHARE * settings.upstream_rate / (settings.workers * settings.upstream_machines)
     bucket = LocalBucket(rate, max(1.0, rate * BUDGET_SECONDS), time.monotonic)
-    existence = Existence(resolver, queries=group.suggestion_queries, timeout=QUERY_TIMEOUT, bucket=bucket)
+    existence = Existence(resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=bucket)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
     return SuggestedNames(existence, frozenset({own_host} if own_host else ()), nearest)
@@ -40,9 +39,8 @@ def build_suggested_names(
 
 def open_suggestions(context: Context) -> Opened:
     """The section with suggested names."""
-    uses_cache = context.settings.group(SuggestionSettings).suggestion_cached
     search = NameSearch(context.core.resolver, context.core.cache, context.clock)
-    nearest = NearestNames(search, context.clock, uses_cache=uses_cache)
+    nearest = NearestNames(search, context.clock)
     names = build_suggested_names(context.settings, context.core.resolver, context.facts.public_url, nearest)
     context.provide(names)
     return Opened(sections=(names,))

@@ -38,14 +38,13 @@ NOTHING_NEAR: Final = Nearest()
 
 
 class NearestNames:
-    """Finds the nearest names in the operator's records, the agencies' files and, with `uses_cache`, the cache.
+    """Finds the nearest names in the operator's records, the agencies' files and the cache.
 
     No upstream is queried.
     """
 
-    def __init__(self, names: NameSearch, clock: Callable[[], float], *, uses_cache: bool) -> None:
+    def __init__(self, names: NameSearch, clock: Callable[[], float]) -> None:
         self._names = names
-        self._uses_cache = uses_cache
         self._found: TTLCache[str, Nearest] = TTLCache(_MAX_KEPT, SECONDS, timer=clock)
         self._searches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -90,7 +89,7 @@ class NearestNames:
 
     async def _choose(self, candidates: Sequence[str], near: NearNames) -> tuple[HandleName, ...]:
         """The registered names among the candidates, in their order."""
-        published, known = set(near.published), {*near.published, *(near.cached if self._uses_cache else ())}
+        published, known = set(near.published), {*near.published, *near.cached}
         chosen: list[HandleName] = []
         cached = 0
         for key in [candidate for candidate in candidates if candidate in known][:_MAX_CHECKED]:

@@ -32,6 +32,8 @@ from app.web.shown_name import show_names
 
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
 CONCURRENCY: Final = 8
+#: Upstream queries for one page, at most: a name that does not exist costs the upstream three queries, not one.
+QUERIES: Final = 2
 #: Seconds that a page waits for these queries.
 QUERY_TIMEOUT: Final = 1.0
 #: The share of the upstream's budget that all of them have together.

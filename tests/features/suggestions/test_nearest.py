@@ -26,6 +26,7 @@ pytestmark = pytest.mark.anyio
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 REAL = "10.5555/amajethics.2021.550"
+QUERIES = "app.features.suggestions.feature.QUERIES"
 
 
 def shown(got: Got, section: str) -> list[str]:
@@ -92,21 +93,20 @@ async def test_a_name_that_the_upstream_does_not_know_is_not_shown() -> None:
         assert shown(await get_page(proxy, REAL + "0"), "suggestions") == []
 
 
-async def test_few_cached_names_are_shown_and_none_if_the_operator_forbids_it() -> None:
-    for allowed in (True, False):
-        async with running(suggestion_cached=allowed) as proxy:
-            for last in "abcdefgh":
-                proxy.upstream.put(f"10.5555/list.{last}", url="https://example.org/")
-                await proxy.get(f"/10.5555/list.{last}")
-            assert len(shown(await get_page(proxy, "10.5555/list."), "suggestions")) <= (MAX_CACHED if allowed else 0)
-            assert shown(await get_page(proxy, "10.5555/list."), "around") == []
+async def test_few_cached_names_are_shown() -> None:
+    async with running() as proxy:
+        for last in "abcdefgh":
+            proxy.upstream.put(f"10.5555/list.{last}", url="https://example.org/")
+            await proxy.get(f"/10.5555/list.{last}")
+        assert len(shown(await get_page(proxy, "10.5555/list."), "suggestions")) <= MAX_CACHED
+        assert shown(await get_page(proxy, "10.5555/list."), "around") == []
 
 
 async def test_local_records_are_shown_with_their_neighbours(tmp_path: Path) -> None:
     path = tmp_path / "local.toml"
     record = '[[record]]\ndoi = "10.5555/no.{}"\ntarget = "https://example.org/"\n'
     path.write_text("".join(record.format(number) for number in range(10, 20)))
-    async with running(local_records=path, suggestion_cached=False) as proxy:
+    async with running(local_records=path) as proxy:
         page = await get_page(proxy, "10.5555/no.15x")
         assert shown(page, "suggestions") == ["10.5555/no.15"]
         assert shown(page, "around") == ["10.5555/no.14", "10.5555/no.16", "10.5555/no.17"]
@@ -139,7 +139,7 @@ async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
 
     monkeypatch.setattr(NearSearch, "find", find_slowly)
     timeout = "app.features.suggestions.suggested_names.QUERY_TIMEOUT"
-    async with running(store_url=f"sqlite:///{tmp_path / 'store.db'}", suggestion_queries=0) as proxy:
+    async with running(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0}) as proxy:
         asyncio.get_running_loop().set_default_executor(threads := ThreadPoolExecutor(2))
         proxy.upstream.put(REAL, url="https://example.org/")
         await proxy.get(f"/{REAL}")

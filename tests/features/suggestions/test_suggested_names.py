@@ -13,6 +13,7 @@ from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
 
+QUERIES = "app.features.suggestions.feature.QUERIES"
 QUERY_TIMEOUT = "app.features.suggestions.feature.QUERY_TIMEOUT"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 #: Two names are suggested for it: without the title of the page and with it.
@@ -31,7 +32,7 @@ def suggested(got: Got) -> list[str]:
 
 
 async def test_without_queries_the_rules_decide_the_order() -> None:
-    async with running(suggestion_queries=0) as proxy:
+    async with running(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/1.full", url="https://example.org/")
         got = await proxy.get(f"/{ASKED}", accept=BROWSER)
         assert got.status == 404 and suggested(got) == ["10.5555/1", "10.5555/1.full"]
@@ -53,7 +54,7 @@ async def test_names_that_do_not_exist_are_not_suggested(proxy: Proxy) -> None:
 
 
 async def test_a_name_that_exists_comes_before_one_of_which_nothing_is_known() -> None:
-    async with running(suggestion_queries=0) as proxy:
+    async with running(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/1.full", url="https://example.org/")
         assert (await proxy.get("/10.5555/1.full")).status == 302
         assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full", "10.5555/1"]
@@ -69,7 +70,7 @@ async def test_a_name_that_exists_comes_before_one_of_which_nothing_is_known() -
     ],
 )
 async def test_one_name_of_which_nothing_is_known_is_not_called_several(language: str, one: str, many: str) -> None:
-    async with running(suggestion_queries=0) as proxy:
+    async with running(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/a", url="https://example.org/")
         await proxy.get("/10.5555/a")
         for path, expected, other in (
@@ -126,7 +127,7 @@ async def test_a_program_causes_no_queries_for_suggestions(proxy: Proxy) -> None
 async def test_a_url_of_this_resolver_has_the_page_of_its_name_or_suggests_it(
     public_url: str, asked: str, names: list[str]
 ) -> None:
-    async with running(public_url=public_url, suggestion_queries=0) as proxy:
+    async with running(**{"public_url": public_url, QUERIES: 0}) as proxy:
         got = await proxy.post("/", body=f"hdl={asked}", accept=BROWSER)
         if asked.endswith("/10.5555/1"):
             assert (got.status, '<bdi translate="no">10.5555/1</bdi>' in got.text) == (404, True)
