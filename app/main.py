@@ -62,7 +62,7 @@ def create(
     core, pages = open_core(settings, context, observers, parts=parts), build_pages(settings)
     opened = open_features(features, context)
     stages = fold_stages(opened.stages)
-    face = build_face(settings, core, pages, read_redirect_facts(context, chance, settings.web_max_age), stages, opened)
+    face = build_face(settings, core, pages, read_redirect_facts(context, chance), stages, opened)
     prepared = build_prepared_answers(settings, core, face, clock)
 
     def trust(new: Settings) -> None:

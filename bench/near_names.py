@@ -134,7 +134,7 @@ async def measure(path: Path, keys: Sequence[str]) -> list[str]:
 async def _search(cache: TieredStore, slip: str, taken: list[float], turns: list[float]) -> list[str]:
     # Of a resolver, the search uses the local records alone.
     resolver = cast("Resolver", SimpleNamespace(local_records=None))
-    near = NearestNames(NameSearch(resolver, cache, time.time), time.time, uses_cache=True)
+    near = NearestNames(NameSearch(resolver, cache, time.time), time.time)
     name = HandleName(slip)
     began, turn = time.process_time(), time.thread_time()
     await near.search(name, _TIMEOUT)

@@ -61,13 +61,12 @@ def read_facts(settings: Settings) -> Facts:
     )
 
 
-def read_redirect_facts(context: Context, chance: Callable[[], float], max_age: float) -> RedirectFacts:
+def read_redirect_facts(context: Context, chance: Callable[[], float]) -> RedirectFacts:
     """What redirects need besides a request, once the features are open."""
     return RedirectFacts(
         clock=context.clock,
         chance=chance,
         country=context.find_country,
-        max_age=max_age,
         read_headers=context.read_headers,
     )
 
@@ -148,14 +147,13 @@ def build_face(
     api = RestApi(
         resolver=core.resolver,
         clock=facts.clock,
-        max_age=facts.max_age,
         resolves=settings.resolve,
         stages=stages,
     )
     redirects = Redirects(
         destinations=core.destinations,
         api=api,
-        name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock, max_age=facts.max_age),
+        name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock),
         facts=facts,
         stages=stages,
     )

@@ -91,7 +91,6 @@ class Settings(SettingsGroup):
         upstream_ca_bundle: Path | None
         upstream_verify: Literal["never", "when-asked", "lookups", "always"]
         upstream_private_servers: bool
-        upstream_refused_networks: str
         upstream_timeout: float
         upstream_queue_timeout: float
         upstream_max_concurrency: int

@@ -89,7 +89,6 @@ class HttpOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     #: A larger answer counts as unreadable.
     max_answer_bytes: int = MAX_ANSWER_BYTES
-    literal_slashes: bool = False
     http2: bool = False
     #: The certificates of a private authority (PEM), which are trusted too.
     ca_file: str | None = None
@@ -152,7 +151,6 @@ class HandleClient:
                 query.name.text,
                 authoritative=query.authoritative,
                 certified=query.certified,
-                literal_slashes=self._options.literal_slashes,
             )
         )
         try:
@@ -184,7 +182,7 @@ class HandleClient:
             return []
         if len(names) > MAX_AGENCY_NAMES:
             raise RequestTooLarge(f"Ask for the registration agencies of at most {MAX_AGENCY_NAMES} names at once.")
-        reply = await self._get(agency_url(self._path, names, literal_slashes=self._options.literal_slashes))
+        reply = await self._get(agency_url(self._path, names))
         if reply.is_refusal:
             raise _to_refusal(reply)
         if reply.status != _SUCCESS:
@@ -311,30 +309,28 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port or _DEFAULT_PORTS.get(url.scheme)
 
 
-def handle_query_url(
-    base: str, name: str, *, authoritative: bool = False, certified: bool = False, literal_slashes: bool = False
-) -> str:
+def handle_query_url(base: str, name: str, *, authoritative: bool = False, certified: bool = False) -> str:
     """The request target of a query about one handle: `{base}/api/handles/{name}`, with its flags.
 
     The path is the form of the "doi" URI scheme: bytes of the UTF-8 name in unreserved, sub-delims, ":" and "@"
     (RFC 3986, section 3.3) are literal. All others are percent-encoded, so a slash inside the suffix is "%2F".
     """
     flags = "&".join(f"{flag}=true" for flag, on in (("auth", authoritative), ("cert", certified)) if on)
-    url = f"{base.rstrip('/')}/api/handles/{encode_name(name, literal_slashes=literal_slashes)}"
+    url = f"{base.rstrip('/')}/api/handles/{encode_name(name)}"
     return f"{url}?{flags}" if flags else url
 
 
-def agency_url(base: str, names: Sequence[str], *, literal_slashes: bool = False) -> str:
+def agency_url(base: str, names: Sequence[str]) -> str:
     """The URL of a query about the registration agencies of names or prefixes: `{base}/ra/{name},{name}…`."""
-    listed = (encode_name(name, literal_slashes=literal_slashes, literal=_LITERAL_IN_LIST) for name in names)
+    listed = (encode_name(name, literal=_LITERAL_IN_LIST) for name in names)
     return f"{base.rstrip('/')}/ra/{','.join(listed)}"
 
 
-def encode_name(name: str, *, literal_slashes: bool = False, literal: bytes = _LITERAL) -> str:
-    """Encode a name as a URL path. `literal_slashes` is for servers and front proxies that refuse "%2F"."""
+def encode_name(name: str, *, literal: bytes = _LITERAL) -> str:
+    """Encode a name as a URL path."""
     parts = name.split("/")
     # A leading slash belongs to the name. A literal one would be merged with the slash before it.
-    slashes = ["/" if literal_slashes or (at == 0 and parts[0]) else _ENCODED_SLASH for at in range(len(parts) - 1)]
+    slashes = ["/" if at == 0 and parts[0] else _ENCODED_SLASH for at in range(len(parts) - 1)]
     dots = [at for at, part in enumerate(parts) if part in (".", "..")]
     for at in dots:
         # Clients and proxies remove dot segments (RFC 3986, section 5.2.4). Joined to its neighbour, it is not one.

@@ -58,7 +58,6 @@ class RestApi:
         *,
         resolver: Resolver,
         clock: Callable[[], float],
-        max_age: float,
         resolves: Literal["doi", "any"],
         stages: Stages,
     ) -> None:
@@ -67,8 +66,8 @@ class RestApi:
         self._refuses = resolves == "doi"
         self._stages = stages
         self._clock = clock
-        self._freshness = Freshness(max_age)
-        self._countdown = JsonCountdown(int(max_age))
+        self._freshness = Freshness()
+        self._countdown = JsonCountdown()
 
     def answer_now(
         self, request: Request, path: bytes, parameters: Parameters, *, can_wait: bool = False

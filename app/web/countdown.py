@@ -10,7 +10,7 @@ from math import floor
 from typing import Protocol
 
 from app.resolver.resolution import Resolution
-from app.web.freshness import CACHE_NAME, VERIFIED
+from app.web.freshness import CACHE_NAME, MAX_AGE, VERIFIED
 from app.web.header import http_date
 
 #: What the places in a pattern are filled with.
@@ -31,7 +31,7 @@ class Countdown(Protocol):
 class PageCountdown:
     """The lines of a page. `max_age` is in seconds."""
 
-    max_age: int
+    max_age: int = MAX_AGE
 
     def pattern(self, hit: Resolution) -> bytes:
         """See Countdown."""
@@ -56,7 +56,7 @@ class RedirectCountdown(PageCountdown):
 class JsonCountdown:
     """The lines of a record as JSON. `max_age` is in seconds."""
 
-    max_age: int
+    max_age: int = MAX_AGE
 
     def pattern(self, hit: Resolution) -> bytes:
         """See Countdown."""

@@ -18,6 +18,9 @@ from app.web.header import Header, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
 CACHE_NAME: Final = "doi-proxy"
+#: Seconds for which browsers and other caches can store an answer at most: a corrected target reaches everyone in five
+#: minutes, and a page that is opened again in this time costs nothing.
+MAX_AGE: Final = 300
 #: Seconds for which a client can store an answer that is already stale.
 STALE_MAX_AGE: Final = 30.0
 #: What Cache-Status says about an answer that the signatures of handle servers prove.
@@ -61,7 +64,7 @@ PERSONAL: Final[Header] = (CACHE_CONTROL, b"private, no-store")
 class Freshness:
     """The headers of answers about names. `max_age` is the largest max-age, in seconds."""
 
-    def __init__(self, max_age: float) -> None:
+    def __init__(self, max_age: float = MAX_AGE) -> None:
         self._max_age = max_age
 
     def of_redirect(

@@ -43,15 +43,14 @@ class NamePages:
         link: Link,
         sections: Sequence[Section],
         clock: Callable[[], float],
-        max_age: float,
     ) -> None:
         self._pages = pages
         self._link = link
         #: What features add to the pages.
         self.sections = sections
         self._clock = clock
-        self._freshness = Freshness(max_age)
-        self._countdown = PageCountdown(int(max_age))
+        self._freshness = Freshness()
+        self._countdown = PageCountdown()
 
     def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """A name that is not registered, or is gone."""

@@ -48,8 +48,6 @@ class RedirectFacts:
     clock: Callable[[], float]
     chance: Callable[[], float]
     country: Callable[[str], str | None]
-    #: Longest time in seconds for which browsers and caches may store an answer.
-    max_age: float
     #: The headers that a record adds to the redirect of its name.
     read_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
 
@@ -66,8 +64,8 @@ class Redirects:
         self._facts = facts
         self._stages = stages
         self._detours = stages.detours
-        self._freshness = Freshness(facts.max_age)
-        self._countdown = RedirectCountdown(int(facts.max_age))
+        self._freshness = Freshness()
+        self._countdown = RedirectCountdown()
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""

@@ -39,8 +39,7 @@ def toml(tmp_path: Path) -> Path:
         "[server]\nport = 8001\n"
         '[upstream]\nrate = 1.5\nurl = "http://file.example"\n'
         "[cache]\nttl_floor = 10\nnegative_ttl = 5\n"
-        '[store]\nurl = "memory:"\n'
-        "[web]\nmax_age = 60\n",
+        '[store]\nurl = "memory:"\n',
         "utf-8",
     )
     return path
@@ -85,7 +84,7 @@ def test_an_address_to_listen_on_is_refused_before_it_is_used(name: str) -> None
 def test_a_file_goes_before_the_defaults(toml: Path) -> None:
     settings = load({}, {}, toml)
     assert (settings.resolve, settings.port, settings.upstream_rate) == ("any", 8001, 1.5)
-    assert (settings.cache_ttl_floor, settings.store_url, settings.web_max_age) == (10, "memory:", 60)
+    assert (settings.cache_ttl_floor, settings.store_url) == (10, "memory:")
     assert settings.cache_ttl_ceiling == Settings().cache_ttl_ceiling
 
 
@@ -120,7 +119,6 @@ def test_other_variables_of_the_environment_are_ignored() -> None:
         ("port", "0", 0),
         ("workers", "4", 4),
         ("upstream_http2", "true", True),
-        ("upstream_literal_slashes", "true", True),
         ("upstream_http2", "1", True),
         ("cache_ttl_floor", "1.5", 1.5),
         ("seed", "config/seed.ndjson", Path("config/seed.ndjson")),

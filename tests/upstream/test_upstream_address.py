@@ -46,36 +46,21 @@ ENCODED = [
     ("10.1000/...", "10.1000/...", "three dots are no dot segment"),
 ]
 
-LITERAL = [
-    ("10.6338/JDA.202212/SP_17(4).0000", "10.6338/JDA.202212/SP_17(4).0000"),
-    ("10.1000/a/b/c", "10.1000/a/b/c"),
-    ("10.1000/a/./b", "10.1000/a%2F./b"),
-    ("10.1000/a/../b", "10.1000/a%2F../b"),
-    ("10.1000/a/../../b", "10.1000/a%2F..%2F../b"),
-    ("10.1000/a/..", "10.1000/a%2F.."),
-    ("10.1000//182", "10.1000//182"),
-]
-
 
 @table(("name", "path", "source"), ENCODED, ids=lambda value: repr(value)[:40])
 def test_a_name_is_sent_in_the_form_of_the_doi_uri_scheme(name: str, path: str, source: str) -> None:
     assert handle_query_url(BASE, name) == f"{BASE}/api/handles/{path}", source
 
 
-@pytest.mark.parametrize(("name", "path"), LITERAL)
-def test_slashes_of_a_suffix_are_literal_where_the_upstream_refuses_encoded_ones(name: str, path: str) -> None:
-    assert handle_query_url(BASE, name, literal_slashes=True) == f"{BASE}/api/handles/{path}"
-
-
-@given(st.text(st.sampled_from("./%?#a1ä +;\\"), min_size=1, max_size=12), st.booleans())
-def test_what_goes_over_the_wire_decodes_to_the_name(name: str, literal_slashes: bool) -> None:
-    url = httpx.URL(handle_query_url(BASE, name, literal_slashes=literal_slashes))
+@given(st.text(st.sampled_from("./%?#a1ä +;\\"), min_size=1, max_size=12))
+def test_what_goes_over_the_wire_decodes_to_the_name(name: str) -> None:
+    url = httpx.URL(handle_query_url(BASE, name))
     assert decode(url.raw_path.removeprefix(b"/api/handles/")) == name
 
 
-@given(st.text(st.sampled_from("./a%"), min_size=1, max_size=12), st.booleans())
-def test_no_path_holds_a_dot_segment(name: str, literal_slashes: bool) -> None:
-    assert not {".", ".."} & set(encode_name(name, literal_slashes=literal_slashes).split("/"))
+@given(st.text(st.sampled_from("./a%"), min_size=1, max_size=12))
+def test_no_path_holds_a_dot_segment(name: str) -> None:
+    assert not {".", ".."} & set(encode_name(name).split("/"))
 
 
 @pytest.mark.parametrize(

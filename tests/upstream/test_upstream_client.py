@@ -103,10 +103,9 @@ async def test_odd_names_arrive_unharmed(upstream: FakeUpstream, name: str) -> N
     assert upstream.queries(name) == 1
 
 
-async def test_suffix_slashes_are_encoded_unless_told_otherwise(upstream: FakeUpstream) -> None:
+async def test_slashes_of_a_suffix_are_encoded(upstream: FakeUpstream) -> None:
     await ask(upstream.url, "10.1234/a/b")
-    await ask(upstream.url, "10.1234/a/b", literal_slashes=True)
-    assert list(upstream.targets) == ["/api/handles/10.1234/a%2Fb", "/api/handles/10.1234/a/b"]
+    assert list(upstream.targets) == ["/api/handles/10.1234/a%2Fb"]
 
 
 async def test_auth_and_cert_are_passed_on(upstream: FakeUpstream) -> None:

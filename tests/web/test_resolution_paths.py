@@ -374,13 +374,6 @@ async def test_expires_counts_down_while_a_record_is_cached() -> None:
         assert proxy.upstream.queries("10.1000/182") == 1
 
 
-@pytest.mark.parametrize(("cap", "max_age"), [(0, 0), (10, 10), (DAY * 2, DAY)])
-async def test_the_cap_of_max_age_is_a_setting(cap: int, max_age: int) -> None:
-    async with running(web_max_age=cap) as proxy:
-        proxy.upstream.put("10.1000/182", url=HANDBOOK)
-        assert (await proxy.get("/10.1000/182")).max_age == max_age
-
-
 @pytest.mark.parametrize(
     "target", ["/10.1000/182?noredirect", "/10.5555/unknown", "/10.5555/empty", "/10.1000/182?type=NOPE", "/foo", "/"]
 )

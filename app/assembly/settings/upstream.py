@@ -14,7 +14,6 @@ from app.features.options import (
     MAX_WAIT,
     SettingsGroup,
     require_hosts,
-    require_networks,
 )
 
 #: A URL of an HTTP API, or of handle servers.
@@ -58,14 +57,6 @@ class UpstreamSettings(SettingsGroup):
         False,
         description="With `hdl:`, query handle servers at private and loopback addresses too. Any owner of a prefix "
         "can name such an address. With `metadata`, its servers too.",
-    )
-    upstream_refused_networks: str = Field(
-        "",
-        description="With `hdl:` or `metadata`, networks whose servers are never queried, separated by spaces, such as "
-        "the public addresses of this institution.",
-    )
-    upstream_literal_slashes: bool = Field(
-        False, description="Send a slash in a suffix as `/` instead of `%2F`, for servers or proxies that refuse `%2F`."
     )
     upstream_ca_bundle: Path | None = Field(
         None, description="PEM file of a private certificate authority, trusted in addition to the public ones."
@@ -124,12 +115,6 @@ class UpstreamSettings(SettingsGroup):
     @classmethod
     def _name_upstream_hosts(cls, value: str | None) -> str | None:
         return require_hosts(value)
-
-    @field_validator("upstream_refused_networks")
-    @classmethod
-    def _check_refused_networks(cls, value: str) -> str:
-        require_networks(value.split())
-        return value
 
     @model_validator(mode="after")
     def _need_a_root(self) -> Self:

@@ -41,7 +41,7 @@ _SETTINGS: Final[dict[DecisionName, tuple[str, ...]]] = {
     "alias": (),
     "location": ("country_database",),
     "target": ("resolve",),
-    "headers": ("web_max_age", "record_headers", "privacy_level"),
+    "headers": ("record_headers", "privacy_level"),
 }  # fmt: skip
 _ORIGINS: Final = {
     Origin.ASKED: "The cache had no answer, and the upstream gave one.",

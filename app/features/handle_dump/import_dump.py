@@ -50,7 +50,7 @@ def import_dump(settings: Settings, path: Path) -> int:
     try:
         _require_own(target)
         counts = _write(path, part)
-        _require_usable(part, target, FileBounds.of_records(group.local_records_max))
+        _require_usable(part, target)
         part.replace(target)
     except OSError as error:
         print(f"doi-proxy: {error.filename or path}: {explain_failure(error)}", file=sys.stderr)
@@ -209,7 +209,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _require_usable(part: Path, target: Path, bounds: FileBounds) -> None:
+def _require_usable(part: Path, target: Path) -> None:
     """Read the new file beside the others of its folder as a proxy would. Raises InvalidDump."""
     places: dict[str, str] = {}
     with TemporaryDirectory() as folder:
@@ -218,7 +218,7 @@ def _require_usable(part: Path, target: Path, bounds: FileBounds) -> None:
                 link = Path(folder) / f"{number}.toml"
                 link.symlink_to(file.absolute())
                 places[str(link)] = "the dump" if file == part else str(file)
-        reading = read_files(Path(folder), bounds, time.time())
+        reading = read_files(Path(folder), FileBounds(), time.time())
     if reading.errors:
         message = reading.errors[0].message
         for link_text, place in places.items():

@@ -16,7 +16,7 @@ def find_record_problems(inspection: Inspection) -> Iterator[Finding]:
     if settings.local_records is None:
         return
     source = inspection.source("local_records")
-    bounds = FileBounds.of_records(settings.local_records_max)
+    bounds = FileBounds()
     reading = read_files(settings.local_records, bounds, time.time())
     last_good = last_good_records(inspection.settings.store_url)
     if (

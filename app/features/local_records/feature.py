@@ -22,7 +22,7 @@ def add_local_records(context: Context) -> None:
         core.upstream.use_routes(records.routes())
         core.resolver.local_records = records if len(records) else None
 
-    bounds = FileBounds.of_records(settings.local_records_max)
+    bounds = FileBounds()
     last_good = last_good_records(context.facts.store_url)
     files = LocalFiles(settings.local_records, bounds, context.clock, use, last_good)
     files.load()

@@ -28,22 +28,20 @@ log = logging.getLogger(__name__)
 #: Limits of the problems that are collected, and of those that are logged.
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
-_TOO_LARGE: Final = "the files are larger than local_records_max allows; raise it, or remove records"
+#: Records are for what one institution corrects or adds. More of them slow down each start and reload: 100,000 take two
+#: to three seconds of processor time, and 90 MB in each worker. Registry files have room for all DOI names.
+MAX_RECORDS: Final = 200_000
+_ADVICE: Final = "remove some, or import the targets of many names as a registry file: docs/registry-files.md"
 #: Problems that /readyz shows.
 _MAX_PLACES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """The largest number of records, and the largest size of all files together in bytes."""
+    """The largest number of records, and the largest size of all files together in bytes: 335 for each record."""
 
-    records: int
-    bytes: int
-
-    @classmethod
-    def of_records(cls, records: int) -> FileBounds:
-        """The bounds of a number of records, which have 335 bytes each on average: 64 MiB for 200,000."""
-        return cls(records, records * 335)
+    records: int = MAX_RECORDS
+    bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,9 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> FilesReading:
     room = bounds.bytes
     for file in files[:MAX_FILES]:
         try:
-            text, size = read_text_file(file, room, _TOO_LARGE)
+            text, size = read_text_file(
+                file, room, f"the files have more than {bounds.bytes} bytes of records; {_ADVICE}"
+            )
         except UnreadableFile as error:
             problems.append(error.problem)
             continue
@@ -175,7 +175,7 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> FilesReading:
             if len(problems) >= MAX_PROBLEMS or len(records) > bounds.records:
                 break
     if len(records) > bounds.records:
-        problems.append(records[-1].problem(f"there are more than {bounds.records} records; raise local_records_max"))
+        problems.append(records[-1].problem(f"there are more than {bounds.records} records; {_ADVICE}"))
     if not problems:
         problems = [*find_conflicts(records), *find_expired(records, now)]
     return FilesReading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))

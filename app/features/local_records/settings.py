@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from app.features.options import MAX_NAMES, SettingsGroup
+from app.features.options import SettingsGroup
 
 
 class LocalRecordSettings(SettingsGroup):
@@ -18,7 +18,6 @@ class LocalRecordSettings(SettingsGroup):
         description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. "
         "A change takes effect without a reload.",
     )
-    local_records_max: int = Field(200_000, ge=1, le=MAX_NAMES, description="Largest number of local records.")
 
 
 SETTINGS: Final = LocalRecordSettings

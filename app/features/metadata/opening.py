@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from ipaddress import ip_network
 from typing import Final
 
 from app import __version__
@@ -14,7 +13,6 @@ from app.features.feature import Core, Service, required
 from app.features.metadata.client import MetadataClient
 from app.features.metadata.works import FetchBudget, Works
 from app.features.native.addresses import AllowedAddresses
-from app.features.network_list import NetworkList
 from app.features.options import Settings
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.upstream.client import identify
@@ -62,8 +60,7 @@ def open_works(
     `count` is called with the result of each fetch. `clock` is in seconds since the epoch. With `waits`, a fetch
     waits until there is room in that share.
     """
-    refused = NetworkList(map(ip_network, settings.upstream_refused_networks.split()))
-    allowed = AllowedAddresses(settings.upstream_private_servers, refused)
+    allowed = AllowedAddresses(settings.upstream_private_servers)
     authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
     identity = identify(f"doi-proxy/{__version__}", settings.upstream_contact)
     client = MetadataClient(allowed, identity, authorities)

@@ -75,20 +75,16 @@ _CACHED_ADDRESSES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class AllowedAddresses:
-    """Which servers are queried: those at `private` addresses too, and none in the networks that are `refused`."""
+    """Which servers are queried: those at `private` addresses too, if it is set."""
 
     private: bool
-    refused: NetworkList = field(default_factory=NetworkList)
     #: Of servers behind a NAT, the address inside by the one outside, which site values have. The operator names them,
     #: so they can be private.
     inside: Mapping[Address, Address] = field(default_factory=dict)
 
     def __contains__(self, address: Address) -> bool:
         """Whether a server at this address is queried."""
-        is_refused = bool(self.refused) and any(
-            str(candidate) in self.refused for candidate in (address, _find_inside(address))
-        )
-        return not is_refused and (self.private or is_public(address))
+        return self.private or is_public(address)
 
     def find(self, address: Address) -> Address | None:
         """The address at which a server of this address is queried. None if it is not queried."""

@@ -31,14 +31,10 @@ _PROBE_DEADLINE: Final = 15.0
 _MAX_INTERFACES: Final = 100
 _OPEN_PORTS: Final = "open UDP and TCP 2641, or TCP 8000, in the firewall; docs/native.md has more"
 _NOT_QUERIED: Final = (
-    "is not queried: the interface is not for queries, or the address is private or refused; see "
-    "upstream_private_servers and upstream_refused_networks"
+    "is not queried: the interface is not for queries, or the address is private; see upstream_private_servers"
 )
 _COPY: Final = "copy siteinfo.json from the folder of the server, or save the record of its prefix; see docs/native.md"
-_ALLOW: Final = (
-    "correct the file that names its servers, or allow their addresses; see upstream_private_servers and "
-    "upstream_refused_networks"
-)
+_ALLOW: Final = "correct the file that names its servers, or allow private addresses by upstream_private_servers"
 _CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -39,7 +38,6 @@ from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.native.witness import Witness
-from app.features.network_list import NetworkList
 from app.features.options import Settings
 from app.features.source_context import SourceContext
 from app.system.regular_file import read_regular
@@ -119,8 +117,7 @@ def _open_client(
     # The operator names a server. Everything that the root leads to comes from the network.
     allowed = AllowedAddresses(private=True, inside=inside)
     if is_from_root(url):
-        refused = NetworkList(map(ip_network, settings.upstream_refused_networks.split()))
-        allowed = AllowedAddresses(settings.upstream_private_servers, refused, inside)
+        allowed = AllowedAddresses(settings.upstream_private_servers, inside)
     return ServiceClient(
         transports if only is None else {only: transports[only]},
         ServerHealth(),

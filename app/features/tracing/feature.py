@@ -28,7 +28,7 @@ class OpenTraces(Service):
 def trace_upstream(context: Context) -> Observers:
     """Open the traces, and record a span for each query to an upstream."""
     settings = context.settings.group(TracingSettings)
-    export = Export(required(settings.otel_endpoint), settings.otel_share)
+    export = Export(required(settings.otel_endpoint))
     traces = open_traces(export, context.facts.version, trusted_addresses(context.facts.trusted_proxies), time.time_ns)
     context.provide(OpenTraces(traces))
     return Observers(upstream=lambda number: partial(traces.trace_query, number))

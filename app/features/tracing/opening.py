@@ -12,10 +12,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Where spans go, and the limits of the export. `share` of the traces is exported; `timeout` is in seconds."""
+    """Where spans go, and the limits of the export. `timeout` is in seconds."""
 
     endpoint: str
-    share: float
     #: Spans that wait for the export. When the queue is full, spans are dropped.
     queue_spans: int = 2_048
     #: For one export with its repetitions, and for the last one at the end.

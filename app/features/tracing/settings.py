@@ -18,9 +18,6 @@ class TracingSettings(SettingsGroup):
         description="URL of the collector of traces, by OTLP over HTTP, such as `http://127.0.0.1:4318/v1/traces`. "
         "Without it, none are sent. It needs `pip install 'doi-proxy[otel]'`.",
     )
-    otel_share: float = Field(
-        1.0, ge=0, le=1, description="Share of the traces that is exported. A trusted front proxy can decide instead."
-    )
 
     @field_validator("otel_endpoint")
     @classmethod

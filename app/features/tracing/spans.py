@@ -16,7 +16,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -45,7 +44,6 @@ class OpenTelemetryTraces:
         self._propagator = TraceContextTextMapPropagator()
         # `aclose` ends the export: the handler that the SDK registers for the exit waits up to 30 s.
         self._provider = TracerProvider(
-            sampler=ParentBased(TraceIdRatioBased(export.share)),
             resource=Resource.create({"service.name": "doi-proxy", "service.version": version}),
             shutdown_on_exit=False,
         )

@@ -18,6 +18,7 @@ from app.features.assistants.tools import ToolBounds, ToolName, Tools
 from app.features.lists.batch import build_batches
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, to_object
+from tests.constants import split
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.web.proxy import OUT_OF_THE_WAY
 
@@ -45,7 +46,7 @@ class Desk:
 @asynccontextmanager
 async def running(settings: dict[str, Any] | None = None, **bounds: Any) -> AsyncIterator[Desk]:
     async with FakeUpstream() as upstream:
-        chosen = Settings(**(OUT_OF_THE_WAY | {"upstream_url": upstream.url} | (settings or {})))
+        chosen = Settings(**(split(OUT_OF_THE_WAY)[1] | {"upstream_url": upstream.url} | (settings or {})))
         core = open_core(chosen)
         names = OwnNames(build_batches(chosen, core))
         try:

@@ -57,7 +57,7 @@ def read_again(records: Path, server: Server) -> None:
     def use(read: LocalRecords) -> None:
         resolver.local_records = read
 
-    LocalFiles(records, FileBounds.of_records(10), server.clock, use).load()
+    LocalFiles(records, FileBounds(), server.clock, use).load()
 
 
 @pytest.fixture

@@ -205,12 +205,6 @@ async def test_an_egress_proxy_gets_no_private_address(
         egress.drop()
 
 
-async def test_a_refused_network_is_not_queried() -> None:
-    async with proxies(upstream_refused_networks="127.0.0.0/8") as (proxy, agency):
-        assert 'id="work"' not in await record_page(proxy)
-        assert agency.requests == []
-
-
 async def test_a_record_cannot_name_a_metadata_server_of_its_own() -> None:
     async with proxies() as (proxy, agency):
         location = f'<locations><location http_role="conneg" href="{agency.url}/own"/></locations>'

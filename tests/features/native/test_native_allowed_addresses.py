@@ -10,7 +10,6 @@ import pytest
 from app.features.native.addresses import SPECIAL, AllowedAddresses, is_public
 from app.features.native.referral import HandleService, Question
 from app.features.native.wire.site_value import TransportProtocol
-from app.features.network_list import NetworkList
 from tests.features.native.clients import PROTOCOLS, open_exchange
 from tests.features.native.server import HandleServer
 from tests.table import table
@@ -68,14 +67,6 @@ def test_only_public_addresses_are_queried(address: str, expected: bool) -> None
     assert is_public(ip_address(address)) is expected
     assert (ip_address(address) in AllowedAddresses(private=False)) is expected
     assert ip_address(address) in AllowedAddresses(private=True)
-
-
-@pytest.mark.parametrize("private", [False, True])
-@table("address", ["93.184.216.34", "::ffff:93.184.216.34", "64:ff9b::93.184.216.34", "2606:2800::1"])
-def test_refused_networks_are_refused_also_inside_another_address(address: str, private: bool) -> None:
-    refused = NetworkList(map(ip_network, ("93.184.216.0/24", "2606:2800::/32")))
-    assert ip_address(address) not in AllowedAddresses(private, refused)
-    assert ip_address("93.184.217.1") in AllowedAddresses(private, refused)
 
 
 def test_a_server_inside_is_queried_at_the_address_that_the_operator_named() -> None:

@@ -79,21 +79,6 @@ async def test_cert_is_verified_from_the_root(tmp_path: Path) -> None:
             assert (got.status, got.json["responseCode"]) == (502, 2)
 
 
-async def test_a_server_in_a_refused_network_is_not_queried(tmp_path: Path) -> None:
-    async with HandleServer() as root:
-        file = tmp_path / "root.json"
-        file.write_bytes(write_bootstrap(root))
-        settings = {"upstream_url": "hdl:", "upstream_bootstrap": file, "upstream_private_servers": True}
-        async with running(**settings, upstream_refused_networks="192.0.2.0/24 127.0.0.0/8") as proxy:
-            assert (await proxy.ask("GET", f"/{NAME}")).status == 502
-            assert root.queries() == 0
-
-
-def test_a_refused_network_that_cannot_be_read_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"10\.0\.0\.1/8.* is not a network such as"):
-        Settings(upstream_refused_networks="192.0.2.0/24 10.0.0.1/8")
-
-
 _EVIL: Final = "https://evil.example/"
 
 

@@ -31,8 +31,8 @@ TRACE_ID: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT: Final = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 
 
-def traces_to(url: str, *, share: float = 1.0) -> Traces:
-    return open_traces(Export(url, share), "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
+def traces_to(url: str) -> Traces:
+    return open_traces(Export(url), "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
 
 
 async def send(message: Any) -> None: ...
@@ -151,9 +151,12 @@ async def test_a_malformed_traceparent_begins_a_trace(traceparent: str) -> None:
         assert collector.span("GET home").parent_span_id == b""
 
 
-async def test_a_share_of_zero_exports_nothing_but_what_a_trusted_proxy_samples() -> None:
+async def test_a_sampler_of_the_environment_exports_nothing_but_what_a_trusted_proxy_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
     with collecting() as collector:
-        traces = traces_to(collector.url, share=0.0)
+        traces = traces_to(collector.url)
         for traceparent in (None, TRACEPARENT):
             with traces.trace_request(TracedRequest("home", "GET", "127.0.0.1", traceparent), send):
                 pass
@@ -183,13 +186,13 @@ async def test_requests_are_answered_and_the_service_ends_without_a_collector() 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1/traces"
-        await record_more_than_the_queue_holds(Export(url, 1.0, queue_spans=1, timeout=0.1))
+        await record_more_than_the_queue_holds(Export(url, queue_spans=1, timeout=0.1))
 
 
 async def test_requests_are_answered_and_the_service_ends_while_the_collector_does_not_answer() -> None:
     answers = threading.Event()
     with collecting(answers) as collector:
-        await record_more_than_the_queue_holds(Export(collector.url, 1.0, queue_spans=1, timeout=0.1))
+        await record_more_than_the_queue_holds(Export(collector.url, queue_spans=1, timeout=0.1))
         assert not answers.is_set()
 
 
