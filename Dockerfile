@@ -48,6 +48,6 @@ WORKDIR /var/lib/doi-proxy
 USER 10001:10001
 VOLUME /var/lib/doi-proxy
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 CMD ["doi-proxy", "healthcheck"]
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 CMD ["doi-proxy", "check", "--ready"]
 ENTRYPOINT ["doi-proxy"]
 CMD ["serve", "--host", "0.0.0.0"]

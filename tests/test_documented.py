@@ -373,7 +373,7 @@ def test_every_command_that_a_page_names_is_one() -> None:
     helped = subprocess.run(
         [sys.executable, "-m", "app", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=True
     ).stdout
-    assert {"serve", "config", "healthcheck"} <= named
+    assert {"serve", "config", "check"} <= named
     assert {name for name in named if not re.search(rf"^ +{name}\b", helped, re.MULTILINE)} == set()
 
 

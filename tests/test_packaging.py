@@ -153,8 +153,8 @@ def test_the_image_runs_as_another_user_than_root_and_writes_only_to_its_volume(
 
 def test_the_image_checks_its_health_with_its_own_program() -> None:
     last = stages()[-1]
-    assert all_of(last, "HEALTHCHECK")[0].endswith('CMD ["doi-proxy", "healthcheck"]')
-    assert [one["healthcheck"]["test"] for one in proxies()] == [["CMD", "doi-proxy", "healthcheck"]] * 2
+    assert all_of(last, "HEALTHCHECK")[0].endswith('CMD ["doi-proxy", "check", "--ready"]')
+    assert [one["healthcheck"]["test"] for one in proxies()] == [["CMD", "doi-proxy", "check", "--ready"]] * 2
 
 
 def test_the_compose_file_is_valid_by_the_schema() -> None:

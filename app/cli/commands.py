@@ -10,11 +10,10 @@ _ALL: Final = {
     "resolve": ("resolve the names of lists: one row with a verdict for each name", "app.features.lists.command"),
     "demo": ("start a proxy with a stand-in for the upstream, and an outage by a key", "app.features.demo.command"),
     "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
-    "healthcheck": (
-        "exit with status 0 if the running proxy is ready, else 1",
+    "check": (
+        "examine settings, files, store and upstream before a start, or whether the running proxy is ready",
         "app.features.setup.command",
     ),
-    "check": ("examine settings, files, store and upstream before a start", "app.features.setup.command"),
     "setup": (
         "ask six questions and write the settings, the unit, the front proxy's file and the alerts",
         "app.features.setup.command",

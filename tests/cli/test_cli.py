@@ -195,7 +195,7 @@ WRONG: Final = [
     Wrong("flag that is no number", "config --port abc", "--port: "),
     Wrong("environment that is no number", "config", "DOI_PROXY_PORT: ", (("DOI_PROXY_PORT", "abc"),)),
     Wrong("upstream of another scheme", "config --upstream-url ftp://x.example", "--upstream-url: "),
-    Wrong("healthcheck with an unknown setting", "healthcheck", "DOI_PROXY_NOPE", (("DOI_PROXY_NOPE", "1"),)),
+    Wrong("health check with an unknown setting", "check --ready", "DOI_PROXY_NOPE", (("DOI_PROXY_NOPE", "1"),)),
     Wrong("unknown setting", "serve", "DOI_PROXY_NOPE: there is no such setting", (("DOI_PROXY_NOPE", "1"),)),
     Wrong("port in use", "serve --port {used}", "port {used}", status=1),
     Wrong("command with a slip", "reslove 10.1000/182", "did you mean resolve?"),
@@ -376,7 +376,7 @@ class TestWithoutUpstream:
 
     def test_it_is_ready(self, server: Server) -> None:
         assert (server.ask("/healthz").status, server.ask("/readyz").status) == (200, 200)
-        ended = run("healthcheck", "--port", str(server.port))
+        ended = run("check", "--ready", "--port", str(server.port))
         assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -466,14 +466,16 @@ def test_it_serves_https_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(certificate))
     with serving("--tls-cert", str(certificate), "--tls-key", str(key), context=context) as server:
         assert (server.scheme, server.ask("/healthz").status) == ("https", 200)
-        ended = run("healthcheck", "--port", str(server.port), "--tls-cert", str(certificate), "--tls-key", str(key))
+        ended = run(
+            "check", "--ready", "--port", str(server.port), "--tls-cert", str(certificate), "--tls-key", str(key)
+        )
         assert ended.returncode == 0
 
 
-def test_without_a_server_the_healthcheck_fails_with_one_line(interpreter: Interpreter) -> None:
+def test_without_a_server_the_health_check_fails_with_one_line(interpreter: Interpreter) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    ended = interpreter.run("healthcheck", "--port", str(port))
+    ended = interpreter.run("check", "--ready", "--port", str(port))
     assert (ended.status, len(ended.stderr.splitlines())) == (1, 1)
     assert ended.stderr.startswith("doi-proxy: ")
 
@@ -524,7 +526,7 @@ def test_an_error_about_a_setting_shows_no_password(interpreter: Interpreter) ->
 def test_help_names_every_command_and_every_setting(interpreter: Interpreter) -> None:
     commands = interpreter.run("--help")
     assert commands.status == 0
-    assert {"serve", "config", "healthcheck"} <= set(re.findall(r"[a-z]+", commands.stdout))
+    assert {"serve", "config", "check"} <= set(re.findall(r"[a-z]+", commands.stdout))
     short = interpreter.run("serve", "--help").stdout
     assert "--help-settings" in short and "--upstream-rate" not in short
     options = interpreter.run("serve", "--help-settings").stdout

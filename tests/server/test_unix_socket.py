@@ -135,8 +135,8 @@ def test_an_abandoned_socket_is_replaced_and_one_in_use_is_not(start: Start, fol
     address = f"{UNIX}{folder}/socket"
     with pytest.raises(AddressUnavailable, match="another program uses it"):
         listen(address, 0)
-    for command, words in (("healthcheck", '"ready":true'), ("check", f"a doi-proxy already answers on {address}")):
-        arguments = [sys.executable, "-m", "app", command, "--host", address, "--store-url", "memory:"]
+    for command, words in (("check --ready", '"ready":true'), ("check", f"a doi-proxy already answers on {address}")):
+        arguments = [sys.executable, "-m", "app", *command.split(), "--host", address, "--store-url", "memory:"]
         ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
         assert words in ended.stdout + ended.stderr
     assert ask(target) == [302]

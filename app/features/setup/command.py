@@ -1,31 +1,34 @@
-"""`doi-proxy setup`, `check`, `gen-config`, `doctor` and `healthcheck`."""
+"""`doi-proxy setup`, `check`, `gen-config` and `doctor`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Final
 
-from app.features.command import Command, CommandContext, add_nothing
+from app.features.command import Command, CommandContext
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
 from app.features.setup.setup_command import add_setup_arguments, setup
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
+    scope = command.add_mutually_exclusive_group()
+    scope.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
+    scope.add_argument(
+        "--ready", action="store_true", help="only whether the running proxy is ready: exit status 0, else 1"
+    )
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if namespace.ready:
+        # Health checks run every few seconds, so this imports none of the checks.
+        from app.features.setup.readiness import check_ready
+
+        return check_ready(context.settings)
     from app.features.setup.check_command import check_settings
 
     return check_settings(context, offline=namespace.offline, as_json=namespace.as_json)
-
-
-def _healthcheck(context: CommandContext, _: argparse.Namespace) -> int:
-    from app.features.setup.healthcheck_command import healthcheck
-
-    return healthcheck(context.settings)
 
 
 COMMANDS: Final = (
@@ -33,5 +36,4 @@ COMMANDS: Final = (
     Command("check", _add_check, _check),
     Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),
     Command("doctor", add_doctor_arguments, doctor),
-    Command("healthcheck", add_nothing, _healthcheck),
 )

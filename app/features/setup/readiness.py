@@ -1,4 +1,4 @@
-"""`doi-proxy healthcheck`, for containers without curl."""
+"""`doi-proxy check --ready`, for containers without curl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT: Final = 5.0
 _MAX_ANSWER: Final = 64 * 1024
 
 
-def healthcheck(settings: Settings) -> int:
+def check_ready(settings: Settings) -> int:
     """Print the answer of `/readyz`. Exit status 0 if the proxy on this machine is ready, else 1."""
     server = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
     with Exchange(server, _TIMEOUT) as exchange:
