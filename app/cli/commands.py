@@ -50,10 +50,6 @@ _ALL: Final = {
         "read a bundle or files of Crossref or DataCite into the store; no older record replaces a newer one",
         "app.features.bundles.command",
     ),
-    "cache pull": (
-        "apply the changes and purges of another proxy, the primary, since the last pull",
-        "app.features.follow.command",
-    ),
     "cache warm": (
         "fetch the names of lists that are not fresh in the store, as a bulk job",
         "app.features.admin.store_commands",

@@ -79,7 +79,7 @@ def _write_at_once() -> None:
 
 def _further_addresses(settings: Settings) -> dict[str, str]:
     """The addresses of further listeners, by their setting."""
-    names = ("admin_listen",) if settings.value("has_admin_api") else ()
+    names = ("admin_listen",) if settings.value("admin_token") is not None else ()
     return {name: address for name in (*names, "native_listen") if (address := settings.value(name)) is not None}
 
 

@@ -21,7 +21,6 @@ NAMES = (
     "sqlite",
     "valkey",
     "registry",
-    "follow",
     "handle_dump",
     "bundles",
     "parse",

@@ -89,9 +89,6 @@ class Meter:
     def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
         """Read the gauge before each scrape."""
 
-    def shared_gauge(self, data: GaugeData, read: Callable[[], Awaitable[float]]) -> None:
-        """Read a gauge of what all processes share, before a scrape that finds the store healthy."""
-
 
 def _count_nothing(*_: object) -> None:
     """Count nothing."""

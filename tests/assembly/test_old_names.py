@@ -9,7 +9,6 @@ import pytest
 
 from app.assembly.settings import Settings, load
 from app.assembly.settings.old_names import REMOVED, RENAMED
-from app.assembly.settings.sources import names_from_files
 from app.cli.main import main
 from app.errors import ConfigurationError
 from app.features.options import flag_of, variable
@@ -47,14 +46,6 @@ def test_both_names_at_once_are_refused(flags: dict[str, str]) -> None:
     environment = {variable(name): "1" for name in (OLD, NEW) if name not in flags}
     with pytest.raises(ConfigurationError, match="is also set under its new name"):
         load(flags, environment)
-
-
-def test_a_secret_file_can_have_the_old_name(tmp_path: Path) -> None:
-    secret = tmp_path / "token"
-    secret.write_text("correct-horse-battery")
-    environment = {"DOI_PROXY_ADMIN_FOLLOW_TOKEN_FILE": str(secret)}
-    assert load({}, environment).value("admin_replica_token") == "correct-horse-battery"
-    assert names_from_files(environment, Settings.model_fields) == {"admin_replica_token"}
 
 
 def test_a_wrong_value_under_an_old_name_is_explained_with_its_source() -> None:

@@ -187,29 +187,29 @@ async def test_a_reload_at_one_worker_reaches_all(
     await in_a_row(shows(b"Second Library"), "both workers have the second settings")
 
 
-async def test_a_reload_replaces_the_token_of_followers_in_all_workers(
+async def test_a_reload_replaces_the_token_in_all_workers(
     tmp_path: Path, store_file: str, start_proxy: StartProxy
 ) -> None:
     config = tmp_path / "doi-proxy.toml"
-    config.write_text('[admin]\nreplica_token = "first-first-first"\n')
-    settings = {"admin_token": TOKEN}
+    config.write_text('[admin]\ntoken = "first-first-first"\n')
     # Wrong tokens of one network are limited.
     networks = (f"127.{first}.{second}.1" for first in range(1, 255) for second in range(255))
-    proxy = start_proxy("http://127.0.0.1:9", store_file, workers=2, config=config, **settings)
+    proxy = start_proxy("http://127.0.0.1:9", store_file, workers=2, config=config)
     await proxy.ready()
 
     def answers(token: str, status: int) -> Callable[[], Awaitable[bool]]:
         async def look() -> bool:
             reply = await proxy.ask(
-                "/admin/changes", headers={"Authorization": f"Bearer {token}"}, client=next(networks)
+                "/admin/settings", headers={"Authorization": f"Bearer {token}"}, client=next(networks)
             )
             return reply.status == status
 
         return look
 
     await in_a_row(answers("first-first-first", 200), "both workers have the first token")
-    config.write_text('[admin]\nreplica_token = "other-other-other"\n')
-    await act(proxy, "reload", {})
+    config.write_text('[admin]\ntoken = "other-other-other"\n')
+    first = {**BEARER, "Authorization": "Bearer first-first-first"}
+    assert (await proxy.ask("/admin/reload", method="POST", headers=first, body=b"{}")).status == 200
     await in_a_row(answers("other-other-other", 200), "both workers have the other token")
     await in_a_row(answers("first-first-first", 401), "both workers have forgotten the first token")
 

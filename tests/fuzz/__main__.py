@@ -39,7 +39,7 @@ TARGET_NAMES: Final = (
     "registry",
 )
 #: Targets of `tests.fuzz.services`, which start parts of the program.
-SERVICE_NAMES: Final = ("admin", "pull", "tools", "ways")
+SERVICE_NAMES: Final = ("admin", "tools", "ways")
 #: Searches of `tests.fuzz.searches`, which have no corpus.
 SEARCH_NAMES: Final = ("requests", "properties")
 _ALL: Final = (*TARGET_NAMES, *SERVICE_NAMES, *SEARCH_NAMES)

@@ -1,4 +1,4 @@
-"""Targets that drive whole parts: the admin API, a pull, the tools for assistants, the ways to an answer.
+"""Targets that drive whole parts: the admin API, the tools for assistants, the ways to an answer.
 
 Each part is started once, in one event loop for all inputs of a process, on a clock that stands still.
 """
@@ -9,33 +9,19 @@ import asyncio
 import atexit
 import json
 import logging
-import random
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from app.cache.entry import MAX_SKEW
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.errors import InvalidParameter, InvalidRequest, StoreError
+from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.tools import ToolName, Tools
-from app.features.bundles.delta import DeltaEnd
-from app.features.bundles.import_bundle import BundleImport, ImportBounds
-from app.features.follow.pull import Body, Pull, PullLimits
-from app.features.registry.sqlite_table import RegistryTable
-from tests.clock import Clock
 from tests.features.assistants.test_tools import running as running_tools
-from tests.features.follow.command.primaries import page
 from tests.server.ways import FullPathProtocol, Server, Ways
 from tests.web.proxy import Proxy, running
 
 _T = TypeVar("_T")
 _TOKEN: Final = "correct-horse-battery-staple"
-_CEILING: Final = 86_400.0
-_MAX_PAGES: Final = 4
 _MAX_HEADERS: Final = 8
 #: How often `Ways` sends each request.
 _ROUNDS: Final = 3
@@ -49,7 +35,7 @@ _ends: Final = ExitStack()
 def end_services() -> None:
     """Stop what the targets have started. The next input starts it anew."""
     _ends.close()
-    for start in (_runner, _admin, _registry, _tools, _same):
+    for start in (_runner, _admin, _tools, _same):
         start.cache_clear()
 
 
@@ -126,64 +112,6 @@ def admin(data: bytes) -> None:
 def _is_target(text: bytes) -> bool:
     """Whether a server passes these bytes on as a part of a target."""
     return all(0x20 < byte < 0x7F and byte != 0x23 for byte in text)
-
-
-# --- A pull -------------------------------------------------------------------------------------------------------
-
-
-@cache
-def _registry() -> RegistryTable:
-    folder = _ends.enter_context(tempfile.TemporaryDirectory(prefix="doi-proxy-fuzz-"))
-    table = RegistryTable(Path(folder, "store.sqlite3"), clock=Clock())
-    _ends.callback(table.close)
-    return table
-
-
-def pull(data: bytes) -> None:
-    """Pages of a primary are applied or refused, and a second pull of the same pages changes nothing.
-
-    A NUL ends a page. The lines of a page get the first and the last line, and the checksum, that are right; without
-    a newline in it, a page is sent as it is.
-    """
-    _run(_pull(data.split(b"\0")[:_MAX_PAGES]))
-
-
-async def _pull(bodies: list[bytes]) -> None:
-    clock, registry = Clock(), _registry()
-    store = TieredStore(MemoryStore(1_000_000, clock=clock), None, clock=clock, ceiling=_CEILING)
-    work = BundleImport(store, ImportBounds(60.0, _CEILING, _CEILING, sealed=False), clock, registry)
-    states = []
-    registry.forget_prefix("")
-    for _ in range(2):
-        try:
-            report = await _pages(bodies, work).run("")
-        except StoreError:
-            return
-        assert report.is_complete or report.failure is not None
-        states.append(([entry async for entry in store.scan()], list(registry.pages())))
-    assert states[0] == states[1]
-    for entry in states[0][0]:
-        assert entry.fetched_at <= clock() + MAX_SKEW and entry.fresh_until <= clock() + _CEILING, entry
-        assert entry.stale_until <= clock() + 2 * _CEILING, entry
-
-
-def _pages(bodies: list[bytes], work: BundleImport) -> Pull:
-    left = list(enumerate(bodies))
-
-    async def fetch(cursor: str) -> Body:
-        number, body = left.pop(0) if left else (0, b"")
-        if b"\n" in body:
-            lines = body.removesuffix(b"\n").split(b"\n")
-            body = page(*(line + b"\n" for line in lines), since=cursor, following=f"c{number}", more=bool(left))
-        return Body(body, len(body))
-
-    async def save(end: DeltaEnd) -> None:
-        return None
-
-    async def sleep(seconds: float) -> None:
-        return None
-
-    return Pull(fetch, work, save, sleep=sleep, chance=random.random, limits=PullLimits())
 
 
 # --- The tools for assistants -------------------------------------------------------------------------------------
@@ -343,4 +271,4 @@ async def _exchange(
     return sent[0]["status"], sent[0]["headers"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
-SERVICES: Final[dict[str, Callable[[bytes], None]]] = {target.__name__: target for target in (admin, pull, tools, ways)}
+SERVICES: Final[dict[str, Callable[[bytes], None]]] = {target.__name__: target for target in (admin, tools, ways)}

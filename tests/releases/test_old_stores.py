@@ -21,8 +21,6 @@ from app.cache.store import SharedStore
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
-from app.features.follow.primaries import PrimaryState, read_primaries
-from app.features.registry.sqlite_table import RegistryTable
 from app.features.rewriting.rewriting import rewrite_entries
 from app.features.sqlite.store import SqliteStore
 from app.features.store_format import STORE_FORMAT, Rewritable
@@ -226,25 +224,6 @@ async def test_a_server_of_a_newer_release_is_refused_and_not_changed(valkey_url
 # --- What an upgrade keeps -------------------------------------------------------------------------------------------
 
 
-PRIMARY: Final = PrimaryState("https://parent.example", "c1.0123456789abcdef.42.l.", 1_767_225_600.0)
-
-
-async def test_a_file_still_knows_the_primaries_that_it_follows(tmp_path: Path) -> None:
-    path = unpack_file("0.2.0", tmp_path)
-    for _ in range(2):
-        cache = usual_cache(f"sqlite:///{path}", clock=clock_of("0.2.0"))
-        assert await read_primaries(cache) == (PRIMARY,)
-        await cache.close()
-
-
-@pytest.mark.valkey
-async def test_a_server_still_knows_the_primaries_that_it_follows(valkey_url: str) -> None:
-    await load_keys("0.2.0", valkey_url)
-    cache = usual_cache(valkey_url, clock=clock_of("0.2.0"))
-    assert await read_primaries(cache) == (PRIMARY,)
-    await cache.close()
-
-
 def check_upgrade(url: str) -> list[str]:
     settings = Settings(store_url=url)
     return [found.problem.partition("entries examined ")[2] for found in find_upgrade(CoreInspection(settings))]
@@ -277,20 +256,19 @@ async def test_a_check_says_nothing_about_a_store_of_this_release(tmp_path: Path
 # --- Bundles ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["0.1.0.bundle", "0.2.0.bundle", "0.2.0.delta"])
+@pytest.mark.parametrize("name", ["0.1.0.bundle", "0.2.0.bundle"])
 async def test_every_record_of_a_bundle_is_answered(name: str, tmp_path: Path) -> None:
-    release, _, kind = name.rpartition(".")
+    release = name.removesuffix(".bundle")
     path, clock = tmp_path / "store.sqlite3", clock_of(release)
     url = f"sqlite:///{path}"
     cache = usual_cache(url, clock=clock)
-    with RegistryTable(path, clock=clock) as table:
-        work = BundleImport(cache, BOUNDS, clock, table)
-        items = list(read_bundle(BytesIO((HERE / f"{name}.ndjson").read_bytes())))
-        for item in items:
-            await work.add(item)
-        await work.finish()
+    work = BundleImport(cache, BOUNDS, clock)
+    items = list(read_bundle(BytesIO((HERE / f"{name}.ndjson").read_bytes())))
+    for item in items:
+        await work.add(item)
+    await work.finish()
     await cache.close()
     end = items[-1]
     assert isinstance(end, BundleEnd)
     assert (end.refused, end.checksum) == (0, Checksum.RIGHT)
-    await check_answers(url, release, ANSWERS + REGISTERED if kind == "delta" else ANSWERS)
+    await check_answers(url, release, ANSWERS)

@@ -126,22 +126,6 @@ async def test_bundles_keep_every_answer_both_ways(old: tuple[str, Path], tmp_pa
         assert shown == ALL, release
 
 
-async def test_the_changes_of_this_release_are_read_by_0_2_0(old: tuple[str, Path], tmp_path: Path) -> None:
-    release, folder = old
-    urls = [f"sqlite:///{tmp_path}/{name}.sqlite3" for name in ("new", "old")]
-    await fill(urls[0], "https://earlier.example/")
-    await fill(urls[0])
-    delta = str(tmp_path / "delta.ndjson")
-    exported = await asyncio.to_thread(run, ROOT, urls[0], "cache", "export", "--since", "start", "--output", delta)
-    assert exported.returncode == 0, exported.stderr
-    assert '"earlier":[{"url":"https://earlier.example/"' in Path(delta).read_text()
-    imported = await asyncio.to_thread(run, folder, urls[1], "cache", "import", delta)
-    # Release 0.1.0 does not know the first and the last line of a delta.
-    unknown = 2 if release == "0.1.0" else 0
-    assert f"refused {unknown}" in imported.stdout, (release, imported.stdout, imported.stderr)
-    assert await answers_of(folder, urls[1], tmp_path / "log") == ALL, release
-
-
 @pytest.mark.valkey
 async def test_a_server_keeps_the_answers_for_0_2_0_and_has_misses_for_0_1_0(
     old: tuple[str, Path], tmp_path: Path, valkey_url: str

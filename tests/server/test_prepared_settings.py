@@ -99,7 +99,6 @@ PLAIN: Final[dict[str, Any]] = {
     "status_access": "public",
     "status_networks": "192.0.2.0/24",
     "admin_token": TOKEN,
-    "admin_replica_token": TOKEN,
     "admin_listen": "127.0.0.1:8002",
     "probe_key": TOKEN,
 }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
 from itertools import count
@@ -37,19 +36,6 @@ async def interrupt(process: asyncio.subprocess.Process, number: signal.Signals)
     assert await asyncio.wait_for(process.wait(), PATIENCE) == 130
     assert b"Traceback" not in errors
     return errors.decode()
-
-
-@BOTH
-async def test_a_pull_from_a_primary_that_does_not_answer(tmp_path: Path, number: signal.Signals) -> None:
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
-    with socket.create_server(("127.0.0.1", 0)) as primary:
-        primary.setblocking(False)
-        url, store = f"http://127.0.0.1:{primary.getsockname()[1]}", f"--store-url=sqlite:///{tmp_path}/store"
-        process = await command("cache", "pull", "--token-file", str(token), url, store)
-        connection, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(primary), PATIENCE)
-        with connection:
-            assert await interrupt(process, number) == "interrupted; run the same command again\n"
 
 
 @BOTH

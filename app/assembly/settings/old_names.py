@@ -9,7 +9,6 @@ from typing import Final
 RELEASE: Final = "0.3"
 #: The old name of a setting, and its new name.
 RENAMED: Final[Mapping[str, str]] = {
-    "admin_follow_token": "admin_replica_token",
     "batch_patience": "batch_wait_timeout",
     "upstream_patience": "upstream_stale_timeout",
     "upstream_queue_patience": "upstream_queue_timeout",
@@ -17,7 +16,6 @@ RENAMED: Final[Mapping[str, str]] = {
 #: Settings that are constants now. A value of theirs is ignored.
 REMOVED: Final = frozenset(
     {
-        "admin_max_change_pages",
         "admin_wrong_burst",
         "admin_wrong_rate",
         "batch_max_array",

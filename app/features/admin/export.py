@@ -53,7 +53,7 @@ async def export(context: CommandContext, choice: ExportChoice, output: str) -> 
         if visit is not None and visit.stop_reason:
             return INTERRUPTED if was_interrupted(visit) else 1
         if registry:
-            print(f"{registry} registry records are not in a bundle; use --since start", file=sys.stderr)
+            print(f"{registry} registry records are not in a bundle; import their files there too", file=sys.stderr)
         if not writer.lines:
             if not registry:
                 print("nothing is exported: the store has none of the records", file=sys.stderr)

@@ -14,17 +14,13 @@ from app.web.client_network import client_of
 
 if TYPE_CHECKING:
     from app.features.admin.application import AdminApplication
-    from app.features.admin.gate import AdminTokens
-
-#: The settings that a reload changes.
-_TOKENS: Final = ("admin_token", "admin_replica_token")
 
 
 def open_admin(context: Context) -> Opened:
     """The gate with the API behind it, if there is a token."""
     settings = context.settings.group(AdminSettings)
-    if not settings.has_admin_api:
-        context.reloads.on_reload(_refuse_first_token, *_TOKENS)
+    if settings.admin_token is None:
+        context.reloads.on_reload(_refuse_first_token, "admin_token")
         return NOTHING
     # Most services have no token: their start imports none of this.
     from app.features.admin.actions import build_actions, share_purges  # noqa: PLC0415
@@ -35,13 +31,13 @@ def open_admin(context: Context) -> Opened:
     core, purges = context.core, share_purges(context)
     gate = AdminGate(
         create_admin(context.facts.version, build_actions(context, purges), core.link.base),
-        tokens=_read_tokens(context.settings),
+        token=settings.admin_token,
         attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
         client_of=client_of,
         base=core.link.base,
         has_listener=settings.admin_listen is not None,
     )
-    context.reloads.on_reload(lambda new: gate.set_tokens(_read_tokens(new)), *_TOKENS)
+    context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
     if settings.admin_listen is None:
         return Opened(gates=(gate,), services=(purges,))
 
@@ -51,22 +47,15 @@ def open_admin(context: Context) -> Opened:
     return Opened(gates=(gate,), services=(purges,), listeners={"admin_listen": listen})
 
 
-def _read_tokens(settings: Settings) -> AdminTokens:
-    from app.features.admin.gate import AdminTokens  # noqa: PLC0415 - see open_admin
-
-    group = settings.group(AdminSettings)
-    return AdminTokens(group.admin_token, group.admin_replica_token)
-
-
 def _refuse_first_token(new: Settings) -> None:
     """A process that began without the admin API does not open it later."""
-    if new.group(AdminSettings).has_admin_api:
+    if new.group(AdminSettings).admin_token is not None:
         raise ConfigurationError("the admin API has its first token; restart the service to open the API")
 
 
 FEATURE: Final = Feature(
     "admin",
     "the admin API, and the commands on the store: export, warm, show, refresh, purge",
-    needs=("bundles", "follow", "lists"),
+    needs=("bundles", "lists"),
     open=open_admin,
 )

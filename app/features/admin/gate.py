@@ -1,14 +1,9 @@
-"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head.
-
-There are two tokens. The one of operators allows everything, the one of replicas only the path of changes.
-"""
+"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -27,8 +22,6 @@ from app.web.responses import Message, Receive, Reply, Scope, Send
 
 #: The paths of the admin API.
 ADMIN_PATH: Final = b"/admin/"
-#: The path that the token of replicas allows.
-CHANGES_PATH: Final = b"/admin/changes"
 #: The name of the limit of wrong tokens.
 WRONG_TOKENS: Final = "admin"
 #: Requests of one client with a wrong token: ten at once, and one in ten seconds.
@@ -39,37 +32,16 @@ _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
 #: RFC 6750, section 3.
 _CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
 _WRONG: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="invalid_token"')
-_NOT_ENOUGH: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="insufficient_scope"')
 
 
-class TokenAccess(Enum):
-    """What a token allows."""
+def _is_right(authorization: str | None, secret: str | None) -> bool:
+    """Whether the value of the header Authorization has the secret (RFC 6750, section 2.1).
 
-    NOTHING = 0
-    CHANGES = 1
-    EVERYTHING = 2
-
-
-@dataclass(frozen=True, slots=True)
-class AdminTokens:
-    """The token of operators and the token of replicas. One of them can be None."""
-
-    operator: str | None
-    replica: str | None
-
-    def find_access(self, authorization: str | None) -> TokenAccess:
-        """What the value of the header Authorization allows (RFC 6750, section 2.1)."""
-        scheme, _, token = (authorization or "").partition(" ")
-        sent = token.strip(" ").encode("latin-1")
-        # Both are compared, in a time that does not depend on the first wrong byte.
-        is_operator, is_replica = _is_equal(sent, self.operator), _is_equal(sent, self.replica)
-        if scheme.lower() != "bearer":
-            return TokenAccess.NOTHING
-        return TokenAccess.EVERYTHING if is_operator else TokenAccess.CHANGES if is_replica else TokenAccess.NOTHING
-
-
-def _is_equal(sent: bytes, secret: str | None) -> bool:
-    return secret is not None and hmac.compare_digest(sent, secret.encode())
+    It is compared in a time that does not depend on the first wrong byte.
+    """
+    scheme, _, sent = (authorization or "").partition(" ")
+    is_equal = secret is not None and hmac.compare_digest(sent.strip(" ").encode("latin-1"), secret.encode())
+    return is_equal and scheme.lower() == "bearer"
 
 
 class AdminGate:
@@ -79,21 +51,21 @@ class AdminGate:
         self,
         admin: FastAPI,
         *,
-        tokens: AdminTokens,
+        token: str | None,
         attempts: ClientBuckets,
         client_of: Callable[[str], str],
         base: str,
         has_listener: bool = False,
     ) -> None:
-        """`attempts` limits the wrong tokens of each client. `base` is the path of this resolver.
+        """Without a `token`, every request is refused. `attempts` limits the wrong tokens of each client.
 
-        With `has_listener`, the gate is on an address of its own.
+        `base` is the path of this resolver. With `has_listener`, the gate is on an address of its own.
         """
         self._problem = partial(problem, base=base)
         #: The application behind this gate.
         self.app = admin
         self.has_listener = has_listener
-        self._tokens = tokens
+        self._token = token
         self._attempts = attempts
         self._client_of = client_of
         #: The paths that are answered besides those below ADMIN_PATH.
@@ -104,9 +76,9 @@ class AdminGate:
         """Answer another path."""
         self.paths |= {path}
 
-    def set_tokens(self, tokens: AdminTokens) -> None:
-        """Use other tokens from now on."""
-        self._tokens = tokens
+    def set_token(self, token: str | None) -> None:
+        """Use another token from now on."""
+        self._token = token
 
     def answers(self, path: bytes) -> bool:
         """Whether a path is behind this gate."""
@@ -140,8 +112,7 @@ class AdminGate:
     def _refuse(self, request: Request) -> Reply | None:
         """The refusal of a request, or None."""
         authorization = request.header(b"authorization")
-        access = self._tokens.find_access(authorization)
-        if access is TokenAccess.NOTHING:
+        if not _is_right(authorization, self._token):
             # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
             try:
                 self._attempts.take(self._client_of(request.client_address))
@@ -149,8 +120,6 @@ class AdminGate:
                 return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
             challenge = _CHALLENGE if authorization is None else _WRONG
             return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
-        if access is TokenAccess.CHANGES and request.path != CHANGES_PATH:
-            return self._problem(403, "This token reads /admin/changes and nothing else.", (_NOT_ENOUGH,))
         return self._refuse_form(request)
 
     def _refuse_form(self, request: Request) -> Reply | None:

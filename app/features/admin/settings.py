@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from app.features.options import RELOADED_SECRET, UNIX_ADDRESS, SettingsGroup, is_host_and_port
 
@@ -21,24 +21,13 @@ class AdminSettings(SettingsGroup):
         "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
         json_schema_extra=RELOADED_SECRET,
     )
-    admin_replica_token: str | None = Field(
-        None,
-        description="Secret of at least 16 characters that replicas of this proxy send: it reads `/admin/changes` and "
-        "nothing else. Set it with DOI_PROXY_ADMIN_REPLICA_TOKEN_FILE.",
-        json_schema_extra=RELOADED_SECRET,
-    )
     admin_listen: str | None = Field(
         None,
         description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, or a "
         "socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin API.",
     )
 
-    @property
-    def has_admin_api(self) -> bool:
-        """Whether there is a token for the admin API."""
-        return self.admin_token is not None or self.admin_replica_token is not None
-
-    @field_validator("admin_token", "admin_replica_token")
+    @field_validator("admin_token")
     @classmethod
     def _check_token(cls, value: str | None) -> str | None:
         """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""
@@ -60,14 +49,6 @@ class AdminSettings(SettingsGroup):
                 "unix:/run/doi-proxy/admin.sock"
             )
         return value
-
-    @model_validator(mode="after")
-    def _tell_tokens_apart(self) -> Self:
-        if self.admin_replica_token is not None and self.admin_replica_token == self.admin_token:
-            raise ValueError(
-                "admin_replica_token is the same as admin_token, so replicas could purge; choose another one"
-            )
-        return self
 
 
 SETTINGS: Final = AdminSettings

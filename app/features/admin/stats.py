@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from app.cache.store import StoreStats
 from app.cache.tiered import TieredStore
-from app.features.admin.show import show_time
 from app.features.command import Stores
-from app.features.follow.primaries import PrimaryState, read_primaries
 from app.handle.answer import ResponseCode
 from app.system.progress import Bar, progress
 
@@ -32,25 +30,14 @@ async def show_stats(stores: Stores, *, as_json: bool, every_entry: bool) -> int
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
-        # A store that fails is shown as such, without a further failure.
-        primaries = await read_primaries(cache) if store.healthy else ()
-        facts["primaries"] = [_describe_primary(primary) for primary in primaries]
     _print_facts(facts, as_json)
     return 0 if store.healthy else 1
 
 
-def _describe_primary(state: PrimaryState) -> dict[str, str | None]:
-    completed = show_time(state.completed_at) if state.completed_at else None
-    return {"url": state.url, "cursor": state.cursor, "completed": completed}
-
-
 def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        # Release 0.2 calls them parents. The old name goes with the release after 0.3.
-        print(json.dumps(facts | {"parents": facts["primaries"]}))
+        print(json.dumps(facts))
         return
-    for primary in facts.pop("primaries"):
-        print(f"primary:  {primary['url']}, complete {primary['completed'] or 'never'}, cursor {primary['cursor']}")
     for name, value in facts.items():
         shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
         print(f"{name + ':':10}{shown}")

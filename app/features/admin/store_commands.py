@@ -11,18 +11,12 @@ from app.features.command import Command, CommandContext, read_prefix, set_usage
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--output FILE] [--from LIST [--ask] [--column NAME] | --prefix PREFIX | --since CURSOR]")
+    set_usage(command, "[--output FILE] [--from LIST [--ask] [--column NAME] | --prefix PREFIX]")
     command.add_argument(
         "--output", default="-", metavar="FILE", help="output file, compressed if it ends in .gz; - is standard output"
     )
     command.add_argument("--from", dest="names_from", metavar="LIST", help="only the names of this list (as for warm)")
     command.add_argument("--prefix", metavar="PREFIX", help="only the names under this prefix, such as 10.1000")
-    command.add_argument(
-        "--since",
-        metavar="CURSOR",
-        help="only what was written or purged since the cursor of an earlier delta, or since a time; start is "
-        "everything, with a cursor",
-    )
     command.add_argument(
         "--ask", action="store_true", help="fetch the names of the list that are not fresh from the upstream"
     )
@@ -54,22 +48,12 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.admin.export import ExportChoice, export
     from app.system.interruption import run_job
 
-    if namespace.since:
-        return _export_changes(context, namespace)
     if namespace.names_from and namespace.prefix:
         raise ConfigurationError("--from and --prefix cannot be used together; give one of them")
     if namespace.ask and not namespace.names_from:
         raise ConfigurationError("--ask needs --from LIST to say which names to look up")
     choice = ExportChoice(namespace.names_from, read_prefix(namespace.prefix), namespace.ask, namespace.column)
     return run_job(export(context, choice, namespace.output))
-
-
-def _export_changes(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.follow.command import export_changes
-
-    if namespace.names_from or namespace.prefix or namespace.ask:
-        raise ConfigurationError("--since cannot be used with --from, --prefix or --ask; it has all names")
-    return export_changes(context, namespace.since, namespace.output)
 
 
 def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -17,7 +17,6 @@ from typing import BinaryIO, Final
 import msgspec
 
 from app.cache.entry import Entry
-from app.features.bundles.delta import DeltaItem, is_delta_line, read_delta_line
 from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
 
 #: The format that this release writes, and the newest that it reads.
@@ -60,8 +59,8 @@ class _ChecksumLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     lines: int
 
 
-#: What `read_bundle` finds. A bundle that is not a delta has no DeltaItem.
-BundleItem = Entry | DeltaItem | Refused | BundleEnd
+#: What `read_bundle` finds.
+BundleItem = Entry | Refused | BundleEnd
 
 _FIRST: Final = b'{"bundle"'
 _first_decoder: Final = msgspec.json.Decoder(_FirstLine)
@@ -79,10 +78,8 @@ class BundleWriter:
     def add(self, entry: Entry) -> None:
         """Write one entry. The first one says the format; earlier releases ignore that member."""
         line = to_line(entry)
-        self.add_line(line if self.lines else b"%b:%d,%b" % (_FIRST, BUNDLE_FORMAT, line[1:]))
-
-    def add_line(self, line: bytes) -> None:
-        """Write a line of a delta, with its newline."""
+        if not self.lines:
+            line = b"%b:%d,%b" % (_FIRST, BUNDLE_FORMAT, line[1:])
         self._sum.update(line)
         self._file.write(line)
         self.lines += 1
@@ -94,7 +91,7 @@ class BundleWriter:
 
 
 def read_bundle(file: BinaryIO, *, expired_at: float = 0.0) -> Iterator[BundleItem]:
-    """Read a bundle line by line: entries, lines of a delta, refused lines, and a BundleEnd as the last item.
+    """Read a bundle line by line: entries, refused lines, and a BundleEnd as the last item.
 
     For `expired_at` see from_line. An invalid line is an item, not an exception. Raises OSError.
     """
@@ -141,8 +138,6 @@ class _BundleReader:
         if line.startswith(_FIRST) and (refusal := self._refuse_newer(number, line)):
             return refusal
         try:
-            if is_delta_line(line):
-                return read_delta_line(line)
             return from_line(line, expired_at=self._expired_at)
         except InvalidBundleLine as error:
             return Refused(number, str(error))

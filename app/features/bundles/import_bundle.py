@@ -17,10 +17,7 @@ from app.cache.entry import FOREVER, Entry, bound_times
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
-from app.features.bundles.changes import ChangeWriter
-from app.features.bundles.delta import DeltaEnd, DeltaStart
 from app.features.command import STANDARD_INPUT
-from app.features.registry.sqlite_table import RegistryTable
 from app.handle.answer import ResponseCode
 from app.system.gunzip import Gunzip, GzipLimits
 from app.system.progress import Bar
@@ -40,8 +37,6 @@ _STEP: Final = 200
 
 #: The results for a record, in the order of the report.
 OUTCOMES: Final = ("new", "kept", "expired", "refused")
-#: Those of a delta: purges, registry records, those that left their files, and those that the store cannot have.
-DELTA_OUTCOMES: Final = ("purged", "registry", "forgotten", "left out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +56,10 @@ class ImportReport:
     counts: Counter[str] = field(default_factory=Counter)
     refused: list[Refused] = field(default_factory=list)
     checksum: Checksum = Checksum.ABSENT
-    #: A delta can have no changes. A bundle has records.
-    is_delta: bool = False
 
     def describe_counts(self) -> str:
-        """The counts by outcome. Those of a delta are left out if they are 0."""
-        outcomes = (*OUTCOMES, *(outcome for outcome in DELTA_OUTCOMES if self.counts[outcome]))
-        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in outcomes)
+        """The counts by outcome."""
+        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in OUTCOMES)
 
 
 def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
@@ -161,15 +153,7 @@ def _read_to_the_end(file: BinaryIO) -> Iterator[BundleItem]:
 class BundleImport:
     """Puts the items of bundles into a cache."""
 
-    def __init__(
-        self,
-        cache: TieredStore,
-        bounds: ImportBounds,
-        clock: Callable[[], float],
-        registry: RegistryTable | None = None,
-    ) -> None:
-        """`registry` takes the records of registration agencies in a delta. Without it they are left out."""
-        self._changes = ChangeWriter(cache, registry, clock)
+    def __init__(self, cache: TieredStore, bounds: ImportBounds, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._bounds = bounds
         self._clock = clock
@@ -177,30 +161,25 @@ class BundleImport:
         self._waiting = self._waiting_bytes = 0
 
     async def add(self, item: BundleItem) -> None:
-        """Put a record into the store, or apply a change. Add any other item to the report."""
+        """Put a record into the store. Add any other item to the report."""
         if isinstance(item, Entry):
             self.report.counts[await self._put(item)] += 1
         elif isinstance(item, Refused):
             self.report.counts["refused"] += 1
             if len(self.report.refused) < MAX_NAMED:
                 self.report.refused.append(item)
-        elif isinstance(item, BundleEnd):
+        else:
             self.report.checksum = item.checksum
-        elif isinstance(item, DeltaStart):
-            self.report.is_delta = True
-        elif not isinstance(item, DeltaEnd):
-            self.report.counts[await self._changes.apply(item)] += 1
 
     async def finish(self) -> None:
         """Return when everything is durable. Raises StoreError."""
-        self._changes.write()
         await self._cache.flush()
         await self._cache.check()
         self._waiting = self._waiting_bytes = 0
 
     async def _put(self, original: Entry) -> str:
         now = self._clock()
-        # A date in the future would outlast every later answer, here and at the proxies that pull from this one.
+        # A date in the future would outlast every later answer.
         believed = bound_times(original, now, self._bounds.ttl_ceiling)
         entry = None if believed is None else bound_entry(believed, self._bounds, now)
         if entry is None or not entry.is_usable(now):

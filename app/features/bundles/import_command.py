@@ -6,8 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
@@ -32,9 +31,7 @@ from app.features.registry.import_report import COUNTS, RegistryReport
 from app.features.registry.import_streams import HEAD_BYTES, decompress_head, is_gzip
 from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.record import parse_date
-from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.tar import is_tar
-from app.features.store_url import read_store_path
 from app.system.interruption import interrupt_on_signals, run_job
 from app.system.progress import Bar, progress
 from app.system.redaction import redact
@@ -97,8 +94,8 @@ async def import_file(context: CommandContext, path: str, *, accept_no_checksum:
     bounds = read_bounds(settings)
     with open_bundle(path) as file:
         async with context.stores.open() as cache:
-            with open_registry(settings) as table, progress("importing", size_of(path), in_bytes=True) as bar:
-                imported = await import_bundle(BundleImport(cache, bounds, time.time, table), path, file, bar)
+            with progress("importing", size_of(path), in_bytes=True) as bar:
+                imported = await import_bundle(BundleImport(cache, bounds, time.time), path, file, bar)
     return _report_import(imported, accept_no_checksum)
 
 
@@ -110,17 +107,6 @@ def read_bounds(settings: Settings) -> ImportBounds:
         grace=settings.cache_grace,
         sealed=settings.mode == "sealed",
     )
-
-
-@contextmanager
-def open_registry(settings: Settings) -> Generator[RegistryTable | None]:
-    """The table of registry records, for those in a delta. None for a store that is not SQLite. Raises StoreError."""
-    path = read_store_path(settings.store_url)
-    if path is None:
-        yield None
-        return
-    with RegistryTable(path, clock=time.time) as table:
-        yield table
 
 
 def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
@@ -139,7 +125,7 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
         print(
             "the checksum is wrong: lines were changed, added or lost; copy or export the bundle again", file=sys.stderr
         )
-    is_empty = not counts.total() and not imported.is_delta
+    is_empty = not counts.total()
     if is_empty:
         print("the bundle has no records", file=sys.stderr)
     print(f"{imported.describe_counts()}; checksum {imported.checksum.value}")

@@ -1,4 +1,4 @@
-"""The serialization of an entry as one line of JSON, in a bundle and in a delta."""
+"""The serialization of an entry as one line of JSON in a bundle."""
 
 from __future__ import annotations
 

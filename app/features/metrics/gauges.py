@@ -16,8 +16,6 @@ async def expose(
     store = stats.store
     entries, size = (0, 0) if store is None else (store.entries, store.bytes)
     state.set_shared_state(SharedState(await core.read_tokens(), entries, size, stats.healthy))
-    if stats.healthy:
-        await features.read_shared_gauges()
     set_process_state(core, state, features)
     return exposition.write(accept)
 

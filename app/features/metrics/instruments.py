@@ -8,7 +8,7 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -130,7 +130,6 @@ class FeatureMetrics(Meter):
         self._registry = registry
         self._counters: dict[str, Callable[..., None]] = {}
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
-        self._shared: list[tuple[Gauge, Callable[[], Awaitable[float]]]] = []
 
     def counter(self, data: CounterData) -> Callable[..., None]:
         """See Meter. A counter that several features use is one."""
@@ -153,16 +152,6 @@ class FeatureMetrics(Meter):
         """See Meter."""
         gauge = Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry, multiprocess_mode=data.mode)
         self._gauges.append((gauge, read))
-
-    def shared_gauge(self, data: GaugeData, read: Callable[[], Awaitable[float]]) -> None:
-        """See Meter."""
-        gauge = Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry, multiprocess_mode=data.mode)
-        self._shared.append((gauge, read))
-
-    async def read_shared_gauges(self) -> None:
-        """Set the gauges of what all processes share."""
-        for gauge, read in self._shared:
-            gauge.set(await read())
 
     def read_gauges(self) -> None:
         """Set the gauges to what they show now."""

@@ -17,7 +17,7 @@ _DATACITE: Final = re.compile(rb'"attributes"\s*:\s*\{')
 #: A work of Crossref spells this member in capitals.
 _CROSSREF: Final = re.compile(rb'"DOI"\s*:\s*"')
 #: The first members of the lines of a bundle.
-_BUNDLE: Final = re.compile(rb'\s*\{\s*"(?:bundle|handle|checksum|sha256|delta)"\s*:')
+_BUNDLE: Final = re.compile(rb'\s*\{\s*"(?:bundle|handle|checksum|sha256)"\s*:')
 
 
 class RegistryFormat(StrEnum):

@@ -81,7 +81,7 @@ def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
 def find_admin_listener_problems(inspection: Inspection) -> Iterator[Finding]:
     """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
     settings = inspection.settings
-    if settings.value("admin_listen") is None or not settings.value("has_admin_api") or _is_doi_proxy(settings):
+    if settings.value("admin_listen") is None or settings.value("admin_token") is None or _is_doi_proxy(settings):
         return
     address: str = settings.value("admin_listen")
 

@@ -31,14 +31,7 @@ def _store_kind(settings: Settings) -> str:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
-    _Dependency(
-        "admin_listen", lambda settings: settings.value("has_admin_api"), "admin_token or admin_replica_token is set"
-    ),
-    _Dependency(
-        "admin_replica_token",
-        lambda settings: _store_kind(settings) == "sqlite",
-        "store_url names a SQLite file, which has a log",
-    ),
+    _Dependency("admin_listen", lambda settings: settings.value("admin_token") is not None, "admin_token is set"),
     _Dependency("client_burst", lambda settings: bool(settings.value("client_rate")), "client_rate is set"),
     _Dependency("express_memory_bytes", lambda settings: settings.express_lane, "express_lane is true"),
     _Dependency("privacy_level", lambda settings: settings.value("access_log") != "off", "access_log is json or text"),

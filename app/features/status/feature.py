@@ -71,7 +71,7 @@ def open_status(context: Context) -> Opened:
         add_state(app, reader.read_state, face.pages, face.link, url)
 
     if settings.status_access == "admin":
-        if not context.settings.value("has_admin_api"):
+        if context.settings.value("admin_token") is None:
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
 
         def add_for_operators(app: FastAPI, face: Face) -> None:

@@ -165,7 +165,7 @@ async def test_the_api_describes_itself(proxy: Proxy) -> None:
     paths = (await look(proxy, "/admin/openapi.json")).json["paths"]
     assert set(paths) == {
         "/admin/entries/{doi}", "/admin/purge", "/admin/refresh", "/admin/reload", "/admin/deny", "/admin/settings",
-        "/admin/changes", "/admin/explain", "/admin/drill",
+        "/admin/explain", "/admin/drill",
     }  # fmt: skip
 
 
@@ -340,80 +340,43 @@ async def test_a_trick_with_the_path_reaches_nothing(proxy: Proxy, path: str | b
     assert "admin_token" not in reply.text
 
 
-REPLICA = "Bearer replica-replica-replica"
-BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_replica_token": REPLICA.removeprefix("Bearer ")}
-
-
-async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_network(tmp_path: Path) -> None:
-    async with running(**BOTH, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_network() -> None:
+    async with running(admin_token=TOKEN) as proxy:
         ask = proxy.ask
 
-        async def send(authorization: str, path: str = "/admin/changes", client: str = "192.0.2.99") -> Got:
-            return await ask("GET", path, client=client, authorization=authorization)
+        async def send(authorization: str, client: str = "192.0.2.99") -> Got:
+            return await ask("GET", "/admin/settings", client=client, authorization=authorization)
 
         assert [(await send("Bearer wrong")).status for _ in range(12)] == [401] * 10 + [429] * 2
         assert (await send("Bearer wrong"))["retry-after"] is not None
         for _ in range(20):
             assert (await send("Bearer wrong")).status == 429
-            assert (await send(BEARER, "/admin/settings", "192.0.2.3")).status == 200
-            assert (await send(REPLICA, client="192.0.2.4")).status == 200
+            assert (await send(BEARER, "192.0.2.3")).status == 200
         assert (await send("Bearer wrong", client="198.51.100.9")).status == 401
         proxy.clock.advance(60)
         assert (await send("Bearer wrong")).status == 401
 
 
-@pytest.mark.parametrize("settings", [BOTH, {**BOTH, "admin_token": None}])
-async def test_the_token_of_replicas_reads_changes_and_nothing_else(settings: dict[str, Any], tmp_path: Path) -> None:
-    async with running(**settings, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
-        assert (await proxy.get("/admin/changes", authorization=REPLICA)).status == 200
-        for path in ("/admin/settings", "/admin/openapi.json", "/admin/entries/10.1000/182", "/admin/", "/admin/x"):
-            reply = await proxy.get(path, authorization=REPLICA)
-            assert reply.status == 403
-            assert "insufficient_scope" in str(reply["www-authenticate"])
-        purge = await proxy.post(
-            "/admin/purge", '{"all": true}', authorization=REPLICA, content_type="application/json"
-        )
-        assert purge.status == 403
-        other = 200 if settings["admin_token"] else 401
-        assert (await look(proxy, "/admin/settings")).status == other
-
-
-@pytest.mark.parametrize(
-    "path", ["/admin/changes/", "/admin//changes", "/admin/%63hanges", "/admin/settings", "/admin/Changes"]
-)
-async def test_a_trick_with_the_path_does_not_help_a_replica(path: str) -> None:
-    async with running(**BOTH) as proxy:
-        assert (await proxy.get(path, authorization=REPLICA)).status == 403
-
-
-async def test_the_token_of_replicas_does_not_show_the_status() -> None:
-    async with running(**BOTH, status_access="admin") as proxy:
-        assert (await proxy.get("/status", authorization=REPLICA)).status == 403
-
-
-async def test_a_reload_replaces_the_tokens() -> None:
-    lifecycle = Lifecycle(Settings(**BOTH))
-    async with running_with(lifecycle, **BOTH) as proxy:
-        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16, "admin_replica_token": None}))
+async def test_a_reload_replaces_the_token() -> None:
+    lifecycle = Lifecycle(Settings(admin_token=TOKEN))
+    async with running_with(lifecycle, admin_token=TOKEN) as proxy:
+        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16}))
         assert (await look(proxy, "/admin/settings")).status == 401
-        assert (await proxy.get("/admin/changes", authorization=REPLICA)).status == 401
         assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
 
 
 async def test_the_first_token_needs_a_restart(caplog: pytest.LogCaptureFixture) -> None:
     lifecycle = Lifecycle(Settings())
     async with running_with(lifecycle):
-        lifecycle.reload(lifecycle.settings.model_copy(update=BOTH))
+        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": TOKEN}))
     assert lifecycle.settings.value("admin_token") is None
     assert "restart the service to open the API" in caplog.text
     assert TOKEN not in caplog.text
 
 
-def test_the_tokens_must_differ_and_both_are_long() -> None:
-    with pytest.raises(ValueError, match="same as admin_token"):
-        Settings(admin_token=TOKEN, admin_replica_token=TOKEN)
+def test_a_short_token_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 16"):
-        Settings(admin_replica_token="short")
+        Settings(admin_token="short")
 
 
 def test_the_token_is_compared_in_constant_time() -> None:

@@ -27,7 +27,6 @@ HOSTILE: Final = {
     "open brackets": b"[" * 1_000_000,
     "nested values": b'{"handle":"10.1/X","values":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
     "nested checksum": b'{"checksum":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
-    "nested delta": b'{"purged":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
     "blank lines": b"\n" * 10_000,
     "no end": b'{"handle":"10.1000/BAD"',
     "bytes": b"\xff\xfe\x00\n" * 1_000,
@@ -42,8 +41,6 @@ HOSTILE: Final = {
     "negative lines": b'{"checksum":"sha256:","lines":-1}\n',
     "format": b'{"bundle":%d,"handle":"10.1000/BAD"}\n' % 2**70,
     "format of text": b'{"bundle":"1","handle":"10.1000/BAD"}\n',
-    "purge": b'{"purged":[],"at":1}\n{"purged":"10.1/x","at":1e999}\n{"forgotten":1}\n{"next":1,"more":2}\n',
-    "registry": b'{"registry":"10.1/x","url":"javascript:1","agency":"","date":%d}\n' % 2**70,
 }
 
 
@@ -65,13 +62,12 @@ async def test_nothing_of_it_is_taken(content: bytes, tmp_path: Path, caplog: py
     assert len(caplog.records) <= MAX_NAMED + 1
 
 
-async def test_a_seed_is_stored_whole_and_its_purges_are_not_obeyed(tmp_path: Path) -> None:
+async def test_a_seed_is_stored_whole(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "seed.ndjson"
     with path.open("wb") as file:
         writer = BundleWriter(file)
         for number in range(12_000):
             writer.add(entry(f"10.1000/{number:05}"))
-        writer.add_line(b'{"purged":"","at":9e9}\n')
         writer.finish()
     settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3", cache_memory_bytes=1_000_000)
     cache = open_cache(settings, clock)

@@ -29,11 +29,10 @@ EVERYTHING = {"admin_token": "a" * 40, "probe_key": "p" * 40}
 EXAMPLE_NAME: Final = re.compile(r"\{[a-z]+\}")
 #: Files of many kinds have no text as an example.
 FILES: Final = {"text/css", "image/svg+xml", "image/png", "image/jpeg", "image/webp", "image/x-icon"}
-#: What the proxy of these tests has not: a verified answer, a log of changes, a process to reload, a library, a token
+#: What the proxy of these tests has not: a verified answer, a process to reload, a library, a token
 #: of a probe. The tests of these features ask for it. A bibliography is sent as multipart/form-data.
 UNANSWERED: Final = {
     ("/api/proof/{name}", "get"),
-    ("/admin/changes", "get"),
     ("/admin/reload", "post"),
     ("/preferences", "post"),
     ("/references", "post"),

@@ -55,7 +55,6 @@ def test_good_settings_have_no_findings() -> None:
     ("settings", "source"),
     [
         ({"admin_listen": "127.0.0.1:8001"}, "admin_listen"),
-        ({"admin_replica_token": "a-token-of-16-characters", "store_url": "memory:"}, "admin_replica_token"),
         ({"client_burst": "7"}, "client_burst"),
         ({"express_lane": "false", "express_memory_bytes": "7"}, "express_memory_bytes"),
         ({"privacy_level": "0"}, "privacy_level"),

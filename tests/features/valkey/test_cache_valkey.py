@@ -11,7 +11,6 @@ from redis.asyncio import Redis
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
-from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.node import PAUSE
 from app.features.valkey.store import ValkeyStore
@@ -64,23 +63,6 @@ async def test_an_entry_past_its_hard_expiry_is_not_sent(valkey_url: str, clock:
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     await store.put(entry("10.1000/OVER", ttl=-20, grace=10))
     assert await store.get("10.1000/OVER") is None
-    await store.close()
-
-
-@pytest.mark.parametrize("data", [b"pickled", b"{}", b"[1]", b'["c1"]', b"[" * 100_000, b"\xff"])
-async def test_a_damaged_list_of_primaries_counts_as_none_and_is_replaced(
-    valkey_url: str, clock: Clock, data: bytes
-) -> None:
-    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
-    await server.set(f"{KEY_PREFIX}parents", data)
-    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
-    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
-    assert await read_primaries(cache) == ()
-    state = PrimaryState("https://primary.example", "c1", 5.0)
-    await save_primary(cache, state)
-    assert await read_primaries(cache) == (state,)
-    await server.delete(f"{KEY_PREFIX}parents")
-    await server.aclose()
     await store.close()
 
 
