@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,8 +27,6 @@ from app.features import NAMES  # noqa: E402
 from app.features.feature import Feature  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
 from app.features.setup.front_files import GENERATED, write_file  # noqa: E402
-from app.features.status.runbook import line_title, read_runbook  # noqa: E402
-from app.web.languages import Catalogue, read_packaged  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
@@ -95,21 +93,6 @@ TOML_HEAD: Final = """\
 # The settings of doi-proxy, each with its default, commented out. Pass this file by --config or DOI_PROXY_CONFIG.
 # The line below each description has the environment variable and the type. The variable wins over this file, and a
 # command-line flag wins over both. docs/generate.py writes this file; docs/settings.md shows the same as tables.
-"""
-
-RUNBOOK_HEAD: Final = """# Runbook
-
-What each alert of `config/prometheus/alerts.yml` and each line of [/status](admin.md#the-status) means, what to
-look at, and what to do. A running proxy shows this page at `/status/runbook`, to those who see `/status`.
-
-The commands of `doi-proxy` need the settings of the service, and run as its user. For the Debian package:
-
-```sh
-export DOI_PROXY_CONFIG=/etc/doi-proxy/doi-proxy.toml
-runuser -u doi-proxy -- doi-proxy check
-```
-
-`python docs/generate.py` writes this page from `app/features/status/runbook.toml`.
 """
 
 
@@ -259,19 +242,6 @@ def write_error_tree(page: str) -> str:
     return before + mark + tree + "\n```\n" + rest.partition("\n```\n")[2]
 
 
-def write_runbook(texts: Catalogue) -> str:
-    """docs/runbook.md, given the English texts."""
-    runbook = read_runbook()
-    alerts = (write_entry(name, one) for name, one in runbook["alert"].items())
-    lines = (write_entry(line_title(texts, key), one) for key, one in runbook["line"].items())
-    return "\n".join((RUNBOOK_HEAD, "## Alerts\n", *alerts, "## Lines of the status page\n", *lines))
-
-
-def write_entry(title: str, one: Mapping[str, str]) -> str:
-    """An entry of the runbook."""
-    return f"### {title}\n\n{one['means']}\n\n- **Look at:** {one['look']}\n- **Do:** {one['do']}\n"
-
-
 def write_contents(page: str) -> str:
     """The start page: the tables of contents of the site follow from its lists of pages, one for each heading."""
     text, contents = page.partition("```{toctree}")[0].rstrip("\n"), []
@@ -290,7 +260,6 @@ def generated() -> dict[Path, str]:
         Path("config/doi-proxy.toml"): write_toml(found),
         Path("docs/errors.md"): write_error_tree((ROOT / "docs/errors.md").read_text(encoding="utf-8")),
         Path("docs/index.md"): write_contents((ROOT / "docs/index.md").read_text(encoding="utf-8")),
-        Path("docs/runbook.md"): write_runbook(Catalogue("en", read_packaged("app.features.status", "en"))),
         Path("docs/architecture.md"): write_features((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
     }

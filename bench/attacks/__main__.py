@@ -75,7 +75,6 @@ _PARTS: Final[dict[str, Attack]] = {
     "replies": neighbours.replies,
     "wal": neighbours.wal,
     "clock": clocks.steps,
-    "feeds": newer.feeds,
     "uploads": newer.references,
     "proofs": newer.proofs,
     "face files": commands.face_files,

@@ -28,7 +28,7 @@ _STEPS: Final = {
 _NAMES: Final = 10
 #: Seconds until the drill of a second has ended, and the workers have noticed it.
 _DRILL: Final = 2.5
-_PAGES: Final = ("/status", "/state", "/state.atom", "/readyz", "/metrics", "/privacy")
+_PAGES: Final = ("/status", "/readyz", "/metrics", "/privacy")
 #: Starts the program with a clock that adds the number in a file to the time of the machine. Workers share it.
 _START: Final = """
 import mmap, runpy, struct, sys, time

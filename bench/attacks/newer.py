@@ -1,4 +1,4 @@
-"""Attacks on endpoints that came later: the feed of interruptions, uploads, proofs."""
+"""Attacks on endpoints that came later: uploads, proofs."""
 
 from __future__ import annotations
 
@@ -61,23 +61,6 @@ def _names(path: str, *more: str) -> tuple[Request, ...]:
     texts = [f"10.1000/{piece * (_LONG // len(piece))}" for piece in pieces]
     texts += ["10.1000/%ff%fe", "10.1000/%00", "10.1000/../../etc/passwd", "10.1000/" + "a" * 200_000, "", "."]
     return tuple(Request(text[:40], path + text, lines=more) for text in texts)
-
-
-def feeds(checkout: Checkout) -> Iterator[Row]:
-    """`/state.atom`, the feed of interruptions."""
-    languages = ("en", "de", "fr", "es", "it;q=0.9, de;q=0.1")
-    yield from _everywhere(
-        checkout,
-        Target(
-            "feed",
-            Request("", "/state.atom"),
-            _odd("/state.atom"),
-            lambda number: Request(
-                "", f"/state.atom?{number}", lines=(f"Accept-Language: {languages[number % len(languages)]}",)
-            ),
-            _unfinished("/state.atom"),
-        ),
-    )
 
 
 def references(checkout: Checkout) -> Iterator[Row]:

@@ -37,7 +37,6 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "privacy": ("/privacy", 200),
     "references": ("/references", 200),
     "library services": ("/preferences", 200),
-    "state": ("/state", 200),
     "status": ("/status", 200),
     "OpenURL without a DOI": ("/openurl?title=Hamlet", 400),
     "file not found": ("/static/nothing.css", 404),

@@ -179,7 +179,6 @@ def operation_exchanges() -> Iterator[Exchange]:
         *(("/healthz", "no input"), ("/readyz", "no input"), ("/robots.txt", "no input"), ("/favicon.ico", "no input")),
         *(("/metrics", "all series after these requests"), ("/status", "24 hours of history")),
         *(("/openapi.json", "no input"), ("/docs", "no input"), ("/privacy", "no input"), ("/preferences", "no input")),
-        *(("/status/runbook", "no input"), ("/state", "30 events"), ("/state.atom", "30 events")),
     ):
         yield Exchange(f"GET {path}", largest, path)
         yield Exchange(f"GET {path}", f"{largest}, compressed", path, headers={"Accept-Encoding": "gzip"})

@@ -194,7 +194,7 @@ async def _exchange_unchecked(app: Application, scope: dict[str, Any], body: byt
     assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
     got_body = b"".join(message.get("body", b"") for message in rest)
     # Pages of other sites may read every answer except those of the admin API and of the status.
-    is_status = scope["raw_path"] in (b"/status", b"/status/runbook") and scope["method"] != "OPTIONS"
+    is_status = scope["raw_path"] == b"/status" and scope["method"] != "OPTIONS"
     is_own = is_status or (b"cross-origin-resource-policy", b"same-origin") in start["headers"]
     is_admin = is_own or find_route("GET", scope["raw_path"], _ADMIN) == "operation"
     _check(scope["method"], start["status"], start["headers"], got_body, shared=not is_admin, whole=len(rest) == 1)

@@ -15,13 +15,11 @@ from app.features.network_list import NetworkList
 from app.features.status.events import EventLog
 from app.features.status.keeping import StatusKeeper, find_place
 from app.features.status.models import STATUS_PATH, Status
-from app.features.status.page import add_runbook, add_status
+from app.features.status.page import add_status
 from app.features.status.prefixes import PrefixCounts
 from app.features.status.reader import StatusReader
-from app.features.status.runbook import RUNBOOK_PATH
 from app.features.status.samples import sample_status
 from app.features.status.settings import StatusSettings
-from app.features.status.state import add_state
 from app.web.client_network import client_of
 from app.web.operations import Face
 
@@ -51,7 +49,6 @@ class HistoryService(Service):
 def open_status(context: Context) -> Opened:
     """The route, for those who may see it: behind the gate of the admin API if only operators may."""
     settings = context.settings.group(StatusSettings)
-    url = context.facts.public_url or context.core.link.base
     history, events = SharedHistory(context.shared_file("history.json")), EventLog(context.shared_file("events.json"))
     reader = StatusReader(context, history, events)
     is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
@@ -67,9 +64,6 @@ def open_status(context: Context) -> Opened:
     shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
     stages = () if shown is None else (shown,)
 
-    def add_public(app: FastAPI, face: Face) -> None:
-        add_state(app, reader.read_state, face.pages, face.link, url)
-
     if settings.status_access == "admin":
         if context.settings.value("admin_token") is None:
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
@@ -77,11 +71,8 @@ def open_status(context: Context) -> Opened:
         def add_for_operators(app: FastAPI, face: Face) -> None:
             add_status(app, lambda address: reader.read(shown), lambda address: True, face.pages, face.link)
 
-        def add_runbook_for_operators(app: FastAPI, face: Face) -> None:
-            add_runbook(app, lambda address: True, face.pages, face.link)
-
-        routes = {STATUS_PATH.encode(): add_for_operators, RUNBOOK_PATH.encode(): add_runbook_for_operators}
-        return Opened(stages, services=(service,), routes=(add_public,), operator_routes=routes, private=tuple(routes))
+        routes = {STATUS_PATH.encode(): add_for_operators}
+        return Opened(stages, services=(service,), operator_routes=routes, private=tuple(routes))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -92,10 +83,8 @@ def open_status(context: Context) -> Opened:
 
     def add(app: FastAPI, face: Face) -> None:
         add_status(app, read, may_see, face.pages, face.link)
-        add_runbook(app, may_see, face.pages, face.link)
 
-    private = STATUS_PATH.encode(), RUNBOOK_PATH.encode()
-    return Opened(stages, services=(service,), routes=(add, add_public), private=private)
+    return Opened(stages, services=(service,), routes=(add,), private=(STATUS_PATH.encode(),))
 
 
 FEATURE: Final = Feature(

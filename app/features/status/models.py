@@ -109,7 +109,7 @@ class StatusSummary(BaseModel):
     hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")
     failed_share: float = Field(description="Share of the names that got no answer, 0 to 1.")
     problems: list[str] = Field(
-        default_factory=list, description="What is wrong, the worst first: entries of `/status/runbook`."
+        default_factory=list, description="What is wrong, the worst first: entries of docs/runbook.md."
     )
 
 

@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.responses import HTMLResponse
 
 from app.features.feature import required
 from app.features.status.models import STATUS_PATH, Status
 from app.features.status.numbers import write_count, write_number, write_share
 from app.features.status.plot import view
-from app.features.status.runbook import RUNBOOK_PATH, runbook_facts
 from app.features.status.summary import write_event, write_sentence, write_uptime
 from app.web import media_types
 from app.web.date import write_moment
@@ -84,28 +82,6 @@ def add_status(
         )
 
     app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
-
-
-def add_runbook(app: FastAPI, may_see: Callable[[str], bool], pages: Pages, link: Link) -> None:
-    """Add the page of the runbook, for those who see the status."""
-
-    @app.get(
-        RUNBOOK_PATH,
-        tags=["operation"],
-        summary="What to do about a line of the status, or an alert",
-        response_class=HTMLResponse,
-        response_description="The page.",
-        operation_id="runbook",
-        responses={status: _RESPONSES[status] for status in (401, 403, 429)},
-    )
-    async def runbook(request: Request) -> Response:
-        language = choose_language(request.headers.get("accept-language"), pages.languages)
-        if not may_see(request.client.host if request.client else ""):
-            return _refuse(pages, link, language)
-        body = pages.render("runbook", link, language, "status.runbook", **runbook_facts())
-        return _respond(body, HTML, *PAGE_POLICY)
-
-    app.add_api_route(RUNBOOK_PATH, runbook, methods=["HEAD"], include_in_schema=False)
 
 
 def page_facts(shown: object) -> dict[str, Any]:

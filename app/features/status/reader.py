@@ -31,8 +31,7 @@ from app.features.status.models import (
     UpstreamName,
 )
 from app.features.status.prefixes import PrefixCounts, PrefixKind
-from app.features.status.state import ReaderState, find_interruptions
-from app.features.status.summary import find_state, summarize
+from app.features.status.summary import summarize
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -148,13 +147,6 @@ class StatusReader:
         )
         now = self._context.clock()
         return status.model_copy(update={"summary": summarize(status, list(self._name_upstreams()), now)})
-
-    def read_state(self) -> ReaderState:
-        """What readers see."""
-        hosts = [_host(url) for url in self._context.settings.upstream_urls]
-        states = {upstream.state for upstream in self._name_upstreams() if not upstream.is_route}
-        state = find_state(self._context.facts.mode, states, is_draining=self._context.reloads.draining)
-        return ReaderState(state, find_interruptions(self._events.read(), hosts), int(self._started))
 
     def _name_upstreams(self) -> Iterator[UpstreamName]:
         defaults = self._context.settings.upstream_urls

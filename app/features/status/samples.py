@@ -8,8 +8,6 @@ from typing import Any, Final
 from app.features.status.models import EventStatus, HistoryPoint, PrefixCount, StatusSummary
 from app.features.status.page import page_facts
 from app.features.status.plot import plot
-from app.features.status.runbook import runbook_facts
-from app.features.status.state import ReaderState, state_facts
 
 #: The time of the sample, in seconds since the epoch.
 _START: Final = 1_700_000_100
@@ -65,5 +63,4 @@ def sample_status() -> dict[str, Mapping[str, Any]]:
     ]
     status = {**_STATUS, "summary": summary, "events": events}
     view: dict[str, Any] = {"plot": plot([point], _START + 600.0), "status": status}
-    state = state_facts(ReaderState("down", ((_START, None), (_START - 900, _START - 600)), _START))
-    return {"status": page_facts(view), "runbook": runbook_facts(), "state": state}
+    return {"status": page_facts(view)}

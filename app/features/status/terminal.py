@@ -42,7 +42,7 @@ class StatusText:
         colour = _BOLD if summary.state in ("working", "sealed", "unknown") and not summary.problems else _BOLD + _RED
         yield self._paint(colour, _clean(write_sentence(self._texts, summary)))
         for problem in summary.problems:
-            yield f"  {self._paint(_YELLOW, self._say(f'problem_{problem}'))}  /status/runbook#{_clean(problem)}"
+            yield f"  {self._paint(_YELLOW, self._say(f'problem_{problem}'))}  {_clean(problem)}"
         yield ""
         yield "   ".join(self._numbers(status))
         yield from self._plot(status)
