@@ -18,6 +18,7 @@ from typing import Final
 import httpx
 import psutil
 
+from app.features.lists.batch import CONCURRENCY
 from bench.batch_peers import COUNTS, DELAY, is_unknown
 from bench.contestants import proxy_command, proxy_environment
 from bench.findings import Claim, Section, Table
@@ -26,8 +27,6 @@ from bench.plan import Plan
 from bench.rounds import percentile
 from bench.servers import Server, end, get, plain_environment, program, python, served
 
-#: Lookups at the same time, of a list and of plain httpx.
-_CONCURRENCY: Final = 32
 #: Names in two spellings, as in a real list of a million.
 _PAIRS: Final = 706
 #: Names that plain httpx looks up: enough for a rate.
@@ -102,7 +101,7 @@ def batch(plan: Plan) -> tuple[Section, ...]:
         Section(
             title="Lists",
             method=(
-                f"A list by HTTP and by the command, each with {_CONCURRENCY} lookups at a time and an upstream that "
+                f"A list by HTTP and by the command, each with {CONCURRENCY} lookups at a time and an upstream that "
                 f"answers after {DELAY * 1000:.0f} ms, as plain httpx in the same run. One name in ten is unknown. Up "
                 f"to {_PAIRS} names have a second spelling, a list apart. A probe requests one cached name every 10 "
                 "ms, before and during the list."
@@ -127,8 +126,7 @@ def _upstream(plan: Plan) -> AbstractContextManager[Server]:
 
 
 def _environment(upstream: Server) -> dict[str, str]:
-    chosen = proxy_environment(upstream.url, "memory:")
-    return {**chosen, "DOI_PROXY_BATCH_CONCURRENCY": str(_CONCURRENCY)}
+    return proxy_environment(upstream.url, "memory:")
 
 
 def _proxy(plan: Plan, upstream: Server) -> AbstractContextManager[Server]:
@@ -257,7 +255,7 @@ async def _by_httpx(upstream: Server, names: Sequence[str]) -> float:
 
     async with httpx.AsyncClient(trust_env=False, timeout=_PATIENCE) as client:
         began = time.perf_counter()
-        await asyncio.gather(*(work(client) for _ in range(_CONCURRENCY)))
+        await asyncio.gather(*(work(client) for _ in range(CONCURRENCY)))
         return len(names) / (time.perf_counter() - began)
 
 

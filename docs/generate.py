@@ -32,7 +32,6 @@ from app.features.setup.front_files import GENERATED, write_file  # noqa: E402
 HEADINGS: Final = {
     "server": "Server",
     "client": "Clients",
-    "batch": "Lists of names",
     "upstream": "Upstream",
     "cache": "Cache",
     "store": "Store",

@@ -20,6 +20,7 @@ from bench.attacks.world import Checkout, Peak, Probe, Proxy, Row, connect, get,
 from tests.cluster.raw_http import ask
 from tests.hostile.clients import flood, head, read, send, statuses
 
+_MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
 _NAME: Final = "/10.1000/182"
 _PATH: Final = "/api/resolve"
 _TEXT: Final = "Content-Type: text/plain"
@@ -35,7 +36,7 @@ _MAX_WAIT: Final = 2.0
 _CONTROL_SECONDS: Final = 3.0
 #: Seconds until the last of the lists has its rows.
 _PATIENCE: Final = 120.0
-#: Lists that are never read: as many as `batch_max_open` allows, and the bytes that each client tries to send.
+#: Lists that are never read: as many as a worker has at a time, and the bytes that each client tries to send.
 _UNREAD: Final = 16
 _UNREAD_BYTES: Final = 16 * _MIB
 _WRITE_TIMEOUT: Final = 5
@@ -46,7 +47,7 @@ _EMPTY_SECONDS: Final = 45.0
 _MAX_SPENT: Final = 5.0
 #: Seconds until their connections are closed.
 _CLOSING: Final = 30.0
-#: Queries a second while a client leaves, and the limit of queries after it left: those under way, `batch_concurrency`.
+#: Queries a second while a client leaves, and the limit of queries after it left: those under way.
 _RATE: Final = 50
 _MAX_QUERIES: Final = 8
 _LEFT_NAMES: Final = 5_000
@@ -76,7 +77,7 @@ def parallel(checkout: Checkout) -> Iterator[Row]:
             statuses[200] + statuses[429] == _PARALLEL and rows == statuses[200] * _NAMES > 0,
         )
         yield _beside("meanwhile", probe)
-    limits: dict[str, Any] = {"batch_max_open": 4 * _PARALLEL}
+    limits: dict[str, Any] = {_MAX_OPEN: 4 * _PARALLEL}
     with upstream() as url, proxy(checkout, url, **limits) as running:
         get(running.port, _NAME)
         before = running.resident()
@@ -207,7 +208,7 @@ def _processor_time(running: Proxy) -> float:
 
 def unread(checkout: Checkout) -> Iterator[Row]:
     """Clients that send lists of a cached name, and never read the rows."""
-    settings: dict[str, Any] = {"client_write_timeout": _WRITE_TIMEOUT, "batch_max_open": 4 * _UNREAD}
+    settings: dict[str, Any] = {"client_write_timeout": _WRITE_TIMEOUT, _MAX_OPEN: 4 * _UNREAD}
     # A row repeats its input. Long lines fill the buffers of a connection with few rows.
     line = b"10.1000/182" + b" " * 1_000 + b"\n"
     data = head(_PATH, _TEXT, f"Content-Length: {_UNREAD_BYTES}", method="POST") + line * (_UNREAD_BYTES // len(line))

@@ -22,6 +22,7 @@ import psutil
 
 from bench.servers import HOST, end, free_port, plain_environment
 from tests.cluster.front_proxy import Apache, Caddy, FrontProxy, Nginx, certificate
+from tests.constants import command, split
 from tests.hostile.clients import connect as connect_plain
 from tests.hostile.clients import head, read, send, statuses
 
@@ -186,8 +187,11 @@ def proxy(
 ) -> Iterator[Proxy]:
     """The checkout's proxy with these settings, of which it gets those that it has, and a limit on descriptors.
 
-    `start` are the arguments of Python that start the program.
+    `settings` can have constants; see tests/constants.py. `start` are the arguments of Python that start the program.
     """
+    constants, settings = split(settings)
+    if constants:
+        start = command(constants)[1:]
     with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
         given = {
             **_SETTINGS,

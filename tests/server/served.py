@@ -22,6 +22,7 @@ from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
 from app.upstream.source import Source
 from tests.accepting import stop_accepting
+from tests.constants import changed, split
 
 #: The deadline of every awaited event, in seconds, on a busy machine.
 PATIENCE: Final = 30.0
@@ -111,7 +112,15 @@ async def finish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[Served]:
-    """A server with these settings; it knows 10.1000/182."""
+    """A server with these settings and constants; it knows 10.1000/182."""
+    constants, settings = split(settings)
+    with changed(constants):
+        async with _served(settings) as server:
+            yield server
+
+
+@asynccontextmanager
+async def _served(settings: dict[str, Any]) -> AsyncIterator[Served]:
     chosen = Settings(**{**_CHOSEN, **settings})
     cache = open_cache(chosen)
     sources: list[Source] = []

@@ -15,6 +15,7 @@ from tests.server.served import served as serving
 
 pytestmark = pytest.mark.anyio
 
+MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
 HEAD: Final = (
     b"POST /api/resolve?only=cached&fields=doi,verdict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
 )
@@ -109,7 +110,7 @@ async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
 
 @pytest.mark.slow
 async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_read() -> None:
-    async with serving(client_write_timeout=3_600, batch_max_open=2) as served:
+    async with serving(**{"client_write_timeout": 3_600, MAX_OPEN: 2}) as served:
         served.put("10.5555/a")
         served.shrink_send_buffers()
 

@@ -18,7 +18,6 @@ from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.features.feature import Core
 from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
-from app.features.lists.settings import BatchSettings
 from app.features.lists.typed_name import read_typed_name
 from app.features.lists.verdict import (
     GOOD,
@@ -41,6 +40,11 @@ from app.features.suggestions.suggestion import Reading, Suggestion
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
 
+#: Lookups of one list that are under way: half of the places at an upstream, which is the share of lists.
+CONCURRENCY: Final = 8
+#: Seconds that the names of a list wait while the upstream accepts no queries: as long as its longest first pause.
+#: After a longer outage, the caller sends the rest of the list again.
+WAIT_TIMEOUT: Final = 60.0
 #: The largest group of rows.
 MAX_GROUP: Final = 64
 #: The pause before another try if the failure names none, in seconds.
@@ -102,8 +106,7 @@ def build_batches(
     compare: Compare | None = None,
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
-    group = settings.group(BatchSettings)
-    bounds = BatchBounds(concurrency=group.batch_concurrency, timeout=group.batch_wait_timeout)
+    bounds = BatchBounds(concurrency=CONCURRENCY, timeout=WAIT_TIMEOUT)
     names = names or build_suggested_names(settings, core.resolver, settings.public_url)
     return Batches(core.destinations, bounds, clock, time.monotonic, names, count, compare=compare)
 

@@ -12,22 +12,27 @@ from app.features.lists.batch import build_batches
 from app.features.lists.body import ListLimits
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
-from app.features.lists.settings import BatchSettings
 from app.features.metadata.feature import find_comparison
 from app.features.refusals import REFUSED
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.web.client_network import client_of
 from app.web.operations import Face
 
+#: Long lists that one worker process answers at a time, beside twice as many short ones. 16 clients that send all they
+#: may, and never read, take less than 100 MB (`python -m bench.attacks unread`).
+MAX_OPEN: Final = 16
+#: Names in one list. At 10 queries a second, a million new names take a day.
+MAX_NAMES: Final = 1_000_000
+
 
 def open_lists(context: Context) -> Opened:
     """The endpoint /api/resolve."""
-    settings, core = context.settings.group(BatchSettings), context.core
+    core = context.core
     names = required(context.find(SuggestedNames))
     compare = find_comparison(context)
     batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS), compare)
-    open_lists = OpenBatches(settings.batch_max_open, context.meter.counter(REFUSED))
-    service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names))
+    open_lists = OpenBatches(MAX_OPEN, context.meter.counter(REFUSED))
+    service = BatchService(batches, open_lists, ListLimits(names=MAX_NAMES))
 
     context.provide(service)
 

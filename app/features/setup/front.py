@@ -25,6 +25,8 @@ _PORTS: Final = {"http": 80, "https": 443}
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - read, not bound
 #: The default of `status_networks`.
 THIS_MACHINE: Final = ("127.0.0.0/8", "::1")
+#: Seconds that the names of a list wait for the upstream; see app/features/lists/batch.py.
+LIST_WAIT: Final = 60.0
 #: Twice the longest wait of a request, so the front proxy never gives up first.
 _TIMEOUT_FACTOR: Final = 2.0
 
@@ -92,9 +94,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         key=key,
         cached=cached,
         timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + settings.upstream_queue_timeout)),
-        list_timeout=math.ceil(
-            _TIMEOUT_FACTOR * (settings.value("batch_wait_timeout") or 0) + settings.upstream_timeout
-        ),
+        list_timeout=math.ceil(_TIMEOUT_FACTOR * LIST_WAIT + settings.upstream_timeout),
         status_networks=_status_networks(settings),
     )
     for backend in front.backends:

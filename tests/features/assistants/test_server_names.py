@@ -86,7 +86,7 @@ async def test_inputs_that_are_known_send_no_request() -> None:
 
 
 async def test_the_refusal_of_the_proxy_is_passed_on() -> None:
-    async with served(batch_max_names=1) as (_, names):
+    async with served(**{"app.features.lists.feature.MAX_NAMES": 1}) as (_, names):
         with pytest.raises(DoiProxyError, match="has more than 1 names"):
             await rows_of(names, "10.1000/1", "10.1000/2")
 

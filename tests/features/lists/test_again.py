@@ -18,6 +18,7 @@ from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
+NO_WAIT = {"app.features.lists.batch.WAIT_TIMEOUT": 0}
 AGAIN = "--again", "unverified,rate_limited"
 
 
@@ -91,11 +92,11 @@ async def test_rounds_end_and_the_pause_between_them_is_that_of_the_upstream(
     monkeypatch.setattr(again, "FIRST_PAUSE", 0.0)
     bench.upstream.fault("10.5555/a", "status", status=503)
     bench.output.write_text(row("10.5555/a", "unverified"))
-    ended = await bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, batch_wait_timeout=0)
+    ended = await bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, **NO_WAIT)
     assert (ended.status, ended.errors.count("next round")) == (1, 2)
     assert ended.errors.endswith("1 row: unverified 1\n")
     bench.upstream.fault("10.5555/a", "status", status=429, retry_after=90)
-    running = asyncio.create_task(bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, batch_wait_timeout=0))
+    running = asyncio.create_task(bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, **NO_WAIT))
     await bench.said("round 1 of 3: 1 name was not verified; the next round begins in 0:01:")
     os.kill(os.getpid(), signal.SIGINT)
     assert (await running).status == 130

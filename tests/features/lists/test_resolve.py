@@ -11,7 +11,6 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from app.errors import ConfigurationError, DoiProxyError
 from app.features.lists.command import add_resolve_arguments, read_choice, run_choice
 from app.features.options import ENV_PREFIX
 from app.system import interruption
+from tests.constants import changed, command, split
 from tests.fake_upstream import FakeUpstream
 from tests.features.admin.test_store_commands import serving
 from tests.features.lists.list_server import BatchServer
@@ -72,8 +72,10 @@ class Bench:
         self.capture.readouterr()
         try:
             choice = read_choice(parser.parse_args(list(map(str, arguments))))
+            constants, settings = split(self.settings | settings)
             async with asyncio.timeout(PATIENCE):
-                status = await run_choice(command_context(Settings(**(self.settings | settings))), choice)
+                with changed(constants):
+                    status = await run_choice(command_context(Settings(**settings)), choice)
         except DoiProxyError as error:
             output, errors = self.capture.readouterr()
             return Ended(2 if isinstance(error, ConfigurationError) else 1, output, errors + error.message)
@@ -81,11 +83,12 @@ class Bench:
 
     async def start(self, *arguments: str | Path, **more: Any) -> asyncio.subprocess.Process:
         """Run a command in a process of its own."""
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+        constants, settings = split(self.settings)
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-        command = [sys.executable, "-m", "app", "resolve", *map(str, arguments), *flags]
+        words = [*command(constants), "resolve", *map(str, arguments), *flags]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
-        return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, **pipes)
+        return await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=environment, **pipes)
 
     async def arrived(self, name: str) -> None:
         """Wait until a query has arrived. A process takes its time to start on a busy machine."""

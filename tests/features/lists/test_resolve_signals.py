@@ -18,7 +18,7 @@ from tests.features.lists.test_resolve import Bench, bench, end_of, resumable  #
 pytestmark = pytest.mark.anyio
 
 #: Longer than a second signal or the upstream's answer, of which there are none, and shorter than the test's end.
-_LONG: Final = {"batch_wait_timeout": 600, "upstream_timeout": 50}
+_LONG: Final = {"app.features.lists.batch.WAIT_TIMEOUT": 600, "upstream_timeout": 50}
 
 
 @pytest.mark.process
@@ -63,7 +63,7 @@ async def test_after_a_signal_no_more_suggestions_are_checked(
     path = bench.write("list.txt", "".join(f"{name}\n" for name in names))
     bench.upstream.hold("10.5555/10")
     arguments = (path, "--check-suggestions", "--output-file", bench.output)
-    running = asyncio.create_task(bench.run(*arguments, batch_wait_timeout=600, upstream_timeout=50))
+    running = asyncio.create_task(bench.run(*arguments, **_LONG))
     await bench.arrived("10.5555/10")
     await bench.rows_written(10)
     os.kill(os.getpid(), signal.SIGINT)

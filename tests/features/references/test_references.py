@@ -346,7 +346,7 @@ async def test_a_form_without_a_place_among_the_lists_keeps_its_text(monkeypatch
         return places.most != 3 and enter(places, client, place)
 
     monkeypatch.setattr(SharedPlaces, "enter", refuse_lists)
-    async with running(batch_max_open=3) as full:
+    async with running(**{"app.features.lists.feature.MAX_OPEN": 3}) as full:
         got = await full.post(PATH, form("", "", TEXT), content_type=FORM)
         assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
 

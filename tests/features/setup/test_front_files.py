@@ -11,7 +11,8 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
-from app.features.setup.front import Front, read_front
+from app.features.lists.batch import WAIT_TIMEOUT
+from app.features.setup.front import LIST_WAIT, Front, read_front
 from app.features.setup.front_files import GENERATED, write_file, write_front
 from tests.cluster.front_proxy import CONFIG, program
 from tests.features.setup.generated_front import GeneratedFront
@@ -60,6 +61,7 @@ def test_a_configuration_follows_the_settings() -> None:
     text = write_front("nginx", front_of(Settings(public_url="https://x.example"), cached=True))
     assert "proxy_cache_path " in text and "proxy_cache doi_proxy;" in text
     assert "proxy_read_timeout 90s;" in write_front("nginx", front)
+    assert LIST_WAIT == WAIT_TIMEOUT
 
 
 @pytest.mark.parametrize("kind", ["apache", "caddy"])
