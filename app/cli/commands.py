@@ -25,10 +25,6 @@ _ALL: Final = {
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
     "status": ("print what a running proxy is doing", "app.features.status.command"),
     "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
-    "drill": (
-        "count the answers that would fail without the upstream, or refuse its queries",
-        "app.features.drill.command",
-    ),
     "support-bundle": (
         "write an archive for troubleshooting: versions, masked settings, checks, store, status",
         "app.features.support_bundle.command",

@@ -32,7 +32,6 @@ NAMES = (
     "status",
     "admin",
     "explain",
-    "drill",
     "openapi",
     "setup",
     "assistants",

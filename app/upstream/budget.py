@@ -118,8 +118,6 @@ class Budget:
         self._clock = clock
         self._sleep = sleep
         self.log = BudgetLog(clock)
-        #: The seconds that a drill of the operator goes on, if it refuses queries of a priority.
-        self.drill: Callable[[Priority], float] | None = None
 
     @property
     def in_flight(self) -> int:

@@ -159,8 +159,6 @@ class Guard:
         """
         began, admitted = self._clock(), False
         prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
-        if self.budget.drill is not None and (seconds := self.budget.drill(priority)) > 0:
-            raise CouldNotVerify("A drill of the operator holds back queries.", retry_after=seconds)
         try:
             if self.pause.is_shared and self.pause.left(began) > 0:
                 await self.pause.look(began)

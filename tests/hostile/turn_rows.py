@@ -252,8 +252,7 @@ def admin_exchanges() -> Iterator[Exchange]:
     yield _operate("/admin/refresh", f"1,000 of {STORED:,} names", {"prefix": STORED_PREFIX, "limit": 1_000})
     yield _operate("/admin/refresh", "a record of 256 KiB", {"doi": f"{PREFIX}/many-values-1000~1"})
     yield _operate("/admin/deny", "a network", {"network": "192.0.2.0/24", "seconds": 60})
-    yield _operate("/admin/drill", "a drill", {"seconds": 0})
-    for path in ("/admin/purge", "/admin/refresh", "/admin/deny", "/admin/drill"):
+    for path in ("/admin/purge", "/admin/refresh", "/admin/deny"):
         for body in (b"[" * 16_000, b"{" + b",".join(b'"a%d":1' % at for at in range(1_600)) + b"}", b"[1," * 5_000):
             yield Exchange(f"POST {path}", "a body of 16 KiB", path, "POST", _OPERATOR, body)
     yield _operate("/admin/purge", f"{STORED:,} names", {"prefix": STORED_PREFIX})

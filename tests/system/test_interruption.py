@@ -6,14 +6,12 @@ import asyncio
 import signal
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.fake_upstream import FakeUpstream
-from tests.features.admin.test_store_commands import PATIENCE, ROOT, flags, serving, settings_for
+from tests.features.admin.test_store_commands import PATIENCE, ROOT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -47,17 +45,3 @@ async def test_an_import_of_a_bundle_whose_rest_does_not_arrive(tmp_path: Path, 
         while not store.exists():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0)
     assert await interrupt(process, number) == "interrupted; run the same command again\n"
-
-
-async def test_a_drill_that_sigterm_ends_refuses_no_more_queries(tmp_path: Path) -> None:
-    async with FakeUpstream() as upstream:
-        settings = settings_for(upstream, f"sqlite:///{tmp_path}/store", admin_token=TOKEN)
-        with serving(settings) as proxy:
-            server = f"http://127.0.0.1:{proxy.port}"
-            given = [*flags(settings), "--admin-token", TOKEN]
-            process = await command("drill", "--refuse", "--people", "--seconds", "3600", "--server", server, *given)
-            names = count()
-            while (await proxy.ask(f"/10.5555/{next(names)}")).status == 404:
-                pass
-            await interrupt(process, signal.SIGTERM)
-            assert (await proxy.ask(f"/10.5555/{next(names)}")).status == 404

@@ -165,7 +165,7 @@ async def test_the_api_describes_itself(proxy: Proxy) -> None:
     paths = (await look(proxy, "/admin/openapi.json")).json["paths"]
     assert set(paths) == {
         "/admin/entries/{doi}", "/admin/purge", "/admin/refresh", "/admin/reload", "/admin/deny", "/admin/settings",
-        "/admin/explain", "/admin/drill",
+        "/admin/explain",
     }  # fmt: skip
 
 

@@ -30,8 +30,8 @@ from doi_client.api.operation import get_healthz, get_readyz, get_status
 from doi_client.api.resolution import get_api_proof
 from doi_client.api.cache import get_admin_entries, get_admin_explain, post_admin_purge, post_admin_refresh
 from doi_client.api.service import get_admin_deny, get_admin_settings
-from doi_client.api.service import post_admin_deny, post_admin_drill, post_admin_reload
-from doi_client.models import DenyRequest, DrillRequest, PurgeRequest, RefreshRequest
+from doi_client.api.service import post_admin_deny, post_admin_reload
+from doi_client.models import DenyRequest, PurgeRequest, RefreshRequest
 
 client = Client(sys.argv[1])
 admin = AuthenticatedClient(sys.argv[1], token=sys.argv[2])
@@ -59,7 +59,6 @@ print(json.dumps({
     "refreshed": post_admin_refresh.sync(client=admin, body=RefreshRequest(doi="10.1000/182")).refreshed,
     "purged": post_admin_purge.sync(client=admin, body=PurgeRequest(doi="10.1000/182")).entries,
     "reloaded": post_admin_reload.sync(client=admin).reloading,
-    "drill": post_admin_drill.sync(client=admin, body=DrillRequest(seconds=0)).until > 0,
 }))
 """
 TYPESCRIPT: Final = """
@@ -105,7 +104,6 @@ ANSWERS: Final = {
     "refreshed": ("refreshed", True),
     "purged": ("entries", 1),
     "reloaded": ("reloading", True),
-    "drill": ("until", None),
     "document": ("openapi", "3.1.0"),
 }
 HEY_API: Final = """
@@ -139,7 +137,6 @@ const answers = {
   refreshed: await api.postAdminRefresh({ baseUrl, auth, body: { doi } }),
   purged: await api.postAdminPurge({ baseUrl, auth, body: { doi } }),
   reloaded: await api.postAdminReload({ baseUrl, auth }),
-  drill: await api.postAdminDrill({ baseUrl, auth, body: { seconds: 0 } }),
   document: await api.getOpenapiJson({ baseUrl }),
 };
 const bodies = Object.entries(answers).map(([key, got]) => [key, got.data ?? got.error]);
@@ -176,7 +173,6 @@ const answers = {
   refreshed: await client.admin.postAdminRefresh({ doi }),
   purged: await client.admin.postAdminPurge({ doi }),
   reloaded: await client.admin.postAdminReload(),
-  drill: await client.admin.postAdminDrill({ seconds: 0 }),
   document: await client.openapiJson.getOpenapiJson(),
 };
 const bodies = Object.entries(answers).map(([key, got]) => [key, got.data ?? got.error]);
@@ -215,7 +211,6 @@ const answers = {
   refreshed: await api.postAdminRefresh({ doi }, json),
   purged: await api.postAdminPurge({ doi }, json),
   reloaded: await api.postAdminReload(json),
-  drill: await api.postAdminDrill({ seconds: 0 }, json),
   document: await api.getOpenapiJson(),
 };
 const bodies = Object.entries(answers).map(([key, got]) => [key, got.data]);
@@ -277,7 +272,6 @@ def test_a_python_client_works(site: Site, python_programs: Path, tmp_path: Path
         "refreshed": True,
         "purged": 1,
         "reloaded": True,
-        "drill": True,
     }
 
 
