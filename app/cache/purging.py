@@ -1,4 +1,4 @@
-"""What a purge deletes in a store: the entries of a scope, and their lines in notes."""
+"""What a purge deletes in a store: the entries of a scope, and their lines in the note of works."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from app.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-#: Notes with a line for each name, which begins with its key and a tab: those that are fetched first, and works.
-POPULAR_NAMES: Final = "popular-names"
+#: The note with a line for each work, which begins with its key and a tab.
 WORKS: Final = "works"
 
 
-async def forget_names(store: SharedStore, scopes: frozenset[str]) -> None:
-    """Drop the lines of names of scopes from the notes."""
-    for note in (POPULAR_NAMES, WORKS):
-        await change_note(store, note, partial(_drop_lines, scopes))
+async def forget_works(store: SharedStore, scopes: frozenset[str]) -> None:
+    """Drop the lines of names of scopes from the note of works."""
+    await change_note(store, WORKS, partial(_drop_lines, scopes))
 
 
 def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:

@@ -15,7 +15,7 @@ from app.cache.fallback import FallbackStore, TierStats
 from app.cache.late import ENTRIES_A_STEP, LateStore, fill_store
 from app.cache.memory import MemoryStore
 from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
-from app.cache.purging import delete_purged, forget_names
+from app.cache.purging import delete_purged, forget_works
 from app.cache.store import ImmediateStore, PatientStore, RecordStore, SharedStore, StoreLost, StoreStats, change_note
 from app.doi.name import fold
 from app.errors import StoreError
@@ -191,7 +191,7 @@ class TieredStore(FallbackStore):
             async for key in self.memory.drop_scope(scope):
                 if dropped is not None:
                     dropped.append(key)
-        await self.forget_popular([scope])
+        await self.forget_works([scope])
 
     async def end_purge(self, scope: str) -> None:
         """Let other processes drop what they read before the caller deleted it without announcing it."""
@@ -199,10 +199,10 @@ class TieredStore(FallbackStore):
             await self._try("announce", self.store.announce(scope), None)
             await self.flush()
 
-    async def forget_popular(self, scopes: Collection[str]) -> None:
-        """Drop the names of scopes from the notes that list names."""
+    async def forget_works(self, scopes: Collection[str]) -> None:
+        """Drop the works of scopes from their note."""
         if self.store is not None:
-            await self._try("write_note", forget_names(self.store, frozenset(scopes)), None)
+            await self._try("write_note", forget_works(self.store, frozenset(scopes)), None)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """Delete an entry in both tiers and, with `announce`, in other processes. Returns whether there was one."""

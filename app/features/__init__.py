@@ -27,7 +27,6 @@ NAMES = (
     "lists",
     "references",
     "rewriting",
-    "warm_return",
     "health",
     "status",
     "admin",

@@ -88,7 +88,6 @@ class ExpressLane:
         self._gates = stages.gates
         self._count_prepared = stages.count_prepared or (lambda method, status: None)
         self._count_client = stages.count_client
-        self._count_name = stages.count_name
         self._count_path = stages.count_path
         self._answers_until_sample = CLIENT_SAMPLE
         self._timer = timer
@@ -240,8 +239,6 @@ class ExpressLane:
         wanted = (second, first, entry.fetched_at, entry.fresh_until)
         written = (prepared.second, prepared.first, prepared.fetched_at, prepared.fresh_until)
         if followed or wanted != written:
-            if self._count_name is not None and second != prepared.second:
-                self._count_name(prepared.name.key)
             prepared.write_head(found, followed, second, first)
 
     def _count_sample(self, client: str, prepared: Prepared) -> None:

@@ -154,9 +154,6 @@ class Stage:
     def count_client(self, address: str, requests: int) -> None:
         """Count requests of a client. The client of one prepared answer stands for several of them."""
 
-    def count_name(self, key: str) -> None:
-        """Count a name that had a prepared answer, at most once a second for each answer."""
-
     def count_path(self, address: str, path: bytes, status: int, requests: int) -> None:
         """Count requests for a path below the sub-path, as `count_client` counts clients."""
 
@@ -174,7 +171,6 @@ class Stages:
     count: Callable[[str, str, int, float], object] | None = None
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None
-    count_name: Callable[[str], object] | None = None
     count_path: Callable[[str, bytes, int, int], object] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
     wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
@@ -216,7 +212,6 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         count=fold("count"),
         count_prepared=fold("count_prepared"),
         count_client=fold("count_client"),
-        count_name=fold("count_name"),
         count_path=fold("count_path"),
         wrap=methods("wrap"),
         wrap_send=methods("wrap_send"),

@@ -62,7 +62,6 @@ UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
     "bundle lines": turn_units.bundle_lines,
     "native messages": turn_units.native_messages,
     "texts": turn_units.texts,
-    "background": turn_units.background,
 }
 
 

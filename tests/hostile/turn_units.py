@@ -25,7 +25,6 @@ from app.features.native.wire.value import Value, ValueReference
 from app.features.native_listener.messages import read_request, write_record
 from app.features.native_listener.responder import convert
 from app.features.parse.parsing import parse, write_line
-from app.features.warm_return.popular import MOST_NAMES, PopularNames
 from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.record import MAX_VALUES
 from app.resolver.resolution import Origin, Resolution
@@ -144,21 +143,6 @@ def _listen(values: bytes) -> Iterator[Callable[[], object]]:
 
 def _answer(message: bytes) -> object:
     return read_response(decode_response(message, digest_requested=False), is_verified=False)
-
-
-def background() -> Iterator[Unit]:
-    """Work that no request asks for."""
-    yield Unit("count of the names that are requested most", f"{2 * MOST_NAMES:,} names", _count_popular)
-
-
-def _count_popular() -> Iterator[Callable[[], object]]:
-    popular = PopularNames()
-    for number in range(2 * MOST_NAMES):
-        for _ in range(1 + number % 3):
-            popular.count(f"10.5555/{number}" + "X" * 150)
-    yield popular.list
-    # One more name, and the rarer half is forgotten.
-    yield partial(popular.count, "10.5555/more")
 
 
 def texts() -> Iterator[Unit]:

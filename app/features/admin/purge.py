@@ -49,7 +49,7 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
     """
     if selection.names and not soft:
         absent = tuple([name for name in selection.names if not await cache.delete(name.key)])
-        await cache.forget_popular([name.key for name in selection.names])
+        await cache.forget_works([name.key for name in selection.names])
         return PurgeResult(len(selection.names) - len(absent), absent)
     if selection.prefix is not None and not soft:
         return PurgeResult(await cache.clear_prefix(selection.prefix.key))

@@ -12,8 +12,6 @@ from app.features.options import Settings
 from app.web.client_network import IPV4_PREFIX, IPV6_PREFIX
 
 _SECONDS_A_DAY: Final = 86_400
-#: The `privacy_level` at which the program keeps nothing about which names are requested.
-_NOTHING_KEPT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,6 @@ class PrivacyFacts:
     ipv6_prefix: int
     #: Whether countries are looked up.
     has_countries: bool
-    #: Whether a list of the most requested names is kept.
-    has_popular_names: bool
     #: Whether metadata are fetched from the agencies.
     has_metadata: bool = False
 
@@ -52,6 +48,5 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         ipv4_prefix=IPV4_PREFIX,
         ipv6_prefix=IPV6_PREFIX,
         has_countries=settings.value("country_database") is not None,
-        has_popular_names=settings.mode == "online" and settings.value("privacy_level") < _NOTHING_KEPT,
         has_metadata=settings.mode == "online" and settings.value("metadata") == "on",
     )

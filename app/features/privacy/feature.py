@@ -36,7 +36,7 @@ def open_privacy(context: Context) -> Opened:
 
 def _sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
-    facts = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False, has_popular_names=True)
+    facts = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)
     return {"privacy": {"privacy": facts, "cookies": "privacy.cookies_none"}}
 
 

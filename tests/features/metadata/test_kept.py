@@ -10,8 +10,10 @@ from typing import Final
 
 import pytest
 
+from app.assembly.settings import Settings
 from app.cache.purging import WORKS
 from app.doi.name import HandleName
+from app.features.admin.purge import Selection, purge
 from app.features.feature import Core
 from app.features.metadata.csl import Work
 from app.features.metadata.kept import KeptWork, read_works, write_works
@@ -20,10 +22,25 @@ from app.upstream.budget import LocalBucket
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.metadata.agency import TITLE, item, put_prefix
-from tests.features.warm_return.test_warm_return import core_with
+from tests.parts import command_context
 
 WORK: Final = Work(TITLE, "Einstein", 1905)
 pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def core_with(folder: Path, upstream: FakeUpstream) -> AsyncIterator[Core]:
+    store = {"store_url": f"sqlite:///{folder}/store.sqlite3", "upstream_contact": "mailto:a@example.org"}
+    context = command_context(Settings(**store, upstream_url=upstream.url))
+    async with context.stores.open_as_service() as core:
+        yield core
+
+
+async def test_a_purge_of_a_name_drops_its_work_alone(tmp_path: Path) -> None:
+    async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
+        await core.cache.change_note(WORKS, lambda _: b"10.1/A\t1\n10.1/AB\t1")
+        await purge(core.cache, Selection(names=(HandleName("10.1/a"),)))
+        assert await core.cache.read_note(WORKS) == b"10.1/AB\t1"
 
 
 def test_works_are_read_as_they_were_written() -> None:

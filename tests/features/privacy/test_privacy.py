@@ -14,7 +14,7 @@ from tests.web.proxy import running
 from tests.web.test_pages import Page
 
 PAGES = build_pages(Settings())
-PRIVACY = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=True, has_popular_names=True)
+PRIVACY = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=True)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ PRIVACY = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=True, 
         (replace(PRIVACY, store="memory"), "in memory until it ends", "in a file"),
         (replace(PRIVACY, store="server"), "in a database server", "in a file"),
         (replace(PRIVACY, hosts=()), "sends nothing to the registry", "sends the DOI to"),
-        (replace(PRIVACY, has_countries=False, has_popular_names=True), "first 24 bits", "country of your address"),
+        (replace(PRIVACY, has_countries=False), "first 24 bits", "country of your address"),
     ],
 )
 def test_the_privacy_page_says_what_the_settings_say(facts: PrivacyFacts, said: str, not_said: str) -> None:
@@ -47,7 +47,7 @@ def test_the_privacy_page_is_made_from_the_settings() -> None:
         cache_grace=1.5 * 86_400,
     )
     assert read_privacy(given, given.upstream_urls) == PrivacyFacts(
-        1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False, has_popular_names=True
+        1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False
     )
     assert read_privacy(Settings(mode="sealed"), ()).hosts == ()
     # The path of a file and the addresses inside a NAT are not for readers.
