@@ -156,7 +156,7 @@ def _processes(leader: int) -> list[psutil.Process]:
 def _stored(path: Path) -> int:
     if not path.exists():
         return 0
-    with RegistryTable(path, clock=time.time) as table:
+    with RegistryTable(path, now=time.time()) as table:
         return table.count()
 
 

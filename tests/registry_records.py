@@ -17,11 +17,11 @@ FILE_DATE = 1_698_796_800
 def write_registry(path: Path, clock: Callable[[], float], records: dict[str, str], *, date: int = FILE_DATE) -> None:
     """Write records, a URL by name, of a file of Crossref."""
     found = [RegistryRecord(HandleName(name), url, "Crossref", date) for name, url in records.items()]
-    with RegistryTable(path, clock=clock) as table:
+    with RegistryTable(path, now=clock()) as table:
         table.write(sorted(to_row(record) for record in found))
 
 
 def count_registry(path: Path, clock: Callable[[], float]) -> int:
     """The number of registry records in a store."""
-    with RegistryTable(path, clock=clock) as table:
+    with RegistryTable(path, now=clock()) as table:
         return table.count()

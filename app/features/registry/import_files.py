@@ -82,7 +82,7 @@ def import_registry(
 
     `clock` gives seconds since the epoch. Raises ConfigurationError, StoreError, and DoiProxyError for a full disk.
     """
-    with JobFolder(store.with_name(store.name + ".import")) as folder, RegistryTable(store, clock=clock) as table:
+    with JobFolder(store.with_name(store.name + ".import")) as folder, RegistryTable(store, now=clock()) as table:
         # A delta touches nearly all blocks, so their compression takes a third of its time. The first import reads for
         # longer than it writes, and stays as short as it can be.
         if table.count():

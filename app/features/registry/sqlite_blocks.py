@@ -62,11 +62,6 @@ _MAX_NEAR_BLOCKS: Final = 64
 _NEIGHBOURS: Final = 2
 _DELETE: Final = "DELETE FROM registry_blocks WHERE first = ?"
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
-#: The records of the blocks that begin after one key and up to another. With a limit, because there can be millions.
-_COUNT_UP_TO: Final = (
-    "SELECT count(*), ifnull(sum(records), 0)"
-    " FROM (SELECT records FROM registry_blocks WHERE first > ? AND first <= ? LIMIT ?)"
-)
 _ADD: Final = "UPDATE registry_total SET records = max(0, records + ?)"
 #: `registry_total` is the number of records, because to count 300 million takes minutes. `imports` has the finished
 #: parts of each import.
@@ -81,9 +76,6 @@ CREATE TABLE IF NOT EXISTS imports (
 #: Added to a prefix, after every key with that prefix: the longest name, of the last code point.
 LAST: Final = "\U0010ffff" * (MAX_NAME_BYTES // 4)
 _KEY: Final = itemgetter(0)
-#: Records of a block that lost many. Blocks with fewer do not count as dense.
-_FEW_RECORDS: Final = 8
-
 
 #: Counts of the records of one write. new: names that the table did not have; changed: with another URL or agency than
 #: before; same: with the same ones, and perhaps a later date; older: than the one in the table, which stays.
@@ -174,18 +166,15 @@ def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") 
         yield from (row for row in _try_unpack(first, data) if row[0] > after and row[0] >= start)
 
 
-def write(
-    connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress: Compress
-) -> tuple[list[str], WriteCounts]:
-    """Write rows in the order of their keys. A later date wins. Returns the keys that changed in the file."""
-    outcomes, changed, writes = list[str](), list[str](), _Writes()
+def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress: Compress) -> tuple[bool, WriteCounts]:
+    """Write rows in the order of their keys. A later date wins. Returns whether a record in the file changed."""
+    outcomes, has_changed, writes = list[str](), False, _Writes()
     for block, part in _group(connection, rows):
-        keys = _merge(block, part, outcomes)
-        changed += keys
-        if keys:
+        if _merge(block, part, outcomes):
+            has_changed = True
             writes.replace(block, compress)
     writes.execute(connection)
-    return changed, WriteCounts(outcomes)
+    return has_changed, WriteCounts(outcomes)
 
 
 def delete(connection: sqlite3.Connection, keys: Sequence[str], *, skips_newer: bool = False) -> int:
@@ -227,15 +216,6 @@ def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     )
 
 
-def is_dense(connection: sqlite3.Connection, keys: Sequence[str]) -> bool:
-    """Whether these sorted keys are about half of the records between the first and the last of them, or more."""
-    if not keys:
-        return False
-    limit = 2 * len(keys) // _FEW_RECORDS + 1
-    blocks, records = connection.execute(_COUNT_UP_TO, (keys[0], keys[-1], limit)).fetchone()
-    return bool(blocks < limit and records <= 2 * len(keys))
-
-
 def _group(
     connection: sqlite3.Connection, rows: Sequence[RegistryRow], *, skips_newer: bool = False
 ) -> Iterator[tuple[_Block, Sequence[RegistryRow]]]:
@@ -262,9 +242,9 @@ def _group(
         ahead = min(4 * used, _MAX_AHEAD)
 
 
-def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> list[str]:
-    """Merge rows into the lines of a block, and append their outcomes. Returns the keys whose line has changed."""
-    keys, lines, at = list[str](), block.lines, 0
+def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> bool:
+    """Merge rows into the lines of a block, and append their outcomes. Returns whether a line has changed."""
+    has_changed, lines, at = False, block.lines, 0
     for row in rows:
         at, is_known = find_line(lines, row[0].encode(), at)
         line = write_block_line(row)
@@ -275,8 +255,8 @@ def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> l
                 lines[at] = line
             else:
                 lines.insert(at, line)
-            keys.append(row[0])
-    return keys
+            has_changed = True
+    return has_changed
 
 
 def _compare(row: RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:

@@ -15,7 +15,6 @@ from app.errors import StoreError
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
-from app.features.registry.sqlite_change_log import CHANGE_LOG, LoggedChange, log_changes, log_registry
 from app.features.registry.wire import Compress, RegistryRow, to_record
 from app.features.sqlite.batch import announce
 from app.features.sqlite.feature_tables import Table
@@ -48,13 +47,11 @@ class ImportPart:
 class RegistryTable:
     """The registry records of one file, for an importer. Every method raises StoreError. Proxies may use the file."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
-        """Open the store at `path`, and create it if it is missing. `clock` gives seconds since the epoch."""
-        # Its writes are logged too.
-        prepare(path, clock(), (Table(registry_blocks.create_tables), CHANGE_LOG))
+    def __init__(self, path: Path, *, now: float) -> None:
+        """Open the store at `path`, and create it if it is missing. `now` is in seconds since the epoch."""
+        prepare(path, now, (Table(registry_blocks.create_tables),))
         #: The file of the store.
         self.path = path
-        self._clock = clock
         #: What compresses the blocks that are written.
         self.compress: Compress = compress
         with self._translate_errors():
@@ -76,10 +73,8 @@ class RegistryTable:
         if len(rows) > MAX_BATCH:
             raise ValueError(f"{len(rows)} records are more than {MAX_BATCH}")
         with self._transaction():
-            changed, counts = registry_blocks.write(self._connection, rows, self.compress)
-            is_dense = registry_blocks.is_dense(self._connection, changed)
-            log_registry(self._connection, changed, self._clock(), is_dense=is_dense)
-            if changed:
+            has_changed, counts = registry_blocks.write(self._connection, rows, self.compress)
+            if has_changed:
                 announce(self._connection, (REGISTRY_CHANGED,))
             if finishes is not None:
                 note = finishes.note if isinstance(finishes.note, str) else finishes.note(counts)
@@ -117,11 +112,9 @@ class RegistryTable:
 
     def forget(self, keys: Iterable[str]) -> int:
         """Delete the records of keys, and return their number."""
-        gone = list(keys)
         with self._transaction():
-            log_changes(self._connection, LoggedChange.FORGOTTEN, gone, self._clock())
             announce(self._connection, (REGISTRY_CHANGED,))
-            return registry_blocks.delete(self._connection, gone)
+            return registry_blocks.delete(self._connection, list(keys))
 
     def forget_prefix(self, prefix: str) -> int:
         """Delete the records whose key begins with `prefix`, in transactions of limited size. Returns their number."""

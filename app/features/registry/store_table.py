@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -43,8 +42,8 @@ def _count_all(read: ReadRow) -> object:
     return records
 
 
-def _forget(path: Path, prefix: str, clock: Callable[[], float]) -> int:
-    with RegistryTable(path, clock=clock) as table:
+def _forget(path: Path, prefix: str, now: float) -> int:
+    with RegistryTable(path, now=now) as table:
         return table.forget_prefix(prefix)
 
 

@@ -1,10 +1,9 @@
-"""The tables of a SQLite store: the registry records, and the log of changes, which every writer of a file keeps."""
+"""The tables of a SQLite store with the registry records."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from app.features.registry.sqlite_change_log import CHANGE_LOG
 from app.features.registry.store_table import REGISTRY_TABLE
 
-TABLES: Final = (REGISTRY_TABLE, CHANGE_LOG)
+TABLES: Final = (REGISTRY_TABLE,)

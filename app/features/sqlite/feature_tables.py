@@ -44,7 +44,7 @@ class Records:
     #: The number of names under a prefix with a record and no usable entry at a time. Blocks. Raises StoreError.
     count: Callable[[Path, str, float], int]
     #: Deletes the records under a prefix, and returns their number. Blocks. Raises StoreError.
-    forget: Callable[[Path, str, Callable[[], float]], int]
+    forget: Callable[[Path, str, float], int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class SqliteStore:
         if self._records is None:
             return 0
         self._place.check()
-        return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock)
+        return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock())
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store."""

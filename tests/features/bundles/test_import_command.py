@@ -45,7 +45,7 @@ def imports(store: Path, *arguments: str | Path) -> int:
 
 def url_of(store: Path, key: str) -> str | None:
     """The URL that a store has of a name."""
-    with RegistryTable(store, clock=time.time) as table:
+    with RegistryTable(store, now=time.time()) as table:
         record = table.find(key)
     return None if record is None else record.url
 

@@ -58,7 +58,7 @@ def imports(
 
 def content(store: Path) -> dict[str, tuple[str, str, int]]:
     """The registry records of a store."""
-    with RegistryTable(store, clock=lambda: NOW) as table:
+    with RegistryTable(store, now=NOW) as table:
         found = {key: (url, agency, date) for page in table.pages() for key, date, agency, url in page}
         assert table.count() == len(found)
     return found

@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def table(path: Path, clock: Clock) -> Iterator[RegistryTable]:
-    with RegistryTable(path, clock=clock) as opened:
+    with RegistryTable(path, now=clock()) as opened:
         yield opened
 
 
@@ -58,7 +58,7 @@ def test_a_written_record_is_found_and_counted(table: RegistryTable) -> None:
 def test_records_survive_a_restart(path: Path, table: RegistryTable, clock: Clock) -> None:
     table.write(rows(record()))
     table.close()
-    with RegistryTable(path, clock=clock) as again:
+    with RegistryTable(path, now=clock()) as again:
         assert (again.find("10.1000/00001"), again.count()) == (record(), 1)
 
 
@@ -171,7 +171,7 @@ def test_blocks_have_the_records_that_a_dictionary_has(
 ) -> None:
     model: dict[str, RegistryRecord] = {}
     path = tmp_path_factory.mktemp("store") / "store"
-    with RegistryTable(path, clock=lambda: NOW) as table, closing(connect_to_read(path)) as connection:
+    with RegistryTable(path, now=NOW) as table, closing(connect_to_read(path)) as connection:
         for deletes, numbers, date in steps:
             chosen = [record(n, f"https://a.example/{date}", date) for n in sorted(numbers)]
             if deletes:
