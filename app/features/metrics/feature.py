@@ -36,11 +36,7 @@ def open_counters(context: Context) -> Observers:
     context.provide(features)
     answers = AnswerMetrics(exposition.registry, features.counter(REFUSED))
     exposition.flushers.append(answers.flush)
-
-    def record_difference(servers: str) -> None:
-        context.record_event("differ", 1, servers)
-
-    upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES, record_difference)
+    upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES)
     return Observers(
         answers, upstream.query_recorder, StoreMetrics(exposition.registry).store_failed, upstream.exchange_observer
     )

@@ -42,8 +42,6 @@ SHARE_REFUSED: Final = "share"
 TRANSPORTS: Final = ("udp", "tcp", "http", "https")
 #: What a message to a handle server is for.
 PURPOSES: Final = ("name", "lookup", "site")
-#: What two sites of a service answer about one name.
-WITNESS_RESULTS: Final = ("agree", "differ", "no-answer")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "forget_registry", "count_registry", "announce", "scan", "changes", "read_note",
@@ -167,13 +165,8 @@ class UpstreamMetrics:
         registry: CollectorRegistry,
         outcomes: Collection[str],
         unsent: Collection[str],
-        record_difference: Callable[[str], None],
     ) -> None:
-        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent.
-
-        `record_difference` is called with the two servers that answered differently.
-        """
-        self._record_difference = record_difference
+        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent."""
         self._outcomes = outcomes
         self._unsent = frozenset(unsent)
         about = "Queries to an upstream, by outcome."
@@ -198,8 +191,6 @@ class UpstreamMetrics:
             "upstream",
             "transport",
         )
-        about = "Names asked at two sites of a service, by result."
-        self._witnesses = _counter(registry, "upstream_witnesses", about, "upstream", "result")
 
     def exchange_observer(self, number: int) -> ExchangeCounter:
         """The observer of the handle servers of one upstream."""
@@ -212,8 +203,6 @@ class UpstreamMetrics:
                 for is_answered, result in ((True, "answer"), (False, "failure"))
             },
             {transport: self._rests.labels(label, transport).inc for transport in TRANSPORTS},
-            {result: self._witnesses.labels(label, result).inc for result in WITNESS_RESULTS},
-            self._record_difference,
         )
 
     def query_recorder(self, number: int) -> RecordQuery:
@@ -236,8 +225,6 @@ class ExchangeCounter:
 
     counters: dict[tuple[str, str, bool], Callable[[], None]]
     rests: dict[str, Callable[[], None]]
-    witnesses: dict[str, Callable[[], None]]
-    record_difference: Callable[[str], None]
 
     def record_exchange(self, transport: str, purpose: str, *, is_answered: bool) -> None:
         """Count a message by its transport, one of TRANSPORTS, and its purpose, one of PURPOSES."""
@@ -246,12 +233,6 @@ class ExchangeCounter:
     def record_rest(self, transport: str) -> None:
         """Count a transport that comes last for a while."""
         self.rests[transport]()
-
-    def record_witness(self, result: str, servers: str) -> None:
-        """Count a name that two sites were asked about, by one of WITNESS_RESULTS."""
-        self.witnesses[result]()
-        if result == "differ":
-            self.record_difference(servers)
 
 
 class StoreMetrics:

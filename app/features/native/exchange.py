@@ -21,7 +21,6 @@ from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, Resp
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, SignedAnswer, decode_response
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
-from app.features.native.witness import Witness, WitnessResult
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
@@ -52,9 +51,6 @@ class ExchangeObserver(Protocol):
     def record_rest(self, transport: str) -> None:
         """Record that a server was silent by this transport and answered by another, so this transport comes last."""
 
-    def record_witness(self, result: WitnessResult, servers: str) -> None:
-        """Record what two sites answered about one name, and the servers if they differ."""
-
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
@@ -80,8 +76,7 @@ class ServiceClient:
     """Queries the servers of a service. The first valid answer counts.
 
     `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
-    `mark_slow` is called with the prefix of a name before it is asked of a server that is known as slow. `witness` gets
-    the answers about names.
+    `mark_slow` is called with the prefix of a name before it is asked of a server that is known as slow.
     """
 
     def __init__(
@@ -94,7 +89,6 @@ class ServiceClient:
         may_ask_again: Callable[[], Awaitable[bool]],
         observer: ExchangeObserver | None = None,
         mark_slow: Callable[[str], None] | None = None,
-        witness: Witness | None = None,
     ) -> None:
         self._transports = transports
         self._mark_slow = mark_slow
@@ -103,15 +97,10 @@ class ServiceClient:
         self._may_ask_again = may_ask_again
         self._limits = limits
         self._observer = observer
-        self._witness = witness
 
     async def __call__(self, service: HandleService, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
-        candidates = self._list(service, question)
-        answered = await self._race(candidates, question)
-        response = answered[0]
-        if self._witness is not None and not question.is_lookup:
-            self._witness.offer(candidates, question, answered, self._race)
+        response = await self._race(self._list(service, question), question)
         if not question.certified or service.proof is None:
             return response
         return replace(response, proof=(*service.proof, SignedAnswer(response.request, response.data)))
@@ -138,8 +127,6 @@ class ServiceClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._witness is not None:
-            await self._witness.aclose()
         for transport in self._transports.values():
             await transport.aclose()
 
@@ -160,10 +147,10 @@ class ServiceClient:
         usable.sort(key=lambda candidate: self._health.rests(candidate.endpoint.protocol, now))
         return usable[: self._limits.max_attempts]
 
-    async def _race(self, candidates: Sequence[Candidate], question: Question) -> tuple[Response, Endpoint]:
+    async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
         """Query the candidates in order, each after the failure or the silence of the one before.
 
-        Returns the first valid answer and where it came from. At last, a port stays silent whose server answered with a
+        Returns the first valid answer. At last, a port stays silent whose server answered with a
         failure at another one: that ends the race too.
         """
         waiting, running = list(candidates), dict[asyncio.Task[Response], Endpoint]()
@@ -185,7 +172,7 @@ class ServiceClient:
                     endpoint, failure = running.pop(task), task.exception()
                     if failure is None:
                         self._learn_silence(endpoint, running.values())
-                        return task.result(), endpoint
+                        return task.result()
                     # A limit of ours is the same for each server and transport.
                     if isinstance(failure, AnswerTooLarge) or not isinstance(failure, CouldNotVerify):
                         raise failure

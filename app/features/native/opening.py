@@ -37,13 +37,12 @@ from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
-from app.features.native.witness import Witness
 from app.features.options import Settings
 from app.features.source_context import SourceContext
 from app.system.regular_file import read_regular
 from app.upstream.budget import Budget
 from app.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
-from app.upstream.source import CONTROL_NAME, Priority
+from app.upstream.source import CONTROL_NAME
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -126,17 +125,7 @@ def _open_client(
         may_ask_again=may_ask_again,
         observer=context.observer if context else None,
         mark_slow=context.budget.mark_slow if context else None,
-        witness=_open_witness(settings, url, context) if context else None,
     )
-
-
-def _open_witness(settings: Settings, url: str, context: SourceContext) -> Witness | None:
-    # One server that the operator named has no second site.
-    if context.observer is None or url.startswith(f"{FROM_ROOT}//"):
-        return None
-    admit = partial(context.budget.admit, Priority.BACKGROUND, LOOKUP_TIMEOUT)
-    shows_names = settings.value("privacy_level") <= _NAMES_IN_LOG
-    return Witness(admit, time.monotonic, context.observer.record_witness, shows_names=shows_names)
 
 
 def list_root_interfaces(settings: Settings) -> list[ServiceSite]:

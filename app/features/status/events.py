@@ -15,7 +15,7 @@ import msgspec
 from app.features.metrics.history import Moment
 from app.features.shared_file import SharedFile
 
-EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store", "differ"]
+EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store"]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
 #: Characters of a detail that is read.
@@ -23,18 +23,16 @@ _MAX_DETAIL: Final = 1_000
 #: Seconds between two reports of one event, by different workers or in a row.
 NEAR: Final = 10
 #: The kinds whose counts are added.
-_COUNTED: Final = frozenset({"purge", "deny", "differ"})
+_COUNTED: Final = frozenset({"purge", "deny"})
 #: The kinds that have an end.
 LASTING: Final = frozenset({"outage", "store"})
-#: Pairs of handle servers that differ. Others cause these events, so they must not push out the rest.
-_MAX_PAIRS: Final = 5
 
 
 class Event(msgspec.Struct, frozen=True):
     """An event. An outage, of an upstream or the store, without `until` goes on.
 
-    `detail` is the host of an upstream, the version of a start, or two handle servers that answered differently.
-    `count` is the number of entries of a purge, or of names.
+    `detail` is the host of an upstream, or the version of a start.
+    `count` is the number of entries of a purge, or of denials.
     """
 
     kind: EventKind
@@ -52,17 +50,12 @@ def add_event(events: Iterable[Event], new: Event) -> list[Event]:
             new = _join(event, new)
         else:
             kept.append(event)
-    pairs = [event for event in kept if event.kind == new.kind == "differ"]
-    if len(pairs) >= _MAX_PAIRS:
-        kept.remove(pairs[0])
     return sorted([*kept, new], key=lambda event: event.at)[-MAX_EVENTS:]
 
 
 def _is_same(event: Event, new: Event) -> bool:
     if (event.kind, event.detail) != (new.kind, new.detail):
         return False
-    if event.kind == "differ":
-        return True
     if event.kind in LASTING:
         return event.until is None or new.at <= event.until + NEAR
     return abs(new.at - (event.until or event.at)) <= NEAR

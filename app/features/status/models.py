@@ -144,9 +144,6 @@ class Status(BaseModel):
     )
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
-    witnesses: dict[str, int] = Field(
-        default_factory=dict, description="Names asked at two sites of a service: agree, differ, no-answer."
-    )
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")
     events: list[EventStatus] = Field(description="The last 30 events, the newest first.")
     history: list[HistoryPoint] = Field(description="The last 24 hours, oldest first.")

@@ -140,7 +140,6 @@ class StatusReader:
             prefixes=None if prefixes is None else _list_prefixes(prefixes),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
-            witnesses=totals.by("doi_proxy_upstream_witnesses_total", "result"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
             events=[EventStatus(**asdict(event)) for event in reversed(self._events.read())],
             history=[_describe(point) for point in points],

@@ -40,7 +40,6 @@ _STATUS: Final[Mapping[str, Any]] = {
     "prefixes": {"asked": [PrefixCount(prefix="10.1000", names=7)], "missing": [], "unverified": []},
     "connections": 1,
     "refused": {},
-    "witnesses": {},
     "loop_delay": 0.001,
 }
 

@@ -21,7 +21,7 @@ _LABEL_SECONDS: Final = 21_600
 _BOLD, _RED, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 #: Width of the names of lines.
 _NAME: Final = 22
-_TABLES: Final = ("requests", "answers", "unverified", "refused", "witnesses")
+_TABLES: Final = ("requests", "answers", "unverified", "refused")
 
 
 class StatusText:
@@ -130,8 +130,6 @@ class StatusText:
 
     def _word(self, table: str, name: str) -> str:
         prefix = {"answers": "status.answer_", "unverified": "failure.", "refused": "status.refused_"}.get(table)
-        if table == "witnesses":
-            prefix, name = "status.witness_", name.replace("-", "_")
         return name if prefix is None or prefix + name not in self._texts.texts else str(self._texts(prefix + name))
 
     def _say(self, key: str, **values: object) -> str:

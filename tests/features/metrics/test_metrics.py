@@ -373,7 +373,7 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> No
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
     exposition = Exposition()
-    metrics = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES, lambda servers: None)
+    metrics = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES)
     record_query = metrics.query_recorder(2)
     for outcome in list_outcomes():
         record_query(outcome, 0.5)

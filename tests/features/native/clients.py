@@ -30,7 +30,6 @@ from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
-from app.features.native.witness import Witness, WitnessResult
 from app.upstream.source import UpstreamQuery, Verification
 from tests.features.native.server import HandleServer
 
@@ -72,9 +71,6 @@ class Exchanges:
     def record_rest(self, transport: str) -> None:
         """See ExchangeObserver."""
         self.rests.append(transport)
-
-    def record_witness(self, result: WitnessResult, servers: str) -> None:
-        """See ExchangeObserver."""
 
 
 class Reports(DirectoryLog):
@@ -143,7 +139,6 @@ def open_exchange(
     private_servers: bool = True,
     monotonic: Callable[[], float] = time.monotonic,
     mark_slow: Callable[[str], None] | None = None,
-    witness: Witness | None = None,
 ) -> ServiceClient:
     """An exchange with all or some transports."""
     return ServiceClient(
@@ -154,7 +149,6 @@ def open_exchange(
         may_ask_again=tokens or Tokens(),
         observer=observer,
         mark_slow=mark_slow,
-        witness=witness,
     )
 
 
