@@ -104,6 +104,11 @@ def set_usage(command: argparse.ArgumentParser, flags: str) -> None:
     command.usage = f"{command.prog} {flags} [--config FILE] [settings]"
 
 
+def add_format(command: argparse.ArgumentParser, about: str = "text for people, or one JSON object") -> None:
+    """Add the argument for the form of the output."""
+    command.add_argument("--format", choices=("text", "json"), default="text", help=f"{about} (default: text)")
+
+
 def whole_number(text: str) -> int:
     """The value of a flag that is a whole number."""
     if not text.isdecimal() or not text.isascii():

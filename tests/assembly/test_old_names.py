@@ -71,7 +71,19 @@ def test_commands_accept_the_flags_of_the_release_before(capsys: pytest.CaptureF
 def test_the_check_reports_settings_that_the_next_release_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     gone = min(REMOVED)
     main(
-        ["check", "--offline", "--json", "--store-url", "memory:", "--port", "0", flag_of(OLD), "1", flag_of(gone), "1"]
+        [
+            "check",
+            "--offline",
+            "--format=json",
+            "--store-url",
+            "memory:",
+            "--port",
+            "0",
+            flag_of(OLD),
+            "1",
+            flag_of(gone),
+            "1",
+        ]
     )
     findings = {one["source"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     for name in (OLD, gone):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.errors import ConfigurationError, DoiProxyError
-from app.features.command import Command, CommandContext, read_argument, set_usage
+from app.features.command import Command, CommandContext, add_format, read_argument, set_usage
 from app.features.running_proxy import add_server, open_client
 from app.proxy_client.exchange import ProxyFailure
 
@@ -32,13 +32,16 @@ _COLUMN: Final = 15
 
 
 def _add_arguments(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "DOI [--client ADDRESS] [--accept TYPES] [--language TAGS] [--fetch] [--json] [--server URL]")
+    set_usage(
+        command,
+        "DOI [--client ADDRESS] [--accept TYPES] [--language TAGS] [--fetch] [--format text|json] [--server URL]",
+    )
     command.add_argument("doi", metavar="DOI", help="a name, in any presentation form")
     command.add_argument("--client", metavar="ADDRESS", help="the address of the client; 127.0.0.1 by default")
     command.add_argument("--accept", metavar="TYPES", help="its header Accept; that of a browser by default")
     command.add_argument("--language", metavar="TAGS", help="its header Accept-Language")
     command.add_argument("--fetch", action="store_true", help="send a query if the answer needs one")
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+    add_format(command)
     add_server(command)
 
 
@@ -47,7 +50,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     parameters = {name: value for name, value in asked.items() if value is not None}
     parameters |= {"doi": read_argument(namespace.doi).text} | ({"fetch": "true"} if namespace.fetch else {})
     report, note = _ask(context, namespace.server, parameters)
-    if namespace.as_json:
+    if namespace.format == "json":
         print(json.dumps(report, ensure_ascii=False))
         return 0
     print(note, file=sys.stderr)
@@ -61,12 +64,28 @@ def _ask(context: CommandContext, server: str | None, parameters: Mapping[str, s
         return asyncio.run(_explain_alone(context, parameters)), f"{_ALONE_NOTE} {_HAS_NO_TOKEN}"
     client = open_client(context.settings, server)
     try:
-        return client.explain(parameters), f"As {client.label} decides now."
+        return _require_report(client.label, client.explain(parameters)), f"As {client.label} decides now."
     except ProxyFailure as failure:
         # A proxy without an admin API takes the path for a name.
         if server is not None or failure.http_status not in (None, http.client.BAD_REQUEST):
             raise
     return asyncio.run(_explain_alone(context, parameters)), _ALONE_NOTE
+
+
+def _require_report(label: str, document: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a server, if it is a report. Raises DoiProxyError."""
+    # Another release of the program can have other decisions, and another program can listen there.
+    from pydantic import ValidationError
+
+    from app.features.explain.models import ExplainReport
+
+    try:
+        ExplainReport.model_validate(document)
+    except ValidationError as error:
+        raise DoiProxyError(
+            f"{label}: its answer is not a report of this release; check the URL, or use the doi-proxy of that release"
+        ) from error
+    return document
 
 
 async def _explain_alone(context: CommandContext, parameters: Mapping[str, str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from app.features.command import STANDARD_INPUT, Command, CommandContext
+from app.features.command import STANDARD_INPUT, Command, CommandContext, add_format
 
 if TYPE_CHECKING:
     from app.features.lists.lines import Item
@@ -27,7 +27,7 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "texts", nargs="*", metavar="TEXT", help="text to parse; by default the lines of standard input"
     )
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object a line")
+    add_format(command, "text for people, or one JSON object a line")
 
 
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
             parsed = parse(item.text, own_hosts=own_hosts)
         else:
             parsed = unreadable(item.text, item.message)
-        if namespace.as_json:
+        if namespace.format == "json":
             # A byte of an argument that is not UTF-8 is a lone surrogate here, which JSON cannot show.
             shown = replace(parsed, text=parsed.text.encode("utf-8", "replace").decode("utf-8"))
             print(write_line(shown, base_url).decode("utf-8"))

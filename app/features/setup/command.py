@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.features.command import Command, CommandContext
+from app.features.command import Command, CommandContext, add_format
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
 from app.features.setup.setup_command import add_setup_arguments, setup
@@ -17,7 +17,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--ready", action="store_true", help="only whether the running proxy is ready: exit status 0, else 1"
     )
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+    add_format(command)
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
         return check_ready(context.settings)
     from app.features.setup.check_command import check_settings
 
-    return check_settings(context, offline=namespace.offline, as_json=namespace.as_json)
+    return check_settings(context, offline=namespace.offline, as_json=namespace.format == "json")
 
 
 COMMANDS: Final = (

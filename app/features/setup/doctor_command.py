@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.command import CommandContext
+from app.features.command import CommandContext, add_format
 
 #: The front proxies for which app.features.setup.remedies has remedies.
 EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
@@ -21,7 +21,7 @@ def add_doctor_arguments(command: argparse.ArgumentParser) -> None:
         "--upstream", action="store_true", help="query each upstream instead, handle servers by each transport"
     )
     command.add_argument("--insecure", action="store_true", help="accept any certificate of the front proxy")
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+    add_format(command)
 
 
 def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
@@ -31,8 +31,9 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
     """
     from app.features.setup.check_command import show_findings
 
+    as_json = namespace.format == "json"
     if namespace.upstream:
-        return show_findings(context.examine_upstreams(), as_json=namespace.as_json)
+        return show_findings(context.examine_upstreams(), as_json=as_json)
     from app.features.setup.doctor import examine, examine_without_key
     from app.features.setup.probe import TOKEN_SECONDS, sign_token
     from app.features.setup.probes import Prober
@@ -51,6 +52,6 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
             f"--url {url}: a front proxy has no socket; give its URL, such as https://doi.example.org"
         )
     examination = run(Prober(server, token), namespace.front)
-    if not namespace.as_json:
+    if not as_json:
         print(f"{url}: {examination.front or 'front proxy of an unknown kind'}")
-    return show_findings(examination.findings, as_json=namespace.as_json)
+    return show_findings(examination.findings, as_json=as_json)

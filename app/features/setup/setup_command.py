@@ -280,7 +280,7 @@ def _examine(context: CommandContext, namespace: argparse.Namespace) -> Iterator
         return
     print("\ndoi-proxy doctor:")
     front = None if namespace.front == _NO_FRONT else namespace.front
-    probe = argparse.Namespace(url=None, front=front, upstream=False, insecure=False, as_json=False)
+    probe = argparse.Namespace(url=None, front=front, upstream=False, insecure=False, format="text")
     try:
         status = doctor(context, probe)
     except DoiProxyError as error:

@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 from app.errors import DoiProxyError
-from app.features.command import Command, CommandContext, set_usage
+from app.features.command import Command, CommandContext, add_format, set_usage
 from app.features.running_proxy import add_server, open_client
 from app.proxy_client.admin import AdminClient
 
@@ -21,9 +21,9 @@ _HOME, _ERASE = "\x1b[H", "\x1b[J"
 
 
 def _add_status(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--watch] [--json] [--server URL]")
+    set_usage(command, "[--watch] [--format text|json] [--server URL]")
     add_server(command)
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+    add_format(command)
     command.add_argument("--watch", action="store_true", help="print it again every 5 seconds, until Ctrl-C")
 
 
@@ -33,7 +33,7 @@ def _status(context: CommandContext, namespace: argparse.Namespace) -> int:
     while True:
         try:
             text = show_status(
-                client, as_json=namespace.as_json, has_colour=is_terminal and "NO_COLOR" not in os.environ
+                client, as_json=namespace.format == "json", has_colour=is_terminal and "NO_COLOR" not in os.environ
             )
         except DoiProxyError as error:
             if not namespace.watch:
@@ -47,11 +47,11 @@ def _status(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 def show_status(client: AdminClient, *, as_json: bool, has_colour: bool) -> str:
-    """The state of a proxy. Raises DoiProxyError."""
+    """The proxy and its state. Raises DoiProxyError."""
     document = client.status()
     if as_json:
         return json.dumps(document)
-    # Imported only if needed: --json prints what arrives.
+    # Imported only if needed: --format json prints what arrives.
     from pydantic import ValidationError
 
     from app.features.status.models import Status
@@ -62,10 +62,11 @@ def show_status(client: AdminClient, *, as_json: bool, has_colour: bool) -> str:
         status = Status.model_validate(document)
     except ValidationError as error:
         raise DoiProxyError(
-            f"{client.label}: its status is that of another release; use --json, or the doi-proxy of that release"
+            f"{client.label}: its status is of another release; use --format json, or the doi-proxy of that release"
         ) from error
     texts = {**read_packaged(CORE, "en"), **read_packaged("app.features.status", "en")}
-    return StatusText(Catalogue("en", texts), has_colour=has_colour).write(status)
+    text = StatusText(Catalogue("en", texts), has_colour=has_colour).write(status)
+    return f"{client.label}\n{text}"
 
 
 COMMANDS: Final = (Command("status", _add_status, _status),)

@@ -67,7 +67,7 @@ async def test_a_proxy_without_a_store_is_reached_over_http(capsys: pytest.Captu
         assert capsys.readouterr().out == "would purge 1\n"
         assert await run("cache", "purge", "--server", server, "--soft", "--prefix", "10.1000") == 0
         assert capsys.readouterr().out == "made stale 1\n"
-        assert await run("status", "--server", server, "--json") == 0
+        assert await run("status", "--server", server, "--format", "json") == 0
         assert json.loads(capsys.readouterr().out)["store"]["memory_entries"] == 1
 
 

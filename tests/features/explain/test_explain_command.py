@@ -16,6 +16,7 @@ from app.cache.entry import Entry
 from app.cli.main import main
 from app.features.explain.command import write_report
 from app.handle.answer import Answer, ResponseCode
+from tests.proxy_client.test_exchange import standing
 
 #: Nothing listens there.
 NOWHERE: Final = ["--upstream-url", "http://127.0.0.1:9", "--upstream-contact", "mailto:library@example.org"]
@@ -46,7 +47,7 @@ def fill(tmp_path: Path) -> list[str]:
 def test_the_settings_and_the_store_explain_without_a_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = fill(tmp_path)
     capsys.readouterr()
-    assert main(["explain", "doi:10.5555/known", "--json", *store]) == 0
+    assert main(["explain", "doi:10.5555/known", "--format", "json", *store]) == 0
     report = json.loads(capsys.readouterr().out)
     steps = {one["decision"]: one for one in report["decisions"]}
     assert report["doi"] == "10.5555/known"
@@ -74,6 +75,17 @@ def test_a_wrong_address_and_a_missing_store_are_errors(tmp_path: Path, capsys: 
     assert len(capsys.readouterr().err) < 300
     assert main(["explain", "10.5555/known", "--store-url", f"sqlite:///{tmp_path}/none.sqlite3"]) == 2
     assert "this file does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.anyio
+async def test_another_program_at_the_address_of_the_proxy_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async with standing(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as stand:
+        url = str(stand.server.url)
+        assert await asyncio.to_thread(main, ["explain", "10.5555/known", "--server", url]) == 1
+    assert capsys.readouterr().err == (
+        f"doi-proxy: {url}: its answer is not a report of this release; check the URL, or use the doi-proxy of that "
+        "release\n"
+    )
 
 
 def test_the_store_is_not_opened_for_writing(tmp_path: Path) -> None:

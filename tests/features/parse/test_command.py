@@ -42,7 +42,9 @@ def test_other_text_is_a_failure_with_the_reason_and_a_suggestion(capsys: pytest
 
 
 def test_json_is_the_object_of_the_api_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = printed(capsys, "--json", "--public-url", "https://doi.example.org/", "10.1000/182", "10.1000")
+    status, text = printed(
+        capsys, "--format", "json", "--public-url", "https://doi.example.org/", "10.1000/182", "10.1000"
+    )
     found: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     assert status == 1
     assert [(row["kind"], row["url"]) for row in found] == [
@@ -54,7 +56,7 @@ def test_json_is_the_object_of_the_api_one_a_line(capsys: pytest.CaptureFixture[
 @pytest.mark.process
 def test_lines_of_standard_input_are_read_without_arguments() -> None:
     lines = b"\xef\xbb\xbf10.1000/182\r\n\xff\n\n# a comment\n" + b"a" * 70_000 + b"\n10.1000/183"
-    status, text = run("--json", lines=lines)
+    status, text = run("--format", "json", lines=lines)
     rows = [json.loads(line) for line in text.splitlines()]
     assert status == 1
     assert [row["kind"] for row in rows] == ["doi", "not_a_doi", "not_a_doi", "doi"]

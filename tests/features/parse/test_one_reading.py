@@ -167,7 +167,7 @@ async def test_every_reader_finds_the_same_name(
     assert [one["doi"] for one in extracted.json] == [name]
     resolved = await proxy.post("/api/resolve?suggest=true", json.dumps([quote(text)]), content_type="application/json")
     assert [row["best"]["doi"] for row in resolved.json] == [name]
-    main(["parse", "--json", quote(text)])
+    main(["parse", "--format", "json", quote(text)])
     assert json.loads(capsys.readouterr().out)["best"]["doi"] == name
     assert [(one["doi"], one["verdict"]) for one in looked_up.json] == [(name, "resolved")]
     assert unescape(await form_leads_to(proxy, quote(text))) == name

@@ -51,7 +51,7 @@ async def document(anyio_backend: str) -> dict[str, Any]:
 @pytest.mark.anyio
 async def test_it_prints_words_a_plot_and_events(document: dict[str, Any]) -> None:
     text = show(document)
-    assert text.startswith("Working. 127.0.0.1 answers. ")
+    assert text.startswith("http://proxy.example\nWorking. 127.0.0.1 answers. ")
     assert "Last 24 hours, at most 3" in text
     assert " × an upstream was down" in text
     assert "doi.org did not answer for 5 min" in text
@@ -78,6 +78,6 @@ async def test_nothing_of_the_proxy_reaches_the_terminal_as_a_control(document: 
 
 @pytest.mark.anyio
 async def test_another_status_is_an_error_and_json_is_what_arrived(document: dict[str, Any]) -> None:
-    with pytest.raises(DoiProxyError, match="of another release"):
+    with pytest.raises(DoiProxyError, match="is of another release"):
         show({"version": 7})
     assert json.loads(show(document, as_json=True)) == document
