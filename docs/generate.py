@@ -1,5 +1,5 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, the list of features in
-docs/architecture.md, the tree of docs/errors.md, the tables of contents of docs/index.md, and the files of front
+docs/architecture.md, the tables of contents of docs/index.md, and the files of front
 proxies.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
@@ -20,9 +20,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.assembly.features import installed  # noqa: E402 - the script also runs where app is not installed
 from app.assembly.settings import Settings  # noqa: E402
-from app.errors import DoiProxyError, list_errors  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import Feature  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
@@ -43,8 +41,6 @@ HEADINGS: Final = {
     "otel": "Traces",
     "native": "The native Handle protocol for other programs",
 }
-#: The beginning of the tree in docs/errors.md.
-TREE: Final = "## The tree\n\n```text\n"
 #: The beginning of the list in docs/architecture.md.
 FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
 #: The unit of a number is the first of these words in its description.
@@ -222,25 +218,6 @@ def write_features(page: str) -> str:
     return before + mark + "\n".join(rows) + "\n\n## " + rest.partition("\n## ")[2]
 
 
-def draw_errors(kind: type[DoiProxyError], indent: str = "") -> Iterator[str]:
-    """The names of the errors below a class, one a line, with the lines of a tree before them."""
-    # Features can be loaded in any order.
-    listed = [error for error in kind.__subclasses__() if error in list_errors()]
-    below = sorted(listed, key=lambda error: error.__module__.removeprefix("app.errors"))
-    for number, error in enumerate(below, 1):
-        is_last = number == len(below)
-        yield f"{indent}{'└── ' if is_last else '├── '}{error.__name__}"
-        yield from draw_errors(error, indent + ("    " if is_last else "│   "))
-
-
-def write_error_tree(page: str) -> str:
-    """The page of errors with its tree: the text block after TREE."""
-    installed()
-    before, mark, rest = page.partition(TREE)
-    tree = "\n".join((DoiProxyError.__name__, *draw_errors(DoiProxyError)))
-    return before + mark + tree + "\n```\n" + rest.partition("\n```\n")[2]
-
-
 def write_contents(page: str) -> str:
     """The start page: the tables of contents of the site follow from its lists of pages, one for each heading."""
     text, contents = page.partition("```{toctree}")[0].rstrip("\n"), []
@@ -257,7 +234,6 @@ def generated() -> dict[Path, str]:
     return {
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
-        Path("docs/errors.md"): write_error_tree((ROOT / "docs/errors.md").read_text(encoding="utf-8")),
         Path("docs/index.md"): write_contents((ROOT / "docs/index.md").read_text(encoding="utf-8")),
         Path("docs/architecture.md"): write_features((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
