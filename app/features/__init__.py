@@ -27,7 +27,6 @@ NAMES = (
     "lists",
     "references",
     "rewriting",
-    "health",
     "status",
     "admin",
     "explain",

@@ -55,8 +55,8 @@ def show_status(client: AdminClient, *, as_json: bool, has_colour: bool) -> str:
     from pydantic import ValidationError
 
     from app.features.status.models import Status
+    from app.features.status.summary import read_english
     from app.features.status.terminal import StatusText
-    from app.web.languages import CORE, Catalogue, read_packaged
 
     try:
         status = Status.model_validate(document)
@@ -64,8 +64,7 @@ def show_status(client: AdminClient, *, as_json: bool, has_colour: bool) -> str:
         raise DoiProxyError(
             f"{client.label}: its status is of another release; use --format json, or the doi-proxy of that release"
         ) from error
-    texts = {**read_packaged(CORE, "en"), **read_packaged("app.features.status", "en")}
-    text = StatusText(Catalogue("en", texts), has_colour=has_colour).write(status)
+    text = StatusText(read_english(), has_colour=has_colour).write(status)
     return f"{client.label}\n{text}"
 
 

@@ -1,4 +1,4 @@
-"""`/status`: what the service is doing."""
+"""/healthz, /readyz and /status: what the service is doing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from app.errors import ConfigurationError
 from app.features.feature import Context, Feature, Opened, Service
 from app.features.metrics.history import SharedHistory
 from app.features.network_list import NetworkList
+from app.features.shared_states import SharedStates
 from app.features.status.events import EventLog
+from app.features.status.http import add_health
 from app.features.status.keeping import StatusKeeper, find_place
 from app.features.status.models import STATUS_PATH, Status
 from app.features.status.page import add_status
 from app.features.status.prefixes import PrefixCounts
 from app.features.status.reader import StatusReader
+from app.features.status.readiness import describe_readiness
 from app.features.status.samples import sample_status
 from app.features.status.settings import StatusSettings
+from app.features.status.upstream_states import UpstreamStates
 from app.web.client_network import client_of
 from app.web.operations import Face
 
@@ -47,10 +51,13 @@ class HistoryService(Service):
 
 
 def open_status(context: Context) -> Opened:
-    """The route, for those who may see it: behind the gate of the admin API if only operators may."""
+    """The routes: /healthz and /readyz for everyone, /status for those who may see it."""
     settings = context.settings.group(StatusSettings)
     history, events = SharedHistory(context.shared_file("history.json")), EventLog(context.shared_file("events.json"))
-    reader = StatusReader(context, history, events)
+    upstreams = UpstreamStates(
+        context.core.upstream.guards, SharedStates(context.reloads.memories.get("upstreams")), context.clock
+    )
+    reader = StatusReader(context, history, events, upstreams)
     is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
     listening = f"{context.settings.value('host')}:{context.settings.value('port')}"
     place = find_place(listening) if is_shared else ""
@@ -64,6 +71,9 @@ def open_status(context: Context) -> Opened:
     shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
     stages = () if shown is None else (shown,)
 
+    def add_public(app: FastAPI, face: Face) -> None:
+        add_health(app, lambda: describe_readiness(context, upstreams))
+
     if settings.status_access == "admin":
         if context.settings.value("admin_token") is None:
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
@@ -72,7 +82,9 @@ def open_status(context: Context) -> Opened:
             add_status(app, lambda address: reader.read(shown), lambda address: True, face.pages, face.link)
 
         routes = {STATUS_PATH.encode(): add_for_operators}
-        return Opened(stages, services=(service,), operator_routes=routes, private=tuple(routes))
+        return Opened(
+            stages, services=(upstreams, service), routes=(add_public,), operator_routes=routes, private=tuple(routes)
+        )
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -84,13 +96,13 @@ def open_status(context: Context) -> Opened:
     def add(app: FastAPI, face: Face) -> None:
         add_status(app, read, may_see, face.pages, face.link)
 
-    return Opened(stages, services=(service,), routes=(add,), private=(STATUS_PATH.encode(),))
+    return Opened(stages, services=(upstreams, service), routes=(add_public, add), private=(STATUS_PATH.encode(),))
 
 
 FEATURE: Final = Feature(
     "status",
-    "/status: what the service is doing, as a page and as JSON",
-    needs=("health", "metrics"),
+    "/healthz and /readyz, and /status: what the service is doing, as a page and as JSON",
+    needs=("metrics",),
     open=open_status,
     samples=sample_status,
 )

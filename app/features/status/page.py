@@ -8,16 +8,15 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
-from app.features.feature import required
 from app.features.status.models import STATUS_PATH, Status
 from app.features.status.numbers import write_count, write_number, write_share
-from app.features.status.plot import view
+from app.features.status.plot import plot
 from app.features.status.summary import write_event, write_sentence, write_uptime
 from app.web import media_types
 from app.web.date import write_moment
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
-from app.web.languages import CORE, Catalogue, choose_language, read_packaged
+from app.web.languages import choose_language
 from app.web.pages import Link, Pages
 from app.web.problem import PROBLEM, problem
 from app.web.responses import HTML, JSON, PAGE_POLICY
@@ -70,12 +69,11 @@ def add_status(
         # A turn for the numbers, and one for what shows them.
         await asyncio.sleep(0)
         if not wants_page:
-            found = with_sentence(found)
             return _respond(found.model_dump_json().encode(), JSON)
         # What is around the main part of a page is the same for every request, so this is not a <meta>.
         again = () if refresh is None else ((b"refresh", b"%d" % refresh),)
         return _respond(
-            pages.render("status", link, language, "status.title", **page_facts(view(found))),
+            pages.render("status", link, language, "status.title", **page_facts(found)),
             HTML,
             *PAGE_POLICY,
             *again,
@@ -84,25 +82,17 @@ def add_status(
     app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
 
 
-def page_facts(shown: object) -> dict[str, Any]:
-    """What the template uses, given what `view` returns."""
+def page_facts(status: Status) -> dict[str, Any]:
+    """What the template uses."""
     written = {"sentence": write_sentence, "start": write_moment, "uptime": write_uptime, "event": write_event}
     return {
-        "view": shown,
+        "status": status,
+        "plot": plot(status.history, status.started + status.uptime),
         "number": write_number,
         "share": write_share,
         "counted": write_count,
         **written,
     }
-
-
-def with_sentence(status: Status) -> Status:
-    """A status whose summary has its sentence in English."""
-    texts = Catalogue("en", {**read_packaged(CORE, "en"), **read_packaged("app.features.status", "en")})
-    summary = required(status.summary)
-    return status.model_copy(
-        update={"summary": summary.model_copy(update={"sentence": write_sentence(texts, summary)})}
-    )
 
 
 def _refuse(pages: Pages, link: Link, language: str) -> Response:

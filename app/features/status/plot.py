@@ -9,7 +9,7 @@ from itertools import accumulate
 from math import floor, log10
 from typing import Final
 
-from app.features.status.models import HistoryPoint, Status
+from app.features.status.models import HistoryPoint
 
 #: The size of the plot in its own units: a column is STEP seconds.
 WIDTH: Final = 288
@@ -51,19 +51,6 @@ class Plot:
     labels: tuple[tuple[str, str, str], ...]
     top: float
     hours: tuple[Hour, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusView:
-    """What the page shows besides the numbers."""
-
-    status: Status
-    plot: Plot
-
-
-def view(status: Status) -> StatusView:
-    """Draw the plot of the page."""
-    return StatusView(status, plot(status.history, status.started + status.uptime))
 
 
 def count_bands(point: HistoryPoint) -> tuple[int, ...]:

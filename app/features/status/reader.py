@@ -12,8 +12,6 @@ from msgspec.structs import asdict
 from app import __version__
 from app.errors import PrefixDenied
 from app.features.feature import Context, required
-from app.features.health.readiness import describe_readiness
-from app.features.health.upstream_states import UpstreamStates
 from app.features.metrics.gauges import set_process_state
 from app.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
 from app.features.metrics.instruments import FeatureMetrics
@@ -31,7 +29,9 @@ from app.features.status.models import (
     UpstreamName,
 )
 from app.features.status.prefixes import PrefixCounts, PrefixKind
-from app.features.status.summary import summarize
+from app.features.status.readiness import describe_readiness
+from app.features.status.summary import read_english, summarize, write_sentence
+from app.features.status.upstream_states import UpstreamStates
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -40,7 +40,7 @@ _LAST_HOUR = 3_600 // STEP
 class StatusReader:
     """Reads and records the state of a service."""
 
-    def __init__(self, context: Context, history: SharedHistory, events: EventLog) -> None:
+    def __init__(self, context: Context, history: SharedHistory, events: EventLog, upstreams: UpstreamStates) -> None:
         self._context = context
         self._events = events
         #: When the outages that this process knows began, by the URL of their upstream.
@@ -52,7 +52,7 @@ class StatusReader:
         self._history = history
         self._exposition = required(context.find(Exposition))
         self._features = required(context.find(FeatureMetrics))
-        self._upstreams = required(context.find(UpstreamStates))
+        self._upstreams = upstreams
         self._state = required(context.find(StateMetrics))
         now = context.clock()
         self._started, is_first = _note_start(context.shared_file("started"), now)
@@ -108,7 +108,7 @@ class StatusReader:
 
     async def read(self, prefixes: PrefixCounts | None) -> Status:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
-        readiness = await describe_readiness(self._context)
+        readiness = await describe_readiness(self._context, self._upstreams)
         set_process_state(self._core, self._state, self._features)
         totals = self._collect()
         points = self._history.points_now(self._context.clock(), totals.series())
@@ -145,7 +145,9 @@ class StatusReader:
             history=[_describe(point) for point in points],
         )
         now = self._context.clock()
-        return status.model_copy(update={"summary": summarize(status, list(self._name_upstreams()), now)})
+        summary = summarize(status, list(self._name_upstreams()), now)
+        summary = summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
+        return status.model_copy(update={"summary": summary})
 
     def _name_upstreams(self) -> Iterator[UpstreamName]:
         defaults = self._context.settings.upstream_urls

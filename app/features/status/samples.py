@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.features.status.models import EventStatus, HistoryPoint, PrefixCount, StatusSummary
+from app.features.status.models import EventStatus, HistoryPoint, PrefixCount, Status, StatusSummary
 from app.features.status.page import page_facts
-from app.features.status.plot import plot
 
 #: The time of the sample, in seconds since the epoch.
 _START: Final = 1_700_000_100
 _STATUS: Final[Mapping[str, Any]] = {
-    "started": 0,
-    "uptime": 0,
+    "started": _START,
+    "uptime": 600,
     "version": "1.0.0",
     "mode": "online",
     "draining": False,
@@ -60,6 +59,5 @@ def sample_status() -> dict[str, Mapping[str, Any]]:
         EventStatus(kind="start", at=_START, until=None, detail="1.0.0", count=1),
         EventStatus(kind="outage", at=_START, until=_START + 90, detail="doi.org", count=1),
     ]
-    status = {**_STATUS, "summary": summary, "events": events}
-    view: dict[str, Any] = {"plot": plot([point], _START + 600.0), "status": status}
-    return {"status": page_facts(view)}
+    status = Status.model_validate({**_STATUS, "summary": summary, "events": events, "history": [point]})
+    return {"status": page_facts(status)}

@@ -11,7 +11,7 @@ from app.features.status.events import LASTING
 from app.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
 from app.features.status.numbers import write_count, write_share
 from app.web.date import write_moment
-from app.web.languages import Catalogue
+from app.web.languages import CORE, Catalogue, read_packaged
 
 #: The points that count as now: the last five to ten minutes.
 _RECENT: Final = 2
@@ -85,6 +85,11 @@ def _find_problems(
         "local_records": status.local_records is not None and status.local_records.state == "broken",
     }
     yield from (name for name, is_wrong in wrong.items() if is_wrong)
+
+
+def read_english() -> Catalogue:
+    """The texts of the page in English, for programs and terminals."""
+    return Catalogue("en", {**read_packaged(CORE, "en"), **read_packaged("app.features.status", "en")})
 
 
 def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:

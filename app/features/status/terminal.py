@@ -9,7 +9,7 @@ from typing import Final
 from app.features.status.models import HistoryPoint, Status
 from app.features.status.numbers import write_count, write_number, write_share
 from app.features.status.plot import count_bands
-from app.features.status.summary import write_clock, write_event, write_sentence, write_start, write_uptime
+from app.features.status.summary import write_clock, write_event, write_start, write_uptime
 from app.web.languages import Catalogue
 
 #: The plot: its columns, and the seconds of one.
@@ -40,7 +40,7 @@ class StatusText:
         if summary is None:
             return
         colour = _BOLD if summary.state in ("working", "sealed", "unknown") and not summary.problems else _BOLD + _RED
-        yield self._paint(colour, _clean(write_sentence(self._texts, summary)))
+        yield self._paint(colour, _clean(summary.sentence))
         for problem in summary.problems:
             yield f"  {self._paint(_YELLOW, self._say(f'problem_{problem}'))}  {_clean(problem)}"
         yield ""

@@ -8,9 +8,9 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
-from app.features.health.upstream_states import UpstreamStates
 from app.features.shared_memory import SharedMemory
 from app.features.shared_states import SharedStates
+from app.features.status.upstream_states import UpstreamStates
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.guard import Guard

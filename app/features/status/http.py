@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Response
 
-from app.features.health.models import Health, Readiness
+from app.features.status.models import Health, Readiness
 
 
 def add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final, Literal
 
-from app.features.feature import Context, required
-from app.features.health.models import Readiness, UpstreamReadiness
-from app.features.health.upstream_states import UpstreamStates
+from app.features.feature import Context
+from app.features.status.models import Readiness, UpstreamReadiness
+from app.features.status.upstream_states import UpstreamStates
 from app.upstream.breaker import BreakerState
 from app.upstream.guard import Guard, UpstreamState
 
@@ -20,13 +20,13 @@ _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]
 }
 
 
-async def describe_readiness(context: Context) -> Readiness:
+async def describe_readiness(context: Context, states: UpstreamStates) -> Readiness:
     """The body of `/readyz`. It queries the store, and never an upstream."""
     core, draining = context.core, context.reloads.draining
     stats = await core.cache.stats()
-    states = required(context.find(UpstreamStates)).read()
+    known = states.read()
     guards = enumerate(core.upstream.guards.items(), 1)
-    upstreams = [_upstream_readiness(number, guard, states[url][0]) for number, (url, guard) in guards]
+    upstreams = [_upstream_readiness(number, guard, known[url][0]) for number, (url, guard) in guards]
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
     detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": stats.state}
     shown = {name: value for service in context.services for name, value in service.ready().items()}
