@@ -23,7 +23,7 @@ class Wire:
         self._config = Config(application, lifespan="off", access_log=False, log_config=None)
         self._config.load()
         if protocol is ExpressProtocol:
-            self._config.loaded_app.trusted_hosts = trusted_hosts(HOST)  # as `doi-proxy serve` does
+            self._config.loaded_app.trusted_hosts = trusted_hosts((HOST,))  # as `doi-proxy serve` does
         self._state = ServerState()
         self._state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
         self._protocol = protocol

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +24,7 @@ from app.assembly.settings import Settings  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import Feature  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
+from app.features.setting_values import Written, find_form  # noqa: E402
 from app.features.setup.front_files import GENERATED, write_file  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -43,8 +44,6 @@ HEADINGS: Final = {
 }
 #: The beginning of the list in docs/architecture.md.
 FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
-#: The unit of a number is the first of these words in its description.
-UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)
 
 MARKDOWN_HEAD: Final = """\
 # Settings
@@ -78,7 +77,14 @@ names are in `app/assembly/settings/old_names.py`.
 effect: [commands.md](commands.md). [config/doi-proxy.toml](../config/doi-proxy.toml) lists
 every setting with its default, commented out.
 
-Durations are in seconds and may have a fraction. Sizes are in bytes. A boolean flag takes `true` or `false`.
+Values are written as people write them, in all three places alike:
+
+| type | forms |
+| --- | --- |
+| duration | a number and a unit: `500ms`, `1.8s`, `15m`, `12h`, `30d`; a number alone is seconds |
+| size | a number and a unit, in powers of 1024: `64K`, `256M`, `1.5G`, `2T`; a whole number alone is bytes |
+| list | in the TOML file an array, `["127.0.0.1", "::1"]`; elsewhere a text with commas, `127.0.0.1, ::1` |
+| `on` or `off` | also `true` or `false`; in the TOML file without quotation marks too |
 
 The last column says how a changed setting takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy`) or by a
 restart. [operations.md](operations.md#signals) describes the reload.
@@ -126,30 +132,35 @@ class Setting:
     @property
     def default(self) -> str | None:
         """The default as TOML, or None if the setting has no default."""
-        value = self.schema.get("default")
-        return None if value is None else toml(value)
+        field = Settings.model_fields[self.name]
+        if field.default is None:
+            return None
+        return toml(Settings.model_construct(**{self.name: field.default}).model_dump(mode="json")[self.name])
 
     @property
     def kind(self) -> str:
         """The type, the allowed values and the unit."""
         schema = next((one for one in self.schema.get("anyOf", ()) if one.get("type") != "null"), self.schema)
+        if self.written is not None:
+            return ", ".join([self.written.kind, *limits(schema, self.written.write)])
         if "enum" in schema:
             return " or ".join(f"`{one}`" for one in schema["enum"])
-        words = {"integer": "whole number", "boolean": "`true` or `false`", "string": "text"}
+        words = {"integer": "whole number", "boolean": "`on` or `off`", "string": "text"}
         kind = words.get(schema.get("type", ""), schema.get("type", "text"))
         kind = "path of a file" if schema.get("format") in ("path", "file-path") else kind
-        unit = UNIT.search(self.sentence) if schema.get("type") in ("integer", "number") else None
-        return ", ".join([kind, *limits(schema), *([unit[1].lower()] if unit else ())])
+        return ", ".join([kind, *limits(schema, plain)])
+
+    @property
+    def written(self) -> Written | None:
+        """The written form of the value, if it has one."""
+        return find_form(Settings.model_fields[self.name])
 
 
-def limits(schema: dict[str, Any]) -> Iterator[str]:
+def limits(schema: dict[str, Any], write: Callable[[Any], str]) -> Iterator[str]:
     """The limits of a number, in words."""
-    if "exclusiveMinimum" in schema:
-        yield f"over {plain(schema['exclusiveMinimum'])}"
-    if "minimum" in schema:
-        yield f"at least {plain(schema['minimum'])}"
-    if "maximum" in schema:
-        yield f"at most {plain(schema['maximum'])}"
+    for key, words in (("exclusiveMinimum", "over"), ("minimum", "at least"), ("maximum", "at most")):
+        if key in schema:
+            yield f"{words} {write(schema[key])}"
 
 
 def plain(number: float) -> str:

@@ -162,7 +162,7 @@ def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
         return
     for url in _urls(settings):
         if urlsplit(url).scheme not in upstream_kinds() and (failure := _find_failure(_try_upstream(settings, url))):
-            name = "upstream_url" if url in settings.upstream_urls else "upstream_routes"
+            name = "upstream_url" if url in settings.upstream_url else "upstream_routes"
             remedy = find_remedy(failure) or CORRECT_ADDRESS
             yield Finding("error", inspection.source(name), f"{redact(url)}: {failure}", remedy)
 
@@ -188,12 +188,12 @@ def examine_upstreams(settings: Settings) -> list[Finding]:
 
 
 def _urls(settings: Settings) -> Iterable[str]:
-    return dict.fromkeys((*settings.upstream_urls, *settings.upstream_route_urls.values()))
+    return dict.fromkeys((*settings.upstream_url, *settings.upstream_route_urls.values()))
 
 
 async def _try_upstream(settings: Settings, url: str) -> None:
     """Query one upstream about the control name. Raises CouldNotVerify and ConfigurationError."""
-    alone = {"upstream_url": url, "upstream_routes": "", "store_url": "memory:", "workers": 1, "seed": None}
+    alone = {"upstream_url": (url,), "upstream_routes": (), "store_url": "memory:", "workers": 1, "seed": None}
     parts = assemble(settings.model_copy(update=alone | {"cache_memory_bytes": _MEMORY_BYTES}))
     try:
         await parts.upstream.source.fetch(UpstreamQuery(CONTROL_NAME))

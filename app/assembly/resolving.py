@@ -105,7 +105,7 @@ def read_ttl_policy(settings: Settings) -> TtlPolicy:
 
 def read_verification(settings: Settings) -> Verification:
     """Which answers are verified: none without handle servers."""
-    urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
     return settings.upstream_verify if any(map(is_signed, urls)) else "never"
 
 

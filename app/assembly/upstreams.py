@@ -75,7 +75,7 @@ class _Upstreams:
         )
         record = observers.upstream(number) if observers.upstream else None
         # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
-        server = url if urlsplit(url).hostname and url not in settings.upstream_urls else ""
+        server = url if urlsplit(url).hostname and url not in settings.upstream_url else ""
         guard = Guard(
             api, health, context.budget, time.monotonic, timeouts=self._timeouts, record_query=record, server=server
         )
@@ -111,12 +111,12 @@ def open_upstream(
         return Upstream(SealedSource(), SealedSource(), {}, budget)
     context = SourceContext(budget, cache, policy, clock)
     upstreams = _Upstreams(settings, context, observers, is_shared=bucket is not None)
-    default = [upstreams.open(url) for url in settings.upstream_urls]
+    default = [upstreams.open(url) for url in settings.upstream_url]
     routes = {prefix: upstreams.open(url) for prefix, url in settings.upstream_route_urls.items()}
     is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
     source: Source = RoutedSource(routes, default) if is_routed else default[0]
     agencies = upstreams.agencies
-    which_ra = next((agencies[url] for url in settings.upstream_urls if url in agencies), None)
+    which_ra = next((agencies[url] for url in settings.upstream_url if url in agencies), None)
     return Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
 
 

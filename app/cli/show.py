@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import SourcedValue
 from app.features.options import variable
-from app.system.redaction import MASK, redact
+from app.features.setting_values import write_value
+from app.system.redaction import MASK, redact_value
 
 Form = Literal["env", "toml"]
 
@@ -36,7 +37,8 @@ def _write_environment(settings: Settings, values: Mapping[str, SourcedValue], s
     for name, value in settings.model_dump(mode="json").items():
         if sources:
             yield f"# {_source(name, values)}"
-        text, masked = _shown(name, value, values)
+        shown, masked = _mask(name, value, values)
+        text = write_value(shown)
         if value is None:
             yield f"#{variable(name)}="
         elif "\n" in text or "\r" in text or (masked and sources):
@@ -46,17 +48,17 @@ def _write_environment(settings: Settings, values: Mapping[str, SourcedValue], s
 
 
 def _write_toml(settings: Settings, values: Mapping[str, SourcedValue], sources: bool) -> Iterator[str]:
-    shown = settings.model_dump(mode="json")
+    found = settings.model_dump(mode="json")
     for table in settings.tables:
         yield f"[{table}]"
-        for name, value in shown.items():
+        for name, value in found.items():
             if settings.table_and_key(name)[0] != table:
                 continue
             if sources:
                 yield f"# {_source(name, values)}"
-            text, masked = _shown(name, value, values)
+            shown, masked = _mask(name, value, values)
             mark = "#" if value is None or masked else ""
-            written = '"…"' if value is None else _toml(text if isinstance(value, str) else value)
+            written = '"…"' if value is None else _toml(shown)
             yield f"{mark}{settings.table_and_key(name)[1]} = {written}"
 
 
@@ -65,10 +67,9 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _shown(name: str, value: Any, values: Mapping[str, SourcedValue]) -> tuple[str, bool]:
-    """A value as text, and whether a part of it is masked."""
+def _mask(name: str, value: Any, values: Mapping[str, SourcedValue]) -> tuple[Any, bool]:
+    """A value without its secrets, and whether a part of it is masked."""
     sourced = values.get(name)
-    text = str(value)
     secret = Settings.is_secret(name) and value is not None
-    shown = MASK if secret or (sourced is not None and sourced.secret) else redact(text)
-    return shown, shown != text
+    shown = MASK if secret or (sourced is not None and sourced.secret) else redact_value(value)
+    return shown, shown != value

@@ -104,7 +104,7 @@ class Facts:
     public_url: str | None
     store_url: str
     privacy_level: int
-    trusted_proxies: str
+    trusted_proxies: tuple[str, ...]
     #: The budget's tokens a second.
     upstream_rate: float
     #: Seconds for which an expired record can be served.

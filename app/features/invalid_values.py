@@ -8,6 +8,12 @@ from typing import Any, Final
 _NOT_WHOLE: Final = "this is not a whole number"
 _NOT_A_NUMBER: Final = "this is not a number"
 _NOT_A_CHOICE: Final = "write true or false"
+
+
+def _write(limit: float | str) -> str:
+    return limit if isinstance(limit, str) else f"{limit:,.15g}"
+
+
 #: The message for a kind of error, given the error's context.
 _MESSAGES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "int_parsing": lambda _: _NOT_WHOLE,
@@ -29,10 +35,10 @@ _MESSAGES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "dict_type": lambda _: "this is not a JSON object",
     "list_type": lambda _: "this is not a JSON array",
     "too_long": lambda limits: f"there are too many; the limit is {limits['max_length']}",
-    "greater_than": lambda limits: f"the value must be over {limits['gt']:,.15g}",
-    "greater_than_equal": lambda limits: f"the value must be at least {limits['ge']:,.15g}",
-    "less_than": lambda limits: f"the value must be under {limits['lt']:,.15g}",
-    "less_than_equal": lambda limits: f"the value must be at most {limits['le']:,.15g}",
+    "greater_than": lambda limits: f"the value must be over {_write(limits['gt'])}",
+    "greater_than_equal": lambda limits: f"the value must be at least {_write(limits['ge'])}",
+    "less_than": lambda limits: f"the value must be under {_write(limits['lt'])}",
+    "less_than_equal": lambda limits: f"the value must be at most {_write(limits['le'])}",
     "string_too_short": lambda limits: f"the text is too short; it needs {limits['min_length']} characters",
     "string_too_long": lambda limits: f"the text is too long; the limit is {limits['max_length']} characters",
     "literal_error": lambda limits: f"use one of these: {limits['expected']}",

@@ -32,8 +32,8 @@ MAX_RATE: Final = 1_000_000
 MAX_COUNT: Final = 1_000_000
 #: Names in a file or a list.
 MAX_NAMES: Final = 100_000_000
-#: Bytes of memory or of a disk: 100 TB.
-MAX_BYTES: Final = 100_000_000_000_000
+#: Bytes of memory or of a disk: 100 TiB.
+MAX_BYTES: Final = 100 * 1024**4
 
 #: The address of a Unix socket. Its path has at most 107 bytes (Linux, unix(7)).
 UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
@@ -73,7 +73,7 @@ class Settings(SettingsGroup):
         grace_seconds: float
         tls_cert: Path | None
         tls_key: Path | None
-        trusted_proxies: str
+        trusted_proxies: tuple[str, ...]
         mode: Literal["online", "sealed"]
         public_url: str | None
         express_lane: bool
@@ -98,9 +98,7 @@ class Settings(SettingsGroup):
         upstream_breaker_failures: int
         upstream_breaker_cooldown: float
 
-        @property
-        def upstream_urls(self) -> tuple[str, ...]:
-            """The upstreams, in the order in which they are tried."""
+        upstream_url: tuple[str, ...]
 
         @property
         def upstream_route_urls(self) -> dict[str, str]:
@@ -149,17 +147,13 @@ def is_host_and_port(address: str) -> bool:
     return found is not None and int(found["port"]) <= _MAX_PORT
 
 
-def require_hosts(value: str | None) -> str | None:
-    """Refuse a URL without a host. The rest of the program parses URLs with urlsplit too."""
-    for item in (value or "").split():
-        is_route = "=" in item.partition("://")[0] and not item.startswith("hdl:")
-        url = item.partition("=")[2] if is_route else item
-        if url.startswith("hdl:") and not url.startswith("hdl://"):
-            continue  # the root, or a file
-        parts = urlsplit(url)
-        if not parts.hostname or parts.port == 0:
-            raise ValueError(f"the URL {redact(url)[:80]!r} has no host name")
-    return value
+def require_host(url: str) -> None:
+    """Refuse a URL without a host. The rest of the program parses URLs with urlsplit too. Raises ValueError."""
+    if url.startswith("hdl:") and not url.startswith("hdl://"):
+        return  # the root, or a file
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError(f"the URL {redact(url)[:80]!r} has no host name")
 
 
 def require_networks(items: Iterable[str]) -> None:

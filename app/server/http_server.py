@@ -35,7 +35,7 @@ _ACCEPT_TURNS: Final = 100
 class ServerOptions:
     """The settings that the server uses."""
 
-    trusted_proxies: str
+    trusted_proxies: tuple[str, ...]
     certificate: Certificate
     #: Seconds for which requests are still answered after `/readyz` has turned to 503.
     drain_seconds: float
@@ -90,7 +90,7 @@ class HttpServer(uvicorn.Server):
         self._drain_seconds = drain_seconds
         self.config.timeout_graceful_shutdown = grace_seconds  # type: ignore[assignment]
 
-    def set_trusted_proxies(self, proxies: str) -> None:
+    def set_trusted_proxies(self, proxies: tuple[str, ...]) -> None:
         """Accept forwarding headers from these addresses only."""
         middleware: Any = self.config.loaded_app
         middleware.trusted_hosts = trusted_hosts(proxies)

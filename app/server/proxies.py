@@ -17,20 +17,20 @@ _MAX_TESTED: Final = 4_096
 _FOR, _PROTO, _SCHEMES = b"x-forwarded-for", b"x-forwarded-proto", ("http", "https")
 
 
-def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
-    """A test for the addresses in `trusted_proxies`: addresses and networks separated by commas, or `*` for all."""
+def trusted_addresses(trusted_proxies: tuple[str, ...]) -> Callable[[str], bool]:
+    """A test for the addresses in `trusted_proxies`: addresses and networks, or `*` for all."""
     test: Callable[[str], bool] = trusted_hosts(trusted_proxies).__contains__
     return test
 
 
-def trusted_hosts(trusted_proxies: str) -> Any:
+def trusted_hosts(trusted_proxies: tuple[str, ...]) -> Any:
     """What uvicorn's middleware needs to recognise front proxies.
 
     uvicorn remembers which addresses it has tested, so those of 4,096 clients. Here only their hashes are kept, which
     Python salts in each process.
     """
     # The permissions of a Unix socket decide who its peers are.
-    proxies = trusted_proxies if trusted_proxies == "*" else f"{trusted_proxies},{UNIX_PEER}"
+    proxies = "*" if "*" in trusted_proxies else [*trusted_proxies, UNIX_PEER]
     hosts: Any = ProxyHeadersMiddleware(None, proxies).trusted_hosts  # type: ignore[arg-type]
     answers: dict[int, bool] = {}
 

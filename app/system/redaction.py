@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 #: Shown in place of a secret.
@@ -18,6 +18,13 @@ _USERINFO: Final = re.compile(r"://\S*@")
 _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]*)=[^&;#\s]*")
 #: Words in the name of a parameter that holds a secret.
 _SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key|auth|cred|user", re.IGNORECASE)
+
+
+def redact_value(value: Any) -> Any:
+    """The value of a setting without the secrets in it: those of each text of a list."""
+    if isinstance(value, list):
+        return [redact_value(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 def redact(text: str) -> str:

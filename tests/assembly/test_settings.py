@@ -13,6 +13,7 @@ from app.assembly.settings import Settings, load
 from app.assembly.settings.sources import read_sources
 from app.errors import ConfigurationError
 from app.features.options import variable
+from app.features.setting_values import find_form
 from tests.table import table
 
 #: The names that the black-box checks and the ready-made configurations rely on.
@@ -60,8 +61,11 @@ def test_every_setting_says_what_it_is_in_a_sentence(name: str) -> None:
     assert description and description.endswith(".")
 
 
-@table("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
-def test_a_number_names_its_unit(name: str) -> None:
+@table(
+    "name",
+    [name for name, field in Settings.model_fields.items() if field.annotation is float and find_form(field) is None],
+)
+def test_a_number_without_a_written_unit_names_it(name: str) -> None:
     description = str(Settings.model_fields[name].description).lower()
     assert any(unit in description for unit in ("second", "bytes", "share", "queries", "requests"))
 
@@ -100,7 +104,7 @@ def test_the_flag_for_the_file_goes_before_the_environment(toml: Path, tmp_path:
 
 def test_the_environment_goes_before_the_file(toml: Path) -> None:
     settings = load({}, {"DOI_PROXY_PORT": "8002", "DOI_PROXY_UPSTREAM_URL": "http://env.example"}, toml)
-    assert (settings.port, settings.upstream_url, settings.upstream_rate) == (8002, "http://env.example", 1.5)
+    assert (settings.port, settings.upstream_url, settings.upstream_rate) == (8002, ("http://env.example",), 1.5)
 
 
 def test_flags_go_before_the_environment_and_absent_flags_do_not(toml: Path) -> None:
@@ -125,11 +129,25 @@ def test_other_variables_of_the_environment_are_ignored() -> None:
         ("public_url", "https://library.example.edu/doi", "https://library.example.edu/doi"),
         ("host", "::", "::"),
         ("log_level", "debug", "debug"),
-        ("upstream_url", "http://a.example http://b.example/base", "http://a.example http://b.example/base"),
-        ("trusted_proxies", "10.0.0.0/8, ::1", "10.0.0.0/8,::1"),
-        ("trusted_proxies", "*", "*"),
+        ("upstream_url", "http://a.example, http://b.example/base", ("http://a.example", "http://b.example/base")),
+        ("upstream_routes", "10.1=http://a.example,10.2=hdl://b", ("10.1=http://a.example", "10.2=hdl://b")),
+        ("trusted_proxies", "10.0.0.0/8, ::1,", ("10.0.0.0/8", "::1")),
+        ("trusted_proxies", "*", ("*",)),
+        ("cache_grace", "30d", 30 * 86_400),
+        ("cache_grace", "1.5 h", 5_400),
+        ("upstream_timeout", "500ms", 0.5),
+        ("upstream_timeout", "1.8s", 1.8),
+        ("cache_ttl_ceiling", "15m", 900),
+        ("cache_memory_bytes", "256M", 256 * 1024**2),
+        ("cache_memory_bytes", "1.5G", 3 * 512 * 1024**2),
+        ("cache_memory_bytes", "64KiB", 65_536),
+        ("cache_memory_bytes", "1000000", 1_000_000),
+        ("express_lane", "off", False),
+        ("express_lane", "On", True),
+        ("metadata", "true", True),
         ("upstream_contact", "https://library.example.org/doi", "https://library.example.org/doi"),
         ("upstream_contact", "mailto:library@example.org", "mailto:library@example.org"),
+        ("upstream_contact", "library@example.org", "mailto:library@example.org"),
     ],
 )
 def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object) -> None:
@@ -161,7 +179,16 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("upstream_breaker_cooldown", "0"),
         ("upstream_timeout", "0"),
         ("cache_ttl_floor", "-1"),
-        ("cache_ttl_ceiling", "1 h"),
+        ("cache_ttl_ceiling", "1 year"),
+        ("cache_ttl_ceiling", "1h30m"),
+        ("cache_ttl_ceiling", "1e3"),
+        ("cache_ttl_ceiling", "4000d"),
+        ("cache_memory_bytes", "256X"),
+        ("cache_memory_bytes", "0.3K"),
+        ("cache_memory_bytes", "200T"),
+        ("upstream_url", "http://a.example http://b.example"),
+        ("upstream_url", "http://a.example,,ftp://b.example"),
+        ("upstream_routes", "http://a.example"),
         ("cache_negative_ttl", "nan"),
         ("store_max_bytes", "1"),
         ("upstream_http2", "perhaps"),
@@ -172,7 +199,7 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("trusted_proxies", "10.0.0.1/8"),
         ("trusted_proxies", "127.0.0.1 ::1"),
         ("upstream_contact", "foo"),
-        ("upstream_contact", "library@example.org"),
+        ("upstream_contact", "library@"),
         ("upstream_contact", "https://"),
         ("upstream_contact", "mailto:nobody"),
     ],
@@ -207,7 +234,49 @@ def test_an_empty_flag_is_a_wrong_value_and_an_empty_variable_is_none() -> None:
 def test_every_number_has_a_largest_value_that_its_refusal_names(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load({name: "1" + "0" * 20}, {})
-    assert re.search(r"the value must be at most [\d,]+ \(it is '10", caught.value.message)
+    assert re.search(r"the value must be at most [\d,]+[dhT]? \(it is '10", caught.value.message)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('trusted_proxies = ["127.0.0.1", "10.0.0.0/8"]', ("127.0.0.1", "10.0.0.0/8")),
+        ('trusted_proxies = "127.0.0.1, 10.0.0.0/8"', ("127.0.0.1", "10.0.0.0/8")),
+        ("trusted_proxies = []", ()),
+    ],
+)
+def test_a_list_is_an_array_of_the_file_or_a_text_with_commas(
+    tmp_path: Path, text: str, expected: tuple[str, ...]
+) -> None:
+    path = tmp_path / "doi-proxy.toml"
+    path.write_text(text)
+    assert load({}, {}, path).trusted_proxies == expected
+
+
+@table(
+    ("text", "message"),
+    [
+        ("trusted_proxies = 1", "this is not a list"),
+        ("trusted_proxies = [1]", "this is not a list"),
+        ('trusted_proxies = ["127.0.0.1,::1"]', "the item '127.0.0.1,::1' has a comma"),
+        ('trusted_proxies = "127.0.0.1 ::1"', "'127.0.0.1 ::1' is not a network"),
+        ("[cache]\ngrace = true", "this is not a duration"),
+        ('[cache]\ngrace = "soon"', "such as 500ms, 10s, 15m, 12h or 30d"),
+        ('[cache]\ngrace = "11y"', "this is not a duration"),
+        ('[cache]\ngrace = "3651d"', "the value must be at most 3650d"),
+        ('[store]\nmax_bytes = "1K"', "the value must be at least 1M"),
+        ("[cache]\nmemory_bytes = 1.5", "this is not a whole number"),
+        ("access_log = true", "use one of these: 'off', 'json' or 'text'"),
+        ('express_lane = "perhaps"', "write on or off"),
+        ('host = ["::"]', "this is not a text"),
+    ],
+)
+def test_the_refusal_of_a_value_names_the_forms_that_are_read(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "doi-proxy.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load({}, {}, path)
+    assert message in caught.value.message
 
 
 def test_no_text_has_a_nul() -> None:

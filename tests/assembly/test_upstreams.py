@@ -20,7 +20,7 @@ ROUTED = "http://127.0.0.2:1"
 @pytest.mark.anyio
 async def test_the_queries_of_a_route_are_slow_together_and_those_of_a_default_upstream_by_their_prefix() -> None:
     settings = Settings(
-        store_url="memory:", upstream_url=DEFAULT, upstream_routes=f"10.1={ROUTED} 10.2={ROUTED} 10.3={DEFAULT}"
+        store_url="memory:", upstream_url=DEFAULT, upstream_routes=f"10.1={ROUTED},10.2={ROUTED},10.3={DEFAULT}"
     )
     cache = usual_cache("memory:", clock=time.time)
     upstream = open_upstream(settings, None, cache, usual_ttl_policy(), time.time, observers=Observers())

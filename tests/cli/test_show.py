@@ -27,6 +27,12 @@ CHANGED = st.fixed_dictionaries(
         "express_lane": st.booleans(),
         "mode": st.sampled_from(["online", "sealed"]),
         "public_url": st.just("https://doi.example.org/doi"),
+        "cache_grace": st.floats(1e-9, 3e8) | st.integers(0, 300_000_000),
+        "upstream_timeout": st.floats(0.001, 3_600),
+        "cache_memory_bytes": st.integers(0, 100 * 1024**4),
+        "metadata": st.booleans(),
+        "trusted_proxies": st.lists(st.sampled_from(["127.0.0.1", "::1", "10.0.0.0/8"])).map(tuple),
+        "upstream_url": st.just(("https://doi.org", "http://b.example:80/a")),
     },
 )
 
@@ -58,7 +64,9 @@ def test_the_toml_file_gives_the_same_settings(
 def test_the_variables_give_the_same_settings_except_for_line_breaks_and_empty_texts(
     flags: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one_line = {name: value for name, value in flags.items() if value != "" and not {"\n", "\r"} & set(str(value))}
+    one_line = {
+        name: value for name, value in flags.items() if value not in ("", ()) and not {"\n", "\r"} & set(str(value))
+    }
     assert load({}, variables(shown(flags, "env", capsys))) == Settings(**one_line)
 
 

@@ -27,7 +27,7 @@ def assembled(**settings: Any) -> Parts:
 
 async def test_nothing_refuses_a_query_to_a_new_upstream() -> None:
     assert assembled().resolver.find_refusal(NAME) is None
-    assert assembled(upstream_url="http://127.0.0.1:1 http://127.0.0.1:2").resolver.find_refusal(NAME) is None
+    assert assembled(upstream_url="http://127.0.0.1:1,http://127.0.0.1:2").resolver.find_refusal(NAME) is None
 
 
 async def test_an_open_breaker_refuses_until_its_cooldown_ends() -> None:
@@ -41,7 +41,7 @@ async def test_an_open_breaker_refuses_until_its_cooldown_ends() -> None:
 
 
 async def test_of_several_upstreams_that_refuse_the_first_to_admit_a_query_counts() -> None:
-    parts = assembled(upstream_url="http://127.0.0.1:1 http://127.0.0.1:2")
+    parts = assembled(upstream_url="http://127.0.0.1:1,http://127.0.0.1:2")
     first, second = parts.upstream.guards.values()
     first.breaker.open(first._clock())
     assert parts.resolver.find_refusal(NAME) is None

@@ -264,7 +264,7 @@ async def test_at_the_cap_of_its_client_a_connection_replaces_one_of_the_same_cl
 @pytest.mark.parametrize("address", [UNIX_PEER, "203.0.113.1"])
 async def test_front_proxies_have_no_cap_of_a_client(address: str) -> None:
     connections = _connections(total=15)
-    connections.set_trusted_proxies(trusted_addresses("203.0.113.1"))
+    connections.set_trusted_proxies(trusted_addresses(("203.0.113.1",)))
     loop = asyncio.get_running_loop()
     admitted = [connections.admit(Still(Phase.ANSWER), address, loop) for _ in range(20)]
     assert admitted == [True] * 15 + [False] * 5

@@ -89,7 +89,7 @@ PLAIN: Final[dict[str, Any]] = {
     "client_burst": 99.0,
     "bypass_burst": 59.0,
     "record_headers": "X-Example",
-    "metadata": "on",
+    "metadata": True,
     "native_listen": "127.0.0.1:2641",
     "native_listen_udp": True,
     "status_access": "public",

@@ -19,12 +19,12 @@ async def application(scope: object, receive: object, send: object) -> None: ...
 )  # fmt: skip
 def test_every_form_is_read_as_the_middleware_reads_it(trusted: str, value: str) -> None:
     app = ProxyHeadersMiddleware(application, trusted)
-    app.trusted_hosts = trusted_hosts(trusted)
+    app.trusted_hosts = trusted_hosts(tuple(trusted.split(",")))
     expected = app.trusted_hosts.get_trusted_client_address(value)
     assert forwarded_client(app, "127.0.0.1", value.encode()) == (expected if expected[0] else None)
 
 
 def test_an_untrusted_peer_names_nobody() -> None:
     app = ProxyHeadersMiddleware(application, "127.0.0.1")
-    app.trusted_hosts = trusted_hosts("127.0.0.1")
+    app.trusted_hosts = trusted_hosts(("127.0.0.1",))
     assert forwarded_client(app, "203.0.113.5", b"198.51.100.7") is None

@@ -417,7 +417,7 @@ async def test_an_upstream_that_names_a_pause_is_obeyed_for_a_minute_at_most(
 
 async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answer() -> None:
     async with FakeUpstream() as first, running() as second_only:
-        url = f"{first.url} {second_only.upstream.url}"
+        url = f"{first.url},{second_only.upstream.url}"
         async with running(upstream_url=url) as proxy:
             first.fault(EVERY_NAME, "status", status=429, retry_after=3600)
             for _ in range(3):

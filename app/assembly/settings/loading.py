@@ -17,7 +17,8 @@ from app.assembly.settings.old_names import RELEASE, REMOVED
 from app.assembly.settings.sources import SourcedValue, read_sources
 from app.errors import ConfigurationError
 from app.features.options import flag_of, variable
-from app.system.redaction import MASK, redact
+from app.features.setting_values import write_value
+from app.system.redaction import MASK, redact_value
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +83,13 @@ def find_outdated(values: Mapping[str, SourcedValue]) -> Iterator[Problem]:
 
 def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:
     """The settings as text, with secrets masked. `secrets` are those that were read from secret files."""
-    values = settings.model_dump(mode="json").items()
-    return {
-        name: None if value is None else MASK if Settings.is_secret(name) or name in secrets else redact(str(value))
-        for name, value in values
-    }
+
+    def show(name: str, value: Any) -> str | None:
+        if value is None:
+            return None
+        return MASK if Settings.is_secret(name) or name in secrets else write_value(redact_value(value))
+
+    return {name: show(name, value) for name, value in settings.model_dump(mode="json").items()}
 
 
 def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:

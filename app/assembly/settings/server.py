@@ -13,9 +13,10 @@ from app.features.options import (
     RELOADED,
     UNIX_ADDRESS,
     SettingsGroup,
-    require_hosts,
+    require_host,
     require_networks,
 )
+from app.features.setting_values import Size, TextList
 from app.server.listening import UNIX
 
 
@@ -58,10 +59,10 @@ class ServerSettings(SettingsGroup):
     tls_key: Path | None = Field(
         None, description="PEM file with the certificate's private key.", json_schema_extra=RELOADED
     )
-    trusted_proxies: str = Field(
-        "127.0.0.1",
-        description="Addresses and networks of front proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, "
-        "separated by commas; `*` trusts every address.",
+    trusted_proxies: TextList = Field(
+        ("127.0.0.1",),
+        description="Addresses and networks of front proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted; "
+        "`*` trusts every address.",
         json_schema_extra=RELOADED,
     )
     mode: Literal["online", "sealed"] = Field(
@@ -102,11 +103,11 @@ class ServerSettings(SettingsGroup):
     express_lane: bool = Field(
         True, description="Send repeated simple requests a prepared answer. The bytes are the same as without it."
     )
-    express_memory_bytes: int = Field(
+    express_memory_bytes: Size = Field(
         128 * 1024 * 1024,
         ge=0,
         le=MAX_BYTES,
-        description="Memory for prepared answers, in bytes, in addition to the memory tier.",
+        description="Memory for prepared answers, in addition to the memory tier.",
     )
 
     @field_validator("host")
@@ -118,15 +119,16 @@ class ServerSettings(SettingsGroup):
 
     @field_validator("trusted_proxies")
     @classmethod
-    def _check_proxies(cls, value: str) -> str:
-        proxies = [item.strip() for item in value.split(",") if item.strip()]
-        require_networks(item for item in proxies if item != "*")
-        return ",".join(proxies)
+    def _check_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        require_networks(item for item in value if item != "*")
+        return value
 
     @field_validator("public_url")
     @classmethod
     def _name_public_host(cls, value: str | None) -> str | None:
-        return require_hosts(value)
+        if value is not None:
+            require_host(value)
+        return value
 
     @model_validator(mode="after")
     def _keep_tls_off_sockets(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -13,34 +14,40 @@ from app.features.options import (
     MAX_RATE,
     MAX_WAIT,
     SettingsGroup,
-    require_hosts,
+    require_host,
 )
+from app.features.setting_values import Duration, TextList
+from app.system.redaction import redact
 
 #: A URL of an HTTP API, or of handle servers.
-_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?))"
+_UPSTREAM: Final = re.compile(r"https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")
+_FORM: Final = (
+    "a URL begins with http:// or https:// and has no blank, `?` or `#`, such as https://doi.org; or write hdl: or "
+    "hdl://host:port. Separate several by commas"
+)
+#: An e-mail address without its scheme.
+_ADDRESS: Final = re.compile(r"[^\s@:/]+@[^\s@:/]+")
 
 
 class UpstreamSettings(SettingsGroup):
     """The upstream handle API, and how gently it is queried."""
 
-    upstream_url: str = Field(
-        "https://doi.org",
-        pattern=rf"^{_UPSTREAM}(\s+{_UPSTREAM})*$",
+    upstream_url: TextList = Field(
+        ("https://doi.org",),
+        min_length=1,
         description="Base URL of the upstream handle API. `hdl:` queries the handle servers themselves, from the root, "
         "`hdl://host:port` one of them, and `hdl:/path` those of a site whose `siteinfo.json` or `sitebndl.zip` is at "
         "the path, by their native protocol. `?OUTSIDE=INSIDE` after `hdl:` or the path maps the address of a server "
-        "to the one inside a NAT. Several URLs, separated by spaces, are tried in this order.",
+        "to the one inside a NAT. Several URLs are tried in this order.",
     )
-    upstream_routes: str = Field(
-        "",
-        pattern=rf"^(\s*[^\s=]+={_UPSTREAM})*\s*$",
-        description="Upstreams for single prefixes, such as `10.5072=https://handle.test.example`, separated by "
-        "spaces.",
+    upstream_routes: TextList = Field(
+        (),
+        description="Upstreams for single prefixes, such as `10.5072=https://handle.test.example`.",
     )
     upstream_contact: str | None = Field(
         None,
         pattern=r"^(https?://[^/?#\s]+[^\s]*|mailto:[^\s@]+@[^\s@]+)$",
-        description="Contact in the User-Agent sent upstream: a URL or mailto: address of this institution.",
+        description="Contact in the User-Agent sent upstream: an e-mail address or a URL of this institution.",
     )
     upstream_bootstrap: Path | None = Field(
         None,
@@ -64,13 +71,11 @@ class UpstreamSettings(SettingsGroup):
     upstream_http2: bool = Field(
         False, description="Use HTTP/2 if the upstream offers it. It takes six times the CPU time of HTTP/1.1."
     )
-    upstream_timeout: float = Field(
-        10.0, gt=0, le=MAX_WAIT, description="Timeout for a whole upstream query, in seconds."
-    )
-    upstream_stale_timeout: float = Field(
+    upstream_timeout: Duration = Field(10.0, gt=0, le=MAX_WAIT, description="Timeout for a whole upstream query.")
+    upstream_stale_timeout: Duration = Field(
         1.8, ge=0, le=MAX_WAIT, description="Seconds to wait for the upstream before a stale record is served instead."
     )
-    upstream_recheck: float = Field(
+    upstream_recheck: Duration = Field(
         30.0,
         ge=0,
         le=MAX_LIFETIME,
@@ -92,7 +97,7 @@ class UpstreamSettings(SettingsGroup):
         description="Machines that share the store. Each has an equal part of `upstream_max_concurrency`, and while "
         "the store fails, of `upstream_rate` and `upstream_burst`.",
     )
-    upstream_queue_timeout: float = Field(
+    upstream_queue_timeout: Duration = Field(
         5.0,
         ge=0,
         le=MAX_WAIT,
@@ -104,28 +109,51 @@ class UpstreamSettings(SettingsGroup):
         le=MAX_COUNT,
         description="Consecutive names for which the upstream failed before the circuit breaker opens.",
     )
-    upstream_breaker_cooldown: float = Field(
+    upstream_breaker_cooldown: Duration = Field(
         15.0,
         gt=0,
         le=MAX_WAIT,
-        description="Seconds that the circuit breaker stays open before one query probes the upstream.",
+        description="Time for which the circuit breaker stays open before one query probes the upstream.",
     )
 
-    @field_validator("upstream_url", "upstream_routes")
+    @field_validator("upstream_contact", mode="before")
     @classmethod
-    def _name_upstream_hosts(cls, value: str | None) -> str | None:
-        return require_hosts(value)
+    def _name_scheme(cls, value: object) -> object:
+        # The convention of polite clients is a URI, and people write an address.
+        return f"mailto:{value}" if isinstance(value, str) and _ADDRESS.fullmatch(value) else value
+
+    @field_validator("upstream_url")
+    @classmethod
+    def _check_urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for url in value:
+            if not _UPSTREAM.fullmatch(url):
+                raise ValueError(f"{redact(url)[:80]!r} is not an upstream; {_FORM}")
+            require_host(url)
+        return value
+
+    @field_validator("upstream_routes")
+    @classmethod
+    def _check_routes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for route in value:
+            prefix, _, url = route.partition("=")
+            if not prefix or not _UPSTREAM.fullmatch(url):
+                raise ValueError(
+                    f"{redact(route)[:80]!r} is not a route; write PREFIX=URL, such as "
+                    f"10.5072=https://handle.test.example; {_FORM}"
+                )
+            require_host(url)
+        return value
 
     @model_validator(mode="after")
     def _need_a_root(self) -> Self:
-        urls = (*self.upstream_urls, *self.upstream_route_urls.values())
+        urls = (*self.upstream_url, *self.upstream_route_urls.values())
         if self.upstream_bootstrap is None and any(url.partition("?")[0] == "hdl:" for url in urls):
             raise ValueError("upstream_url = 'hdl:' needs upstream_bootstrap, a file with the root's sites")
         return self
 
     @model_validator(mode="after")
     def _need_signatures(self) -> Self:
-        named = {"upstream_url": self.upstream_urls, "upstream_routes": self.upstream_route_urls.values()}
+        named = {"upstream_url": self.upstream_url, "upstream_routes": self.upstream_route_urls.values()}
         if self.upstream_verify == "always":
             for setting, urls in named.items():
                 if any(not url.startswith("hdl:") for url in urls):
@@ -137,11 +165,6 @@ class UpstreamSettings(SettingsGroup):
         return self
 
     @property
-    def upstream_urls(self) -> tuple[str, ...]:
-        """The upstreams, in the order in which they are tried."""
-        return tuple(self.upstream_url.split())
-
-    @property
     def upstream_route_urls(self) -> dict[str, str]:
         """The upstream of each routed prefix."""
-        return dict(route.split("=", 1) for route in self.upstream_routes.split())
+        return dict(route.split("=", 1) for route in self.upstream_routes)

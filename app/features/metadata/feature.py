@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _is_on(settings: Settings) -> bool:
     """Whether metadata are fetched. In sealed mode, nothing is."""
-    return settings.group(MetadataSettings).metadata == "on" and settings.mode == "online"
+    return settings.group(MetadataSettings).metadata and settings.mode == "online"
 
 
 def open_metadata(context: Context) -> Opened:

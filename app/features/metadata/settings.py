@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 
@@ -12,8 +12,8 @@ from app.features.options import SettingsGroup
 class MetadataSettings(SettingsGroup):
     """Whether metadata of works are fetched."""
 
-    metadata: Literal["off", "on"] = Field(
-        "off",
+    metadata: bool = Field(
+        False,
         description="Whether title, first author and year of a work are fetched from its registration agency: for the "
         "page of its record, and to compare a reference with it.",
     )

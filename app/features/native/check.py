@@ -41,7 +41,7 @@ _CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS
 def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
     """A bootstrap file that cannot be used, and handle servers that do not answer."""
     settings = inspection.settings
-    urls = dict.fromkeys(filter(is_native, (*settings.upstream_urls, *settings.upstream_route_urls.values())))
+    urls = dict.fromkeys(filter(is_native, (*settings.upstream_url, *settings.upstream_route_urls.values())))
     refused = list(inspection.find_refusal("upstream_bootstrap", lambda: read_root(settings)))
     yield from refused
     unusable = set(filter(is_from_root, urls)) if refused else set[str]()
@@ -77,7 +77,7 @@ def _find_site_problems(inspection: Inspection, url: str) -> Iterator[Finding]:
 
 
 def _name_setting(settings: Settings, url: str) -> str:
-    return "upstream_url" if url in settings.upstream_urls else "upstream_routes"
+    return "upstream_url" if url in settings.upstream_url else "upstream_routes"
 
 
 async def examine_transports(settings: Settings, url: str) -> list[Finding]:

@@ -26,7 +26,7 @@ def is_from_root(url: str) -> bool:
 
 def _is_on(settings: Settings) -> bool:
     """Whether handle servers are an upstream. A sealed resolver has none."""
-    urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
     return settings.mode != "sealed" and any(map(is_native, urls))
 
 

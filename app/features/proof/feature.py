@@ -38,7 +38,7 @@ def open_proof(context: Context) -> Opened:
 
 
 def _read_root(settings: Settings) -> HandleService | None:
-    urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
     if settings.mode == "sealed" or not any(map(is_from_root, urls)):
         return None
     from app.features.native.opening import read_root  # noqa: PLC0415 - only a proxy with handle servers needs it

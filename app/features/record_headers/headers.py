@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -42,9 +42,9 @@ MAX_VALUE: Final = 1_000
 _LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\x20-\x7e\t]*)")
 
 
-def read_allowed(setting: str) -> frozenset[bytes]:
+def read_allowed(setting: Iterable[str]) -> frozenset[bytes]:
     """The lower-case names of the setting `record_headers`. Raises ConfigurationError for a name in NEVER."""
-    names = frozenset(name.strip().lower().encode() for name in setting.split(",") if name.strip())
+    names = frozenset(name.lower().encode() for name in setting)
     refused = sorted(name.decode() for name in names if _is_forbidden(name))
     if refused:
         raise ConfigurationError(

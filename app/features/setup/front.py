@@ -120,7 +120,7 @@ def _status_networks(settings: Settings) -> tuple[str, ...]:
             return ()
         case "networks":
             # Without a network, doi-proxy refuses everyone. A front proxy needs at least one.
-            return tuple(settings.value("status_networks").split()) or THIS_MACHINE
+            return settings.value("status_networks") or THIS_MACHINE
         case "admin":
             # As for the admin API itself: the token is checked by doi-proxy, the address by the front proxy.
             return THIS_MACHINE

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _QUESTIONS: Final = {
     "branding_name": "Name of the service, for its pages",
     "public_url": "Public address, such as https://doi.example.org",
-    "upstream_contact": "Contact for the upstream, such as mailto:library@example.org",
+    "upstream_contact": "Contact for the upstream, such as library@example.org",
     "store_url": "Store: a file (sqlite:////PATH), or the Valkey server of several machines (valkey://...)",
     "upstream_machines": "Number of machines that share this store",
 }

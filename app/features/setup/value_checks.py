@@ -109,7 +109,7 @@ def find_refused_routes(inspection: Inspection) -> Iterator[Finding]:
 def find_risks(inspection: Inspection) -> Iterator[Finding]:
     """Values that work and expose the proxy or surprise its users."""
     settings, source = inspection.settings, inspection.source
-    if any(network == "*" or network.endswith("/0") for network in settings.trusted_proxies.split(",")):
+    if any(network == "*" or network.endswith("/0") for network in settings.trusted_proxies):
         yield Finding(
             "warning",
             source("trusted_proxies"),
@@ -128,7 +128,7 @@ def find_risks(inspection: Inspection) -> Iterator[Finding]:
             "warning",
             "upstream_contact",
             "the upstream cannot write to you before it blocks you",
-            "set upstream_contact to a URL or a mailto: address",
+            "set upstream_contact to an e-mail address or a URL",
         )
     if settings.public_url is None:
         yield Finding(

@@ -85,7 +85,7 @@ def open_status(context: Context) -> Opened:
         return Opened(
             stages, services=(upstreams, service), routes=(add_public,), operator_routes=routes, private=tuple(routes)
         )
-    networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
+    networks = NetworkList(ip_network(network) for network in settings.status_networks)
 
     def may_see(address: str) -> bool:
         return settings.status_access == "public" or address in networks

@@ -150,7 +150,7 @@ class StatusReader:
         return status.model_copy(update={"summary": summary})
 
     def _name_upstreams(self) -> Iterator[UpstreamName]:
-        defaults = self._context.settings.upstream_urls
+        defaults = self._context.settings.upstream_url
         for url, (state, since) in self._upstreams.read().items():
             down_since = None if since is None else int(since)
             yield UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)

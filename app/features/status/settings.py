@@ -7,6 +7,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.features.options import SettingsGroup, require_networks
+from app.features.setting_values import TextList
 
 
 class StatusSettings(SettingsGroup):
@@ -16,16 +17,16 @@ class StatusSettings(SettingsGroup):
         "networks",
         description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",
     )
-    status_networks: str = Field(
-        "127.0.0.0/8 ::1",
-        description="Networks whose clients can see `/status`, separated by spaces. A front proxy on this machine must "
+    status_networks: TextList = Field(
+        ("127.0.0.0/8", "::1"),
+        description="Networks whose clients can see `/status`. A front proxy on this machine must "
         "send X-Forwarded-For, or all of its clients count as this machine.",
     )
 
     @field_validator("status_networks")
     @classmethod
-    def _check_networks(cls, value: str) -> str:
-        require_networks(value.split())
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        require_networks(value)
         return value
 
     @model_validator(mode="after")

@@ -26,9 +26,10 @@ from app import __version__
 from app.errors import DoiProxyError
 from app.features.command import Command, CommandContext, set_usage
 from app.features.running_proxy import add_server
+from app.features.setting_values import write_value
 from app.proxy_client.exchange import Exchange
 from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
-from app.system.redaction import MASK, redact
+from app.system.redaction import MASK, redact, redact_value
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
 _FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
@@ -143,7 +144,7 @@ def _describe_settings(context: CommandContext) -> dict[str, Any]:
     for name, value in settings.model_dump(mode="json").items():
         sourced = values.get(name)
         is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
-        text = None if value is None else MASK if is_secret else redact(str(value))
+        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
         shown[name] = {"value": text, "source": "default" if sourced is None else sourced.source}
     return shown
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
-from app.features.options import SettingsGroup, require_hosts
+from app.features.options import SettingsGroup, require_host
 
 
 class TracingSettings(SettingsGroup):
@@ -22,7 +22,9 @@ class TracingSettings(SettingsGroup):
     @field_validator("otel_endpoint")
     @classmethod
     def _name_collector_host(cls, value: str | None) -> str | None:
-        return require_hosts(value)
+        if value is not None:
+            require_host(value)
+        return value
 
 
 SETTINGS: Final = TracingSettings

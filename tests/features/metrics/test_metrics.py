@@ -110,7 +110,7 @@ async def test_the_page_and_a_running_proxy_name_the_same_metrics_of_the_same_ty
         "upstream_routes": "10.2641=hdl://127.0.0.1:1",
         "native_listen": "127.0.0.1:2641",
     }
-    async with running(access_log="json", metadata="on", **settings) as proxy:
+    async with running(access_log="json", metadata=True, **settings) as proxy:
         await everything_happens(proxy)
         assert exported((await proxy.get("/metrics")).text) == documented()
 

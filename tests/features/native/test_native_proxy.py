@@ -33,7 +33,7 @@ async def test_a_redirect_comes_from_a_handle_server() -> None:
 async def test_another_upstream_answers_in_place_of_handle_servers_that_fail() -> None:
     async with HandleServer() as server:
         pass
-    async with running() as other, running(upstream_url=f"{server.url} {other.upstream.url}") as proxy:
+    async with running() as other, running(upstream_url=f"{server.url},{other.upstream.url}") as proxy:
         other.upstream.put(NAME, url=URL)
         got = await proxy.ask("GET", f"/{NAME}")
         assert (got.status, got["location"]) == (302, URL)
@@ -43,7 +43,7 @@ async def test_another_upstream_answers_in_place_of_handle_servers_that_fail() -
 
 
 async def test_handle_servers_answer_in_place_of_an_http_api_that_fails() -> None:
-    async with HandleServer() as server, running(upstream_url=f"http://127.0.0.1:1 {server.url}") as proxy:
+    async with HandleServer() as server, running(upstream_url=f"http://127.0.0.1:1,{server.url}") as proxy:
         server.put(NAME, url=URL)
         got = await proxy.ask("GET", f"/{NAME}")
         assert (got.status, got["location"]) == (302, URL)
@@ -114,7 +114,7 @@ async def test_a_lookup_that_is_not_signed_leaves_the_name_to_the_next_upstream(
         root.lie("0.NA/10.1000", "unsigned")
         other.upstream.put(NAME, url=URL)
         settings = {"upstream_bootstrap": file, "upstream_private_servers": True}
-        async with running(upstream_url=f"hdl: {other.upstream.url}", **settings) as proxy:
+        async with running(upstream_url=f"hdl:, {other.upstream.url}", **settings) as proxy:
             assert (await proxy.get(f"/{NAME}"))["location"] == URL
             assert (await proxy.get("/10.1000/cert?cert")).status == 502
 
@@ -133,7 +133,7 @@ async def test_a_wrong_signature_is_not_answered_by_the_next_upstream(tmp_path: 
         server.lie(NAME, "unsigned")
         async with (
             running() as other,
-            running(upstream_url=f"{server.url} {other.upstream.url}", upstream_bootstrap=file) as proxy,
+            running(upstream_url=f"{server.url},{other.upstream.url}", upstream_bootstrap=file) as proxy,
         ):
             other.upstream.put(NAME, url=URL)
             assert (await proxy.ask("GET", f"/{NAME}?cert")).status == 502
@@ -156,7 +156,7 @@ def test_what_is_not_the_url_of_a_handle_server_is_refused(url: str) -> None:
 
 def test_hdl_needs_the_sites_of_the_root() -> None:
     with pytest.raises(ValidationError, match="upstream_bootstrap"):
-        Settings(upstream_url="hdl: https://doi.org")
+        Settings(upstream_url="hdl:, https://doi.org")
     with pytest.raises(ValidationError, match="upstream_bootstrap"):
         Settings(upstream_routes="10.5072=hdl:")
 
@@ -245,7 +245,7 @@ async def test_with_always_a_record_that_is_not_verified_is_confirmed(tmp_path: 
     ("setting", "others"),
     [
         ("upstream_url", {}),
-        ("upstream_url", {"upstream_url": "hdl://handle.example.org https://user:secret@doi.example"}),
+        ("upstream_url", {"upstream_url": "hdl://handle.example.org,https://user:secret@doi.example"}),
         (
             "upstream_routes",
             {"upstream_url": "hdl://handle.example.org", "upstream_routes": "10.5072=https://user:secret@doi.example"},

@@ -43,10 +43,10 @@ def test_the_privacy_page_is_made_from_the_settings() -> None:
         access_log="json",
         privacy_level=1,
         store_url="redis://user:secret@store/0",
-        upstream_url="https://user:secret@one.example https://two.example",
+        upstream_url="https://user:secret@one.example,https://two.example",
         cache_grace=1.5 * 86_400,
     )
-    assert read_privacy(given, given.upstream_urls) == PrivacyFacts(
+    assert read_privacy(given, given.upstream_url) == PrivacyFacts(
         1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False
     )
     assert read_privacy(Settings(mode="sealed"), ()).hosts == ()

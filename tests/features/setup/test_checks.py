@@ -74,7 +74,7 @@ def test_the_same_settings_with_an_effect_are_none() -> None:
 
 
 def test_a_route_of_a_prefix_that_is_not_resolved_is_a_warning() -> None:
-    routes = {"upstream_routes": "10.5072=https://a.example 20.500.12345=hdl://a.example"}
+    routes = {"upstream_routes": "10.5072=https://a.example,20.500.12345=hdl://a.example"}
     (found,) = find_refused_routes(configured(**routes))
     assert found.source == "DOI_PROXY_UPSTREAM_ROUTES" and "20.500.12345" in found.problem
     assert not list(find_refused_routes(configured(**routes, resolve="any")))

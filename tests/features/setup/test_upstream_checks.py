@@ -40,7 +40,7 @@ async def test_a_transport_that_does_not_work_is_named() -> None:
 async def test_an_upstream_that_does_not_answer_is_an_error() -> None:
     async with HandleServer() as server:
         pass
-    found = await examine(upstream_url=f"{server.url} http://127.0.0.1:{server.port}")
+    found = await examine(upstream_url=f"{server.url},http://127.0.0.1:{server.port}")
     assert [(one.severity, one.source) for one in found if one.severity == "error"] == [
         ("error", server.url),
         ("error", f"http://127.0.0.1:{server.port}"),

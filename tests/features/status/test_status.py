@@ -100,7 +100,7 @@ async def test_no_page_of_another_site_may_read_it(proxy: Proxy) -> None:
         ({}, "::ffff:127.0.0.1", 200),
         ({}, "192.0.2.7", 403),
         ({}, "", 403),
-        ({"status_networks": "192.0.2.0/24 2001:db8::/32"}, "192.0.2.7", 200),
+        ({"status_networks": "192.0.2.0/24, 2001:db8::/32"}, "192.0.2.7", 200),
         ({"status_networks": ""}, "127.0.0.1", 403),
         ({"status_access": "public"}, "192.0.2.7", 200),
     ],

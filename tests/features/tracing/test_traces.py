@@ -32,7 +32,7 @@ TRACEPARENT: Final = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 
 
 def traces_to(url: str) -> Traces:
-    return open_traces(Export(url), "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
+    return open_traces(Export(url), "1.0", trusted_addresses(("127.0.0.1",)), time.time_ns)
 
 
 async def send(message: Any) -> None: ...
@@ -167,7 +167,7 @@ async def test_a_sampler_of_the_environment_exports_nothing_but_what_a_trusted_p
 async def test_proxies_that_a_reload_trusts_continue_their_traces() -> None:
     with collecting() as collector:
         traces = traces_to(collector.url)
-        traces.trust(trusted_addresses("192.0.2.7"))
+        traces.trust(trusted_addresses(("192.0.2.7",)))
         with traces.trace_request(TracedRequest("home", "GET", "192.0.2.7", TRACEPARENT), send):
             pass
         await traces.aclose()
@@ -175,7 +175,7 @@ async def test_proxies_that_a_reload_trusts_continue_their_traces() -> None:
 
 
 async def record_more_than_the_queue_holds(export: Export) -> None:
-    traces = open_traces(export, "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
+    traces = open_traces(export, "1.0", trusted_addresses(("127.0.0.1",)), time.time_ns)
     for _ in range(5):
         with traces.trace_request(TracedRequest("home", "GET", "127.0.0.1", None), send):
             pass

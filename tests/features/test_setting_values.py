@@ -1,0 +1,59 @@
+"""Values of settings are written in a form that reads back as the same value."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.features.setting_values import read_duration, read_list, read_size, write_duration, write_list, write_size
+from tests.table import table
+
+
+@given(st.floats(1e-9, 1e9) | st.integers(0, 10**9) | st.integers(0, 10**6).map(lambda days: days * 3_600))
+def test_a_duration_reads_back_as_the_same_number_of_seconds(seconds: float) -> None:
+    assert read_duration(write_duration(seconds)) == seconds
+
+
+@given(st.integers(0, 2**60) | st.integers(0, 2**20).map(lambda megabytes: megabytes * 2**20))
+def test_a_size_reads_back_as_the_same_number_of_bytes(size: int) -> None:
+    assert read_size(write_size(size)) == size
+
+
+@given(st.lists(st.text(st.characters(exclude_characters=","), min_size=1).map(str.strip).filter(bool)))
+def test_a_list_reads_back_as_the_same_items(items: list[str]) -> None:
+    assert read_list(write_list(items)) == tuple(items) == read_list(items)
+
+
+@table(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.1, "0.1s"),
+        (1.8, "1.8s"),
+        (60, "1m"),
+        (90, "90s"),
+        (5_400, "90m"),
+        (86_400, "1d"),
+        (2592000, "30d"),
+    ],
+)
+def test_a_duration_has_the_largest_unit_that_divides_it(seconds: float, text: str) -> None:
+    assert write_duration(seconds) == text
+
+
+@table(("size", "text"), [(0, "0"), (1_000, "1000"), (65_536, "64K"), (3 * 2**29, "1536M"), (20 * 2**30, "20G")])
+def test_a_size_has_the_largest_unit_that_divides_it(size: int, text: str) -> None:
+    assert write_size(size) == text
+
+
+@table("text", ["", "s", "1 2", "1,5s", "1h30m", "--1s", "inf", "nan", "1e3", "٣s", "1" * 41, "1d\n2", None, True, [1]])
+def test_what_is_not_a_duration_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="this is not a duration"):
+        read_duration(text)
+
+
+@table("text", ["", "M", "1 M M", "1,5M", "256X", "1e3", "0.3K", "1.5", "1" * 41, None, True])
+def test_what_is_not_a_size_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="this is not a"):
+        read_size(text)
