@@ -1,6 +1,5 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, the list of features in
-docs/architecture.md, the tables of contents of docs/index.md, and the files of front
-proxies.
+docs/architecture.md, and the files of front proxies.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -9,7 +8,6 @@ A test checks that they match. `python docs/generate.py` writes all files. `--ch
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -229,23 +227,12 @@ def write_features(page: str) -> str:
     return before + mark + "\n".join(rows) + "\n\n## " + rest.partition("\n## ")[2]
 
 
-def write_contents(page: str) -> str:
-    """The start page: the tables of contents of the site follow from its lists of pages, one for each heading."""
-    text, contents = page.partition("```{toctree}")[0].rstrip("\n"), []
-    for section in text.split("\n## ")[1:]:
-        pages = re.findall(r"^- \[[^]]*\]\(([^)]*)\.md\)", section, re.MULTILINE)
-        entries = "\n".join(page.replace("../", "/") for page in pages)
-        contents.append(f"```{{toctree}}\n:hidden:\n:caption: {section.partition(chr(10))[0]}\n{entries}\n```")
-    return "\n\n".join([text, *contents]) + "\n"
-
-
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
     return {
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
-        Path("docs/index.md"): write_contents((ROOT / "docs/index.md").read_text(encoding="utf-8")),
         Path("docs/architecture.md"): write_features((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
     }
