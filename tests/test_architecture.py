@@ -42,8 +42,8 @@ FORBIDDEN: Final = {"web": frozenset({"cache", "upstream"})}
 
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
-    # The second queries a running proxy, the third finds the egress proxy as httpx does.
-    "httpx": frozenset({"upstream", "features.assistants", "features.native"}),
+    # The second reads the URL of an egress proxy as the first does.
+    "httpx": frozenset({"upstream", "features.native"}),
     "mcp": frozenset({"features.assistants"}),
     # The second connects only to addresses that it has compared.
     "aiohttp": frozenset({"upstream", "features.metadata"}),

@@ -20,8 +20,6 @@ from app.features.shared_states import SharedStates
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: In a worker: each of them writes the line about a state that it sees.
 _WORKER_TEXT: Final = "%(asctime)s %(levelname)s [%(processName)s] %(name)s: %(message)s"
-#: Libraries whose log lines below WARNING contain the names of requests.
-_LIBRARIES_THAT_LOG_NAMES: Final = ("httpx", "httpcore", "hpack", "h2")
 
 
 class JSONFormatter(logging.Formatter):
@@ -55,8 +53,6 @@ def begin_logging(settings: Settings, states: SharedStates | None = None) -> Non
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash
-    for library in _LIBRARIES_THAT_LOG_NAMES:
-        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _is_news(record: logging.LogRecord, states: SharedStates) -> bool:

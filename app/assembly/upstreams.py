@@ -149,7 +149,6 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
     identity = ClientIdentity(f"doi-proxy/{__version__}", settings.upstream_contact, read_loop_id())
     options = HttpOptions(
         total_timeout=settings.upstream_timeout,
-        http2=settings.upstream_http2,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
     )
     return HandleClient(url, identity, options, clock=time.time, may_ask_again=context.budget.admit_retry)

@@ -1,4 +1,4 @@
-"""The handle API of one upstream, queried with httpx over one of the engines in `engine`.
+"""The handle API of one upstream, queried with httpx over the engine in `engine`.
 
 Every failure leaves here as a CouldNotVerify. HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY name an egress proxy.
 SSL_CERT_FILE or SSL_CERT_DIR replace the certificate authorities that are trusted otherwise.
@@ -27,7 +27,7 @@ from app.errors import (
 )
 from app.handle.answer import Answer, read_answer
 from app.upstream.agencies import read_agencies
-from app.upstream.engine import ACCEPT_ENCODING, load_authorities, open_engine, read_body, read_egress_proxy
+from app.upstream.engine import ACCEPT_ENCODING, AiohttpTransport, load_authorities, read_body, read_egress_proxy
 from app.upstream.loop import LOOP_HEADER
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
@@ -47,7 +47,7 @@ _LOOP_DETECTED: Final = 508
 _SUCCESS: Final = 200
 _NO_BODY: Final = httpx.ByteStream(b"")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-#: The errors of a connection that the other side dropped, also by an HTTP/2 GOAWAY (then a local protocol error too).
+#: The errors of a connection that the other side dropped.
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 _MAX_DETAIL: Final = 200
 #: sub-delims, ":" and "@".
@@ -89,7 +89,6 @@ class HttpOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     #: A larger answer counts as unreadable.
     max_answer_bytes: int = MAX_ANSWER_BYTES
-    http2: bool = False
     #: The certificates of a private authority (PEM), which are trusted too.
     ca_file: str | None = None
 
@@ -134,11 +133,8 @@ class HandleClient:
         proxy = read_egress_proxy(base.scheme, base.host)
         # An egress proxy can have an https URL too.
         is_tls = "https" in (base.scheme, httpx.URL(proxy or "").scheme)
-        self._engine = transport or open_engine(
-            http2=options.http2,
-            connect_timeout=options.connect_timeout,
-            trusted=load_authorities(options.ca_file) if is_tls else None,
-            proxy=proxy,
+        self._engine = transport or AiohttpTransport(
+            options.connect_timeout, trusted=load_authorities(options.ca_file) if is_tls else None, proxy=proxy
         )
 
     async def fetch(self, query: UpstreamQuery) -> Answer:

@@ -1,7 +1,7 @@
-"""The engines under httpx: a transport that speaks HTTP/1.1 with aiohttp, and httpx's own for HTTP/2.
+"""The engine under httpx: a transport that speaks HTTP/1.1 with aiohttp.
 
-`docs/decisions/0012-engine-of-the-upstream-client.md` has the figures. Both take the path and query of a request from
-its extension "target". So httpx need not parse the URL of every request, which takes 45 us.
+`docs/decisions/0012-engine-of-the-upstream-client.md` has the figures. The path and query of a request are its
+extension "target". So httpx need not parse the URL of every request, which takes 45 us.
 """
 
 from __future__ import annotations
@@ -33,27 +33,6 @@ ACCEPT_ENCODING: Final = "gzip"
 _GZIP_CODINGS: Final = ("gzip", "x-gzip")
 #: A body has a limit of its own.
 _GZIP_LIMITS: Final = GzipLimits()
-
-
-def open_engine(
-    *, http2: bool, connect_timeout: float, trusted: ssl.SSLContext | None, proxy: str | None
-) -> httpx.AsyncBaseTransport:
-    """The transport to one upstream, through `proxy` if there is one; the timeout in seconds.
-
-    `trusted` holds the certificate authorities of an https upstream. The caller limits the number of
-    connections, and the time of a query.
-    """
-    if not http2:
-        timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
-        return AiohttpTransport(timeout, trusted, proxy)
-    return HttpcoreTransport(
-        verify=trusted if trusted is not None else False,
-        http2=True,
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_IDLE_SECONDS),
-        proxy=None
-        if proxy is None
-        else httpx.Proxy(proxy, ssl_context=trusted if proxy.startswith("https:") else None),
-    )
 
 
 def load_authorities(ca_file: str | None) -> ssl.SSLContext:
@@ -89,23 +68,15 @@ def read_egress_proxy(scheme: str, host: str) -> str | None:
     return url
 
 
-class HttpcoreTransport(httpx.AsyncHTTPTransport):
-    """HTTP/2, or HTTP/1.1 if the upstream has no HTTP/2."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The response, its body unread. Raises httpx.TransportError."""
-        # httpcore has this extension too, but would also send it to an egress proxy in place of the absolute form.
-        target = request.extensions.pop("target", None)
-        if target is not None:
-            request.url = request.url.copy_with(raw_path=target)
-        return await super().handle_async_request(request)
-
-
 class AiohttpTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing."""
+    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing.
 
-    def __init__(self, timeout: aiohttp.ClientTimeout, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
-        self._timeout = timeout
+    It is for one upstream. The caller limits the number of connections, and the time of a query.
+    """
+
+    def __init__(self, connect_timeout: float, *, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
+        """`connect_timeout` is in seconds. `trusted` holds the certificate authorities of an https upstream."""
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
         self._trusted = trusted
         self._proxy = proxy
         # A session belongs to an event loop, so it opens with the first request.

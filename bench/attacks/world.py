@@ -28,7 +28,7 @@ from tests.hostile.clients import head, read, send, statuses
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: The settings of every proxy, unless an attack has its own. Neither budget nor breaker may interfere.
-_SETTINGS: Final = {"upstream_rate": "100000", "upstream_burst": "100000", "upstream_http2": "false"}
+_SETTINGS: Final = {"upstream_rate": "100000", "upstream_burst": "100000"}
 _PROBE_EVERY: Final = 0.02
 _SAMPLE_EVERY: Final = 0.05
 #: Seconds until a proxy has started, on a busy machine.

@@ -75,12 +75,6 @@ def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[
     assert line.endswith("WARNING app.example: written")
 
 
-def test_names_that_libraries_log_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_logging(Settings(log_level="debug"))
-    logging.getLogger("httpx").info("GET https://doi.org/api/handles/10.1000/182")
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.slow

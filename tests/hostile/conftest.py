@@ -48,7 +48,7 @@ def hostile_upstream(folder: Path) -> Iterator[str]:
 
 def started(folder: Path, upstream_url: str, *, store_url: str = "memory:", **settings: object) -> Proxy:
     """A running proxy. The budget cannot interfere, nor can a store unless one is named."""
-    given = {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False, **settings}
+    given = {"upstream_rate": 100_000, "upstream_burst": 100_000, **settings}
     proxy = Proxy(folder, upstream_url, store_url, **given)
     try:
         asyncio.run(proxy.ready())

@@ -98,7 +98,7 @@ async def measure_group(group: str, folder: Path, upstream_url: str) -> list[Lon
 async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterator[dict[str, object]]:
     """The settings of a group's process, whose store and upstream are ready."""
     settings: dict[str, object] = {"upstream_url": upstream_url, "store_url": "memory:", "admin_token": TOKEN}
-    settings |= {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False}
+    settings |= {"upstream_rate": 100_000, "upstream_burst": 100_000}
     if group == "service":
         settings["store_url"] = store_url = f"sqlite:///{folder}/{group}.sqlite3"
         await _fill(store_url)

@@ -263,7 +263,7 @@ class TestReplacement:
         async with AsyncExitStack() as opened:
             other = await opened.enter_async_context(FakeUpstream())
             other.put(NAME.text, url=NEW)
-            api = usual_api(other.url, clock=clock, http2=False)
+            api = usual_api(other.url, clock=clock)
             native = await opened.enter_async_context(client_of(server, total_timeout=0.3))
             opened.push_async_callback(api.aclose)
             one = await opened.enter_async_context(process(RoutedSource({}, (native, api)), clock))

@@ -92,7 +92,7 @@ async def bench() -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
         clock = Clock()
         cache = usual_cache("memory:", clock=clock)
-        source = usual_api(upstream.url, clock=clock, http2=False)
+        source = usual_api(upstream.url, clock=clock)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
         resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
         prefixes = PrefixChain(resolver)

@@ -107,7 +107,7 @@ async def running(
     async with FakeUpstream() as upstream:
         clock, seen = Clock(), Seen()
         cache = usual_cache(store, clock=clock)
-        source = usual_api(upstream.url, clock=clock, transport=transport, http2=False)
+        source = usual_api(upstream.url, clock=clock, transport=transport)
         resolver = Resolver(
             cache,
             source,
@@ -662,7 +662,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         budget = Budget(
             BudgetLimits(rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100), clock
         )
-        api = usual_api(upstream.url, http2=False)
+        api = usual_api(upstream.url)
         source = open_guard(api, budget, clock)
         cache = usual_cache("memory:", clock=clock)
         resolver = Resolver(cache, source, clock, options=usual_options(), failures=no_failures())

@@ -51,7 +51,6 @@ PLAIN: Final[dict[str, Any]] = {
     "upstream_contact": "mailto:b@example.org",
     "upstream_verify": "always",
     "upstream_private_servers": True,
-    "upstream_http2": True,
     "upstream_timeout": 9.0,
     "upstream_stale_timeout": 1.7,
     "upstream_recheck": 29.0,

@@ -43,7 +43,6 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "upstream_burst": 1e6,
     "upstream_breaker_failures": 10**6,
     "bypass_burst": 1e6,
-    "upstream_http2": False,
     "app.assembly.resolving.FAILURE_TTL": 0.0,
 }
 _TOKEN: Final = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")

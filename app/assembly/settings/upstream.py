@@ -68,9 +68,6 @@ class UpstreamSettings(SettingsGroup):
     upstream_ca_bundle: Path | None = Field(
         None, description="PEM file of a private certificate authority, trusted in addition to the public ones."
     )
-    upstream_http2: bool = Field(
-        False, description="Use HTTP/2 if the upstream offers it. It takes six times the CPU time of HTTP/1.1."
-    )
     upstream_timeout: Duration = Field(10.0, gt=0, le=MAX_WAIT, description="Timeout for a whole upstream query.")
     upstream_stale_timeout: Duration = Field(
         1.8, ge=0, le=MAX_WAIT, description="Seconds to wait for the upstream before a stale record is served instead."

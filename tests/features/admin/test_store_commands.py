@@ -111,7 +111,7 @@ def run(command: str, url: str, *arguments: str | Path) -> int:
 def settings_for(upstream: FakeUpstream, url: str, **more: Any) -> Settings:
     """A proxy before the fake upstream, with the budget out of the way."""
     free = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_contact": "mailto:library@example.org"}
-    return Settings(**{**free, "upstream_url": upstream.url, "upstream_http2": False, "store_url": url, **more})
+    return Settings(**{**free, "upstream_url": upstream.url, "store_url": url, **more})
 
 
 def flags(settings: Settings) -> list[str]:

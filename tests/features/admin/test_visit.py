@@ -72,7 +72,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
         clock = Clock()
-        source = usual_api(upstream.url, clock=clock, http2=False)
+        source = usual_api(upstream.url, clock=clock)
         bench = Bench(upstream, source, clock)
         yield bench
         await bench.close()

@@ -70,7 +70,7 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
     async with FakeUpstream() as upstream:
         clock = Clock()
         cache = usual_cache("memory:", clock=clock)
-        api = usual_api(upstream.url, clock=clock, http2=False)
+        api = usual_api(upstream.url, clock=clock)
         limits: dict[str, Any] = {"rate": 1e6, "burst": 1e6, "max_concurrency": 16, "reserved_for_people": 0.0}
         guard = open_guard(
             api,

@@ -39,7 +39,6 @@ def settings_for(tmp_path: Path, upstream: FakeUpstream) -> Settings:
     upstream.put("10.5074/a", url="https://example.org/a")
     return Settings(
         upstream_url=upstream.url,
-        upstream_http2=False,
         upstream_contact="mailto:library@example.org",
         store_url=f"sqlite:///{tmp_path}/store.sqlite3",
         local_records=tmp_path / "local.toml",

@@ -110,7 +110,7 @@ async def test_what_can_be_read_is_served_whatever_else_is_refused(relay: Relay,
         url = upstream.url if is_up else "http://127.0.0.1:1"
         for command in COMMANDS:
             cache = TieredStore(MemoryStore(0, clock=clock), open_store(relay, clock), clock=clock, ceiling=1e9)
-            source = usual_api(url, clock=clock, http2=False)
+            source = usual_api(url, clock=clock)
             failures = FailureMemory(ttl=0, most=0, max_bytes=1_000)
             resolver = Resolver(cache, source, clock, options=usual_options(upstream=60), failures=failures)
             relay.command, relay.reply = command, f"-{error}\r\n".encode()

@@ -55,7 +55,7 @@ async def resolving(relay: Relay, clock: Clock, *, has_read: bool, timeout: floa
     """A resolver whose upstream is down. With `has_read`, it has read something from its store."""
     store = ValkeyStore(f"valkey://127.0.0.1:{relay.port}/0", clock=clock, timeout=timeout)
     cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=1e9)
-    source = usual_api("http://127.0.0.1:1", clock=clock, http2=False)
+    source = usual_api("http://127.0.0.1:1", clock=clock)
     failures = FailureMemory(ttl=60, most=10, max_bytes=10_000)
     resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
     if has_read:
