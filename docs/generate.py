@@ -67,10 +67,6 @@ where it was set, and what is wrong with it:
 doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting; did you mean DOI_PROXY_CACHE_TTL_FLOOR? (it is '60')
 ```
 
-A setting of the release before that has a new name is read under its old name for one release, and a setting that is
-gone is ignored. The log and `doi-proxy check` have a warning for each. Setting both names at once is an error. The
-names are in `app/assembly/settings/old_names.py`.
-
 `doi-proxy config` prints the effective settings, and `doi-proxy check` names every value that cannot be used or has no
 effect: [commands.md](commands.md). [config/doi-proxy.toml](../config/doi-proxy.toml) lists
 every setting with its default, commented out.

@@ -25,7 +25,6 @@ import pytest
 
 from app.assembly.features import installed
 from app.assembly.settings import Settings, load
-from app.assembly.settings.old_names import REMOVED
 from app.cli.main import create_parser
 from app.errors import CouldNotVerify, DoiProxyError, list_errors
 from app.features.options import ENV_PREFIX, variable
@@ -150,14 +149,6 @@ def test_every_variable_that_a_page_names_is_a_setting(page: Path) -> None:
     named = re.findall(rf"\b{ENV_PREFIX}[A-Z0-9_]+[A-Z0-9]\b", page.read_text(encoding="utf-8"))
     # Of a secret, NAME_FILE names a file; the name of a setting may end so as well.
     assert {name for name in named if name not in known and name.removesuffix("_FILE") not in known} == set()
-
-
-def test_no_page_names_a_setting_that_is_gone() -> None:
-    known = {key for name in Settings.model_fields for key in (name, Settings.table_and_key(name)[1])}
-    gone = {key for name in REMOVED for key in (name, Settings.table_and_key(name)[1])} - known
-    named = re.compile(rf"`({'|'.join(sorted(gone))})\b")
-    pages = {page.name: named.findall(page.read_text(encoding="utf-8")) for page in PAGES}
-    assert {page: found for page, found in pages.items() if page != "CHANGELOG.md" and found} == {}
 
 
 # --- Errors -------------------------------------------------------------------------------------------------------

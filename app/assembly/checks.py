@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from app.assembly.core import build_pages
 from app.assembly.features import installed, upstream_kinds
 from app.assembly.resolving import assemble
-from app.assembly.settings import Settings, find_outdated, validate
+from app.assembly.settings import Settings, validate
 from app.assembly.settings.sources import SourcedValue
 from app.assembly.stores import open_cache
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
@@ -63,9 +63,6 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
         findings += [Finding("error", problem.source, problem.message) for problem in more if problem not in problems]
     if settings is None:
         return findings
-    for outdated in find_outdated(values):
-        problem, _, remedy = outdated.message.rpartition("; ")
-        findings.append(Finding("warning", outdated.source, problem, remedy))
     inspection = CoreInspection(settings, sources, offline)
     for check in (*checks, find_feature_problems, find_store_failure, *(() if offline else _NETWORK_CHECKS)):
         known = {finding.source for finding in findings if finding.severity == "error"}

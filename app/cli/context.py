@@ -97,6 +97,5 @@ class ParsedContext:
 
     def _flags(self) -> dict[str, str | None]:
         from app.assembly.settings import Settings
-        from app.assembly.settings.old_names import REMOVED, RENAMED
 
-        return {name: getattr(self._namespace, name, None) for name in (*Settings.model_fields, *RENAMED, *REMOVED)}
+        return {name: getattr(self._namespace, name, None) for name in Settings.model_fields}

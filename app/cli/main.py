@@ -187,7 +187,6 @@ def _add_settings(command: argparse.ArgumentParser, shown: Collection[str]) -> N
 def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] | None = None) -> None:
     """Add the flags of all settings, of which the help has those `shown`, by default all."""
     from app.assembly.settings import Settings
-    from app.assembly.settings.old_names import REMOVED, RENAMED
     from app.features.options import flag_of, variable
 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
@@ -200,8 +199,6 @@ def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] 
             metavar="VALUE",
             help=text if shown is None or name in shown else argparse.SUPPRESS,
         )
-    for name in (*RENAMED, *REMOVED):
-        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 class _HelpSettings(argparse.Action):

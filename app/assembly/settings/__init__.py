@@ -4,7 +4,7 @@
 `--upstream-url` on the command line are the same setting.
 """
 
-from app.assembly.settings.loading import Problem, build, find_outdated, load, mask_settings, validate
+from app.assembly.settings.loading import Problem, build, load, mask_settings, validate
 from app.assembly.settings.model import Settings
 
-__all__ = ["Problem", "Settings", "build", "find_outdated", "load", "mask_settings", "validate"]
+__all__ = ["Problem", "Settings", "build", "load", "mask_settings", "validate"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +12,11 @@ from pydantic import ValidationError
 
 from app.assembly.settings.explanations import explain_setting_error
 from app.assembly.settings.model import Settings
-from app.assembly.settings.old_names import RELEASE, REMOVED
 from app.assembly.settings.sources import SourcedValue, read_sources
 from app.errors import ConfigurationError
 from app.features.options import flag_of, variable
 from app.features.setting_values import write_value
 from app.system.redaction import MASK, redact_value
-
-log = logging.getLogger(__name__)
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
@@ -32,15 +28,10 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, 
 
 
 def build(values: Mapping[str, SourcedValue]) -> Settings:
-    """The settings from these values, with a warning for each old one.
-
-    Raises ConfigurationError for the first one that cannot be used.
-    """
+    """The settings from these values. Raises ConfigurationError for the first one that cannot be used."""
     settings, problems = validate(values)
     if settings is None:
         raise ConfigurationError(str(problems[0]))
-    for problem in find_outdated(values):
-        log.warning("%s", problem)
     return settings
 
 
@@ -65,20 +56,9 @@ def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[
             Problem(name, values[name].source, "the text has a NUL character; remove it") for name in with_nul
         ]
     try:
-        return Settings(**{name: sourced.value for name, sourced in values.items() if name not in REMOVED}), []
+        return Settings(**{name: sourced.value for name, sourced in values.items()}), []
     except ValidationError as error:
         return None, [_problem(problem, values) for problem in error.errors()]
-
-
-def find_outdated(values: Mapping[str, SourcedValue]) -> Iterator[Problem]:
-    """What the next release refuses: a setting under its old name, and a setting that is gone."""
-    for name, sourced in values.items():
-        if sourced.outdated:
-            new = _NAMES[sourced.origin](name)
-            yield Problem(name, sourced.source, f"this setting is {new} since release {RELEASE}; write the new name")
-        elif name in REMOVED:
-            message = f"this setting is gone since release {RELEASE}, and its value is ignored; remove it"
-            yield Problem(name, sourced.source, message)
 
 
 def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from app.assembly.settings.old_names import RENAMED
 from app.errors import ConfigurationError
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from app.system.redaction import redact
@@ -33,8 +32,6 @@ class SourcedValue:
     source: str
     origin: Literal["file", "environment", "flag"]
     secret: bool = False
-    #: Whether the source has the setting under its old name.
-    outdated: bool = False
 
     @property
     def shown(self) -> str:
@@ -48,29 +45,16 @@ def read_sources(
     """The value of every setting that has a source. `known` are the names of all settings.
 
     A flag wins over the environment, the environment over the TOML file. A name can be unknown, and a value can be
-    wrong. An old name is replaced by the new one. Raises ConfigurationError for a file that cannot be read, and for a
-    setting that is set under its old and under its new name.
+    wrong. Raises ConfigurationError for a file that cannot be read.
     """
     path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     values: dict[str, SourcedValue] = {}
     if path is not None:
         values |= _read_toml(path)
     values |= _read_environment(environment, known)
-    values |= {name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None}
-    return _rename(values)
-
-
-def _rename(values: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
-    renamed: dict[str, SourcedValue] = {}
-    for name, value in values.items():
-        new = RENAMED.get(name)
-        if new and new in values:
-            raise ConfigurationError(
-                f"{value.source}: this is the old name of a setting that is also set under its new name, "
-                f"{values[new].source}; remove the old one"
-            )
-        renamed[new or name] = replace(value, outdated=True) if new else value
-    return renamed
+    return values | {
+        name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None
+    }
 
 
 def _read_environment(environment: Mapping[str, str], known: Collection[str]) -> dict[str, SourcedValue]:
@@ -92,8 +76,7 @@ def names_from_files(environment: Mapping[str, str], known: Collection[str]) -> 
     """The settings whose values come from NAME_FILE variables. `known` are the names of all settings."""
     set_keys = (key for key, value in environment.items() if value and key.startswith(ENV_PREFIX))
     names = (key.removeprefix(ENV_PREFIX).lower() for key in set_keys)
-    found = (name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
-    return frozenset(RENAMED.get(name, name) for name in found)
+    return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
 
 
 def _is_file_of_secret(name: str, known: Collection[str]) -> bool:
