@@ -40,7 +40,7 @@ ABOVE: Final = ("cli", "main", "assembly", "features", "proxy_client")
 #: Imports that the line on `web` forbids, though a lower floor holds them.
 FORBIDDEN: Final = {"web": frozenset({"cache", "upstream"})}
 
-#: The parts a library may be imported in.
+#: The parts a library may be imported in, or the module.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     # The second reads the URL of an egress proxy as the first does.
     "httpx": frozenset({"upstream", "features.native"}),
@@ -49,7 +49,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
     "cryptography": frozenset({"features.native"}),
-    "sqlite3": frozenset({"features.sqlite", "features.registry", "features.help"}),
+    "sqlite3": frozenset({"features.store_file", "features.sqlite", "features.registry", "features.help"}),
     "redis": frozenset({"features.valkey"}),
     # The second has the templates of an institution.
     "jinja2": frozenset({"web", "features.branding"}),
@@ -251,7 +251,7 @@ def breaks_library_homes(of: Module) -> Iterator[str]:
     for one in imports(of.tree):
         library = one.target.partition(".")[0]
         homes = LIBRARY_HOMES.get(library, frozenset({of.part}))
-        if homes.isdisjoint({of.part, of.part.partition(".")[0]}):
+        if homes.isdisjoint({of.name.removeprefix("app."), of.part, of.part.partition(".")[0]}):
             yield f"{of.name}:{one.line} ({of.part}) imports {library}"
 
 

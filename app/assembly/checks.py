@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,11 +14,11 @@ from app.assembly.features import installed, upstream_kinds
 from app.assembly.resolving import assemble
 from app.assembly.settings import Settings, validate
 from app.assembly.settings.sources import SourcedValue
-from app.assembly.stores import open_cache
+from app.assembly.stores import describe_left_file, open_cache
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from app.features.check import Check, Finding, Inspection
 from app.features.feature import require_libraries
-from app.features.store_format import STORE_FORMAT, Survey, Surveyable
+from app.features.store_url import find_store_file
 from app.system.redaction import redact
 from app.upstream import upstream_log
 from app.upstream.remedies import CORRECT_ADDRESS, find_remedy
@@ -29,8 +28,6 @@ from app.web.pages import Pages
 _SQLITE: Final = "sqlite:///"
 #: Longest time for the check of the store, and of one upstream, in seconds.
 _DEADLINE: Final = 15.0
-#: Entries that the check of an upgrade examines. 200,000 take about 5 s.
-_MAX_SURVEY: Final = 200_000
 #: Memory tier of a check, in bytes.
 _MEMORY_BYTES: Final = 1024 * 1024
 
@@ -64,7 +61,8 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
     if settings is None:
         return findings
     inspection = CoreInspection(settings, sources, offline)
-    for check in (*checks, find_feature_problems, find_store_failure, *(() if offline else _NETWORK_CHECKS)):
+    network = () if offline else (find_upstream_failure,)
+    for check in (*checks, find_feature_problems, find_left_file, find_store_failure, *network):
         known = {finding.source for finding in findings if finding.severity == "error"}
         findings += [
             finding for finding in check(inspection) if finding.severity != "error" or finding.source not in known
@@ -102,7 +100,8 @@ def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:
 def _is_missing(store_url: str) -> bool:
     """Whether a store is a file that does not exist, or is out of reach, as the check of its folder reports."""
     try:
-        return store_url.startswith(_SQLITE) and not Path(store_url.removeprefix(_SQLITE)).exists()
+        file = find_store_file(store_url)
+        return file is not None and not file.exists()
     except OSError:
         return True
 
@@ -117,39 +116,11 @@ async def _try_store(settings: Settings, *, contacts: bool) -> None:
         await cache.close()
 
 
-def find_upgrade(inspection: CoreInspection) -> Iterator[Finding]:
-    """What the next start keeps of a store of an earlier release. The store is not changed."""
-    settings = inspection.settings
-    if _is_missing(settings.store_url):
-        return
-    try:
-        survey = asyncio.run(asyncio.wait_for(_survey(settings), _DEADLINE))
-    except (OSError, StoreError, ConfigurationError, TimeoutError):
-        # The check of the store has reported it.
-        return
-    if survey is not None and survey.format < STORE_FORMAT and survey.total:
-        yield _describe(inspection.source("store_url"), redact(settings.store_url), survey)
-
-
-async def _survey(settings: Settings) -> Survey | None:
-    cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _MEMORY_BYTES}), read_only=True)
-    try:
-        store: object = cache.store
-        return await store.survey(_MAX_SURVEY) if isinstance(store, Surveyable) else None
-    finally:
-        await cache.close()
-
-
-def _describe(source: str, url: str, survey: Survey) -> Finding:
-    found = f"format {survey.format}" if survey.format else "the format of release 0.1.0 or 0.2.0"
-    readable = survey.current + survey.old
-    problem = (
-        f"{url} has {found}, and this release writes format {STORE_FORMAT}. Of {survey.visited} entries examined"
-        f" (the store has {survey.total}), {readable} are kept, {survey.old} of them are rewritten after the start, and"
-        f" {survey.unreadable} are not readable"
-    )
-    remedy = "after the start, an earlier release refuses the store; to be able to go back, copy or export it first"
-    return Finding("warning" if survey.unreadable else "note", source, problem, remedy)
+def find_left_file(inspection: CoreInspection) -> Iterator[Finding]:
+    """A file that is not used, because it is not a store of this format."""
+    left = describe_left_file(inspection.settings)
+    if left is not None:
+        yield Finding("warning", inspection.source("store_url"), left, "name that file in store_url")
 
 
 def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
@@ -162,10 +133,6 @@ def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
             name = "upstream_url" if url in settings.upstream_url else "upstream_routes"
             remedy = find_remedy(failure) or CORRECT_ADDRESS
             yield Finding("error", inspection.source(name), f"{redact(url)}: {failure}", remedy)
-
-
-#: Checks that connect to the store and to the upstreams.
-_NETWORK_CHECKS: Final = (find_upgrade, find_upstream_failure)
 
 
 def examine_upstreams(settings: Settings) -> list[Finding]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
+from app.assembly.stores import describe_left_file, open_cache
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
+from app.features.store_url import find_store_file
 from app.system.redaction import redact
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ STORE_TIMEOUT: Final = 5.0
 _PATIENT: Final = {"upstream_stale_timeout": 3_600.0, "upstream_recheck": 0.0}
 #: A sealed resolver sends no query, so it has no failure to remember.
 _SEALED: Final = {"mode": "sealed", "upstream_recheck": 0.0}
-_SQLITE: Final = "sqlite:///"
 
 
 class CommandStores:
@@ -36,16 +36,16 @@ class CommandStores:
 
     def require(self) -> None:
         """See Stores."""
-        url = self._settings.store_url
-        if not url.startswith(_SQLITE):
+        file = find_store_file(self._settings.store_url)
+        if file is None:
             return
-        store = f"--store-url {redact(url)}"
+        store = f"--store-url {redact(self._settings.store_url)}"
         try:
-            Path(url.removeprefix(_SQLITE)).stat()
+            file.stat()
         except FileNotFoundError as error:
-            raise ConfigurationError(
-                f"{store}: this file does not exist; the current folder is {Path.cwd()}"
-            ) from error
+            left = describe_left_file(self._settings)
+            problem = "this file does not exist" if left is None else f"{left}, which does not exist"
+            raise ConfigurationError(f"{store}: {problem}; the current folder is {Path.cwd()}") from error
         except OSError as error:
             raise ConfigurationError(
                 f"{store}: cannot be opened: {error.strerror}; run the command as the user of the service"

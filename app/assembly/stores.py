@@ -18,7 +18,8 @@ from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore, StoreUnavailable
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-from app.features.store_url import Opener, StoreOptions, open_store, read_store_path
+from app.features.store_url import Opener, StoreOptions, find_store_file, open_store, read_store_path
+from app.features.stored_entry import STORE_FORMAT
 
 
 def open_cache(
@@ -58,11 +59,12 @@ def open_service_cache(
 
 
 def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bool = False) -> SharedStore | None:
-    before = _count_bytes(read_store_path(settings.store_url))
-    max_bytes = fitting_bytes(settings, before)
+    file = find_store_file(settings.store_url)
+    before = _count_bytes(file)
+    max_bytes = fitting_bytes(settings, file, before)
 
     def find_freed() -> int:
-        return max(0, fitting_bytes(settings, before) - max_bytes)
+        return max(0, fitting_bytes(settings, file, before) - max_bytes)
 
     options = StoreOptions(clock, max_bytes, settings.store_timeout, read_only, read_tables, find_freed)
     return open_store(settings.store_url, options, find_openers())
@@ -74,17 +76,28 @@ def _count_bytes(path: Path | None) -> int:
     return 0
 
 
-def fitting_bytes(settings: Settings, before: int | None = None) -> int:
+def describe_left_file(settings: Settings) -> str | None:
+    """Why the store is not in the file of `store_url`. None if it is."""
+    named, used = read_store_path(settings.store_url), find_store_file(settings.store_url)
+    if named == used:
+        return None
+    return (
+        f"{named} is a store of another format than {STORE_FORMAT}, or a database of another program; it is not"
+        f" changed, and the store is {used}"
+    )
+
+
+def fitting_bytes(settings: Settings, file: Path | None, before: int | None = None) -> int:
     """The size of the SQLite store: `store_max_bytes`, but at most what it has and half of the free disk.
 
-    `before` is what it had when it was opened. What it has taken since then counts as free.
+    `file` is the store. `before` is what it had when it was opened. What it has taken since then counts as free.
     """
-    most, path = settings.store_max_bytes, read_store_path(settings.store_url)
-    folder = None if path is None else next((parent for parent in path.absolute().parents if parent.is_dir()), None)
-    if path is None or folder is None:
+    most = settings.store_max_bytes
+    folder = None if file is None else next((parent for parent in file.absolute().parents if parent.is_dir()), None)
+    if file is None or folder is None:
         return most
     try:
-        present = _count_bytes(path)
+        present = _count_bytes(file)
         first = present if before is None else before
         return max(MIN_STORE_BYTES, min(most, first + (present - first + disk_usage(folder).free) // 2))
     except OSError:

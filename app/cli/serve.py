@@ -17,7 +17,7 @@ from typing import Final
 from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
-from app.assembly.stores import fitting_bytes
+from app.assembly.stores import describe_left_file, fitting_bytes
 from app.cli.imports import collect_nothing
 from app.cli.signal_server import SignalServer, ignore_hangup
 from app.cli.supervisor import Supervisor
@@ -29,6 +29,7 @@ from app.features.check import Inspection
 from app.features.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.features.shared_memory import SharedMemory, Use, create_memories
 from app.features.shared_states import SharedStates
+from app.features.store_url import find_store_file
 from app.main import check, create
 from app.server.certificate import Certificate
 from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
@@ -242,7 +243,10 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     log.info("starting on %s", address)
     for name, further in _further_addresses(settings).items():
         log.info("%s: listening on %s", name, further)
-    if (bytes_used := fitting_bytes(settings)) < settings.store_max_bytes and settings.store_url.startswith("sqlite:"):
+    if (left := describe_left_file(settings)) is not None:
+        log.warning("%s; name that file in store_url to end this warning", left)
+    file = find_store_file(settings.store_url)
+    if file is not None and (bytes_used := fitting_bytes(settings, file)) < settings.store_max_bytes:
         log.warning("the store may grow to %.0f MB, to keep half of the free disk space free", bytes_used / 1e6)
     _judge_certificate(settings)
     if settings.upstream_contact is None and settings.mode == "online":

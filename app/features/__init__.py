@@ -26,7 +26,6 @@ NAMES = (
     "parse",
     "lists",
     "references",
-    "rewriting",
     "status",
     "admin",
     "explain",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +18,8 @@ _SQLITE_FILE: Final = "sqlite:///"
 class StoreOptions:
     """How a store is opened.
 
-    `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file and the
-    format of a server are not changed. `tables` returns those that features have in a SQLite file. `find_freed` returns
+    `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file is not
+    changed. `tables` returns those that features have in a SQLite file. `find_freed` returns
     by how many bytes `max_bytes` is larger now, because the disk has got room since.
     """
 
@@ -52,5 +53,16 @@ def open_store(url: str, options: StoreOptions, openers: Mapping[str, Opener]) -
 
 
 def read_store_path(url: str) -> Path | None:
-    """The file of a SQLite store, None for any other store."""
+    """The file that a URL of a SQLite store names, None for any other store."""
     return Path(url.removeprefix(_SQLITE_FILE)) if url.startswith(_SQLITE_FILE) else None
+
+
+def find_store_file(url: str) -> Path | None:
+    """The file of a SQLite store that this program uses, None for any other store. See choose_file."""
+    path = read_store_path(url)
+    with suppress(OSError):
+        if path is not None and path.is_file():
+            from app.features.store_file import choose_file  # noqa: PLC0415 - other stores need none of it
+
+            return choose_file(path)
+    return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -16,54 +16,49 @@ from app.features.store_compression import compress, decompress
 from app.features.stored_redirect import PLACE, RedirectAnswer, holds_target, pack_place
 from app.handle.answer import Answer, ResponseCode
 
-#: The newest layout of an entry in a store. Every layout that was released is read for ever, so processes of two
-#: releases can share a store. An entry of a later layout is a miss. A change of a layout needs a new number here, a
-#: reader of the layout before, and a new STORE_FORMAT (docs/releases.md).
-FORMAT_VERSION: Final = 3
-#: FORMAT_VERSION with the place of a plain redirect's target (stored_redirect.py). SQLite files alone have it, because
-#: release 0.2.0 can share a server, and takes an unknown layout for a miss (docs/decisions/0021).
-WITH_TARGET: Final = 4
-_PLAIN: Final = 2
-#: Release 0.1.0 wrote this layout. It is _PLAIN, with a checksum that omits the key.
-_WITHOUT_KEY: Final = 1
-#: Is added to the version of an entry whose answer was verified. An earlier release takes that for a miss, because it
-#: would lose the proof.
+#: The format of a store, and of each entry in it. SQLite has it as user_version, Valkey in the prefix of its keys.
+#: A change of what a store holds needs a new number and a reader in READERS (docs/releases.md).
+STORE_FORMAT: Final = 1
+#: The byte of an entry with its format and its flags.
+MARK_OFFSET: Final = 4
+FORMAT_BITS: Final = 0x0F
+#: The expiries are seconds since the epoch and the values are JSON. Otherwise the expiries are whole seconds after
+#: `fetched`, rounded down, and the values are compressed.
+PLAIN: Final = 0x10
+#: The place of a plain redirect's target precedes the values (stored_redirect.py).
+WITH_TARGET: Final = 0x20
+#: The entry ends with its proof, and the length of the proof.
+_PROVEN: Final = 0x40
+#: The answer was verified.
 VERIFIED: Final = 0x80
-#: Is added to the version of a verified entry that ends with its proof, and the length of the proof.
-PROVEN: Final = 0x40
 
-#: CRC-32 of the key and of what follows: version, response code, fetched, then the two expiries and the values.
+#: CRC-32 of the key and of what follows: mark, response code, fetched, then the two expiries and the values.
 _CHECK: Final = Struct("<I")
-#: The offset of the version in an entry, in every layout.
-VERSION_OFFSET: Final = _CHECK.size
-#: Version 2: the expiries are seconds since the epoch, and the values are JSON.
-_HEAD: Final = Struct("<IBBddd")
-_BODY: Final = Struct("<BBddd")
-#: Version 3: the expiries are whole seconds after `fetched`, rounded down, and the values are compressed.
-_SHORT_HEAD: Final = Struct("<IBBdII")
-_SHORT_BODY: Final = Struct("<BBdII")
-#: In version 3: a hard expiry that never comes.
+_PLAIN_HEAD: Final = Struct("<IBBddd")
+_PLAIN_BODY: Final = Struct("<BBddd")
+_HEAD: Final = Struct("<IBBdII")
+_BODY: Final = Struct("<BBdII")
+#: Bytes of the shortest entry.
+MIN_BYTES: Final = _HEAD.size
+#: A hard expiry that never comes, unless the entry is plain.
 _NEVER: Final = 0xFFFF_FFFF
 _PROOF_LENGTH: Final = Struct("<I")
 _CODES: Final = {int(code): code for code in ResponseCode}
 
 
-def pack(entry: Entry, *, with_target: bool = False) -> bytes:
-    """Serialize an entry, without its key, for a store; `with_target` if it leads every client to one target."""
-    body = _pack_short(entry, with_target=with_target)
+def pack(entry: Entry) -> bytes:
+    """Serialize an entry, without its key, for a store."""
+    body = _pack_short(entry)
     if body is None:
         times = entry.fetched_at, entry.fresh_until, entry.stale_until
-        body = _BODY.pack(_version(_PLAIN, entry), entry.answer.code, *times) + entry.answer.values
+        body = _PLAIN_BODY.pack(_mark(entry) | PLAIN, entry.answer.code, *times) + entry.answer.values
     if isinstance(entry.answer, ProvenAnswer):
         body += entry.answer.proof + _PROOF_LENGTH.pack(len(entry.answer.proof))
     return _CHECK.pack(_checksum(entry.key, body)) + body
 
 
-def _pack_short(entry: Entry, *, with_target: bool) -> bytes | None:
-    """The body in version 3; None if it does not hold these times, or if there is nothing to compress.
-
-    It is never shorter than the head of version 2, because an earlier release takes a shorter entry for a damaged one.
-    """
+def _pack_short(entry: Entry) -> bytes | None:
+    """The body with short times and compressed values. None if the times do not fit, or there are no values."""
     fresh, stale = entry.fresh_until - entry.fetched_at, entry.stale_until - entry.fetched_at
     is_endless = entry.stale_until == FOREVER
     # A comparison with NaN is false.
@@ -71,72 +66,63 @@ def _pack_short(entry: Entry, *, with_target: bool) -> bytes | None:
         return None
     if entry.answer.code is not ResponseCode.SUCCESS:
         return None
+    place = pack_place(entry.answer)
+    mark = _mark(entry) if place is None else _mark(entry) | WITH_TARGET
     ends = _NEVER if is_endless else int(stale)
-    place = pack_place(entry.answer) if with_target else None
-    layout = FORMAT_VERSION if place is None else WITH_TARGET
-    head = _SHORT_BODY.pack(_version(layout, entry), entry.answer.code, entry.fetched_at, int(fresh), ends)
-    body = head + (place or b"") + compress(entry.answer.values)
-    return body if len(body) >= _BODY.size else None
+    head = _BODY.pack(mark, entry.answer.code, entry.fetched_at, int(fresh), ends)
+    return head + (place or b"") + compress(entry.answer.values)
 
 
-def _version(layout: int, entry: Entry) -> int:
-    proven = PROVEN if isinstance(entry.answer, ProvenAnswer) else 0
-    return layout | proven | VERIFIED if entry.answer.is_verified else layout | proven
+def _mark(entry: Entry) -> int:
+    proven = _PROVEN if isinstance(entry.answer, ProvenAnswer) else 0
+    return STORE_FORMAT | proven | VERIFIED if entry.answer.is_verified else STORE_FORMAT | proven
 
 
-def unpack(key: str, data: object) -> Entry | None:
-    """Read the entry that this release or an earlier one wrote for this key. Returns None for a later layout.
+def unpack(key: str, data: object, readers: Mapping[int, Reader] | None = None) -> Entry | None:
+    """Read an entry of this key by the reader of its format, of READERS. Returns None for a format without a reader.
 
     Raises DamagedEntry if the data is not bytes, the checksum is wrong, or a time is not in 0 to FOREVER.
     """
     # A damaged SQLite row can have any type.
-    if not isinstance(data, bytes) or len(data) < _HEAD.size:
+    if not isinstance(data, bytes) or len(data) < MIN_BYTES:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: it is too short, or not bytes.")
-    (check,), version, body = _CHECK.unpack_from(data), data[VERSION_OFFSET], data[_CHECK.size :]
-    # The version decides which checksum is right, so an entry of one layout is never read as one of another.
-    if (crc32(body) if version == _WITHOUT_KEY else _checksum(key, body)) != check:
+    if _checksum(key, data[_CHECK.size :]) != _CHECK.unpack_from(data)[0]:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
-    is_verified, layout = bool(version & VERIFIED), version & ~VERIFIED
-    if layout & PROVEN:
-        return _unpack_proven(key, data, layout & ~PROVEN)
-    if layout in (FORMAT_VERSION, WITH_TARGET):
-        return _unpack_short(key, data, is_verified=is_verified, has_place=layout == WITH_TARGET)
-    return _unpack_plain(key, data, is_verified=is_verified) if layout == _PLAIN or version == _WITHOUT_KEY else None
+    read = (READERS if readers is None else readers).get(data[MARK_OFFSET] & FORMAT_BITS)
+    return None if read is None else read(key, data)
 
 
-def _unpack_proven(key: str, data: bytes, layout: int) -> Entry | None:
-    length = _PROOF_LENGTH.unpack_from(data, len(data) - _PROOF_LENGTH.size)[0]
+def _read_1(key: str, data: bytes) -> Entry:
+    """Read an entry of format 1."""
+    mark = data[MARK_OFFSET]
+    if not mark & _PROVEN:
+        return _read_body(key, data, mark)
     end = len(data) - _PROOF_LENGTH.size
-    if layout not in (FORMAT_VERSION, _PLAIN):
-        return None
-    if end - length < _HEAD.size:
+    start = end - _PROOF_LENGTH.unpack_from(data, end)[0]
+    if start < MIN_BYTES:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: its proof is longer than it.")
-    read = _unpack_short if layout == FORMAT_VERSION else _unpack_plain
-    entry = read(key, data[: end - length], is_verified=True)
-    answer = ProvenAnswer(entry.answer.code, entry.answer.values, is_verified=True, proof=data[end - length : end])
+    entry = _read_body(key, data[:start], mark)
+    answer = ProvenAnswer(entry.answer.code, entry.answer.values, is_verified=True, proof=data[start:end])
     return replace(entry, answer=answer)
 
 
-def has_old_layout(data: object) -> bool:
-    """Whether stored bytes have a layout that this release reads and no longer writes."""
-    return isinstance(data, bytes) and data[VERSION_OFFSET : VERSION_OFFSET + 1] == bytes((_WITHOUT_KEY,))
-
-
-def _unpack_short(key: str, data: bytes, *, is_verified: bool, has_place: bool = False) -> Entry:
-    _, _, code, fetched_at, fresh, stale = _SHORT_HEAD.unpack_from(data)
+def _read_body(key: str, data: bytes, mark: int) -> Entry:
+    is_verified = bool(mark & VERIFIED)
+    if mark & PLAIN:
+        if len(data) < _PLAIN_HEAD.size:
+            raise DamagedEntry(f"The store's entry for {key!r} is damaged: it is too short.")
+        _, _, code, *times = _PLAIN_HEAD.unpack_from(data)
+        return _build(key, code, data[_PLAIN_HEAD.size :], times, is_verified)
+    _, _, code, fetched_at, fresh, stale = _HEAD.unpack_from(data)
     ends = FOREVER if stale == _NEVER else fetched_at + stale
-    begins = _SHORT_HEAD.size + (PLACE.size if has_place else 0)
+    has_place = bool(mark & WITH_TARGET)
+    begins = _HEAD.size + (PLACE.size if has_place else 0)
     try:
         values = decompress(data[begins:])
     except ValueError as error:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: {error}.") from error
-    place = PLACE.unpack_from(data, _SHORT_HEAD.size) if has_place and code == ResponseCode.SUCCESS else None
+    place = PLACE.unpack_from(data, _HEAD.size) if has_place and code == ResponseCode.SUCCESS else None
     return _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified, place)
-
-
-def _unpack_plain(key: str, data: bytes, *, is_verified: bool) -> Entry:
-    _, _, code, *times = _HEAD.unpack_from(data)
-    return _build(key, code, data[_HEAD.size :], times, is_verified)
 
 
 def _build(
@@ -162,3 +148,9 @@ def _build(
 
 def _checksum(key: str, body: bytes) -> int:
     return crc32(body, crc32(key.encode(errors="surrogatepass")))
+
+
+#: Reads an entry of one format from its key and its bytes. Raises DamagedEntry.
+Reader = Callable[[str, bytes], Entry]
+#: The readers of all formats that this program reads, by their numbers.
+READERS: Final[Mapping[int, Reader]] = {STORE_FORMAT: _read_1}

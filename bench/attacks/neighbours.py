@@ -20,7 +20,7 @@ from tests.features.valkey.valkey_server import start_valkey
 
 _NAMES: Final = [f"10.1000/stored-{number}" for number in range(19)]
 _NO_UPSTREAM: Final = "http://127.0.0.1:9"
-_KEYS: Final = "doi-proxy:v1:"
+_KEYS: Final = "doi-proxy:1:"
 #: The timeout of the store while it is filled, in seconds.
 _FILLING: Final = 20.0
 #: What makes a server refuse writes and answer reads, and what each is called in its error.

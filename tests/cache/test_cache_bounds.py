@@ -27,8 +27,8 @@ from tests.features.sqlite.sqlite_stores import fill, keys, opened
 
 pytestmark = pytest.mark.anyio
 
-#: "10.1/A" is not registered, fetched at NOW and known for a minute: format version 2, response code 100.
-STORED = bytes.fromhex("eabd4e44026400000040fc54d9410000004ffc54d9410000004ffc54d941") + b"[]"
+#: "10.1/A" is not registered, fetched at NOW and known for a minute: format 1, plain, response code 100.
+STORED = bytes.fromhex("1d6bcf5d116400000040fc54d9410000004ffc54d9410000004ffc54d941") + b"[]"
 LINE = (
     b'{"bundle":1,"handle":"10.1/A","responseCode":100,"values":[],"fetched":"2023-11-14T22:13:20Z",'
     b'"fresh_until":"2023-11-14T22:14:20Z","stale_until":"2023-11-14T22:14:20Z"}\n'
@@ -125,7 +125,7 @@ async def test_a_file_has_its_application_id_and_format(tmp_path: Path, clock: C
     await fill(path, clock)
     with closing(sqlite3.connect(path)) as connection:
         pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
-        assert pragmas == [(int.from_bytes(b"DOIq", "big"),), (3,)]
+        assert pragmas == [(int.from_bytes(b"DOIr", "big"),), (1,)]
 
 
 async def test_a_damaged_file_is_marked_and_set_aside_by_the_time(tmp_path: Path, clock: Clock) -> None:
@@ -225,7 +225,7 @@ async def test_keys_and_times_on_the_server_stay_the_same(valkey_url: str, clock
     # A lease of less than a millisecond is one of a millisecond, which the server takes.
     assert await store.lease("10.1000/0", "here", 0.0001)
     await store.take("upstream", 2, 5)
-    prefix = "doi-proxy:v1:"
+    prefix = "doi-proxy:1:"
     left = {name: await server.pttl(prefix + name) for name in ("entry:10.1000/182", "lease:10.1000/182")}
     assert 90_000 < left["entry:10.1000/182"] <= 100_000
     assert 10_000 < left["lease:10.1000/182"] <= 20_000

@@ -1,144 +1,228 @@
-"""Two releases share a store during a rolling upgrade: each reads what the other wrote, or takes it for a miss."""
+"""The format of a store, byte for byte, and what a program does with a store of another format.
+
+A change of these bytes needs a new number and a reader in READERS (docs/releases.md). The lines of a released format
+stay.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Mapping
 from contextlib import closing
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from struct import Struct
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 import pytest
-from redis.asyncio import Redis
-from redis.asyncio.cluster import RedisCluster
+from hypothesis import given
 
+from app.assembly.settings import Settings
+from app.assembly.stores import describe_left_file, open_cache, read_tables
 from app.cache.entry import Entry
-from app.cache.store import SharedStore
+from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
+from app.features.registry.wire import pack_block, unpack_block, write_block_line
+from app.features.sqlite.file import prepare
 from app.features.sqlite.store import SqliteStore
-from app.features.stored_entry import pack
-from app.features.valkey.layout import Layout, find_layout, partitions_of_cluster
-from app.features.valkey.store import ValkeyStore
-from app.features.valkey.url import StoreKind
-from app.handle.answer import Answer, ResponseCode
+from app.features.store_compression import decompress
+from app.features.store_dictionary import read_dictionary_1
+from app.features.store_file import choose_file, read_format
+from app.features.stored_entry import MARK_OFFSET, READERS, STORE_FORMAT, Reader, pack, unpack
+from app.features.valkey.layout import KEY_PREFIX
 from tests.cache.entries import entry, missing, proven, verified
+from tests.cache.test_cache_wire import entries
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
-#: The format of release 0.2: version, response code, fetched, fresh until, stale until, and the values as JSON.
-_VERSION_2: Final = Struct("<BBddd")
-_CHECKSUM: Final = Struct("<I")
-
-
-def write_version_2(one: Entry) -> bytes:
-    """What release 0.2 writes."""
-    times = one.fetched_at, one.fresh_until, one.stale_until
-    body = _VERSION_2.pack(2, int(one.answer.code), *times) + one.answer.values
-    return _CHECKSUM.pack(crc32(body, crc32(one.key.encode()))) + body
-
-
-def read_version_2(key: str, data: bytes) -> Entry | None:
-    """What release 0.2 reads: None is a miss. Raises AssertionError for what it reports as damage."""
-    assert len(data) >= _CHECKSUM.size + _VERSION_2.size
-    body = data[_CHECKSUM.size :]
-    assert crc32(body, crc32(key.encode())) == _CHECKSUM.unpack_from(data)[0]
-    version, code, *times = _VERSION_2.unpack_from(body)
-    return Entry(key, Answer(ResponseCode(code), body[_VERSION_2.size :]), *times) if version == 2 else None
-
-
-#: Replaces the stored bytes of a name by others.
-Overwrite = Callable[[str, bytes], Awaitable[None]]
-
-
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("valkey", marks=pytest.mark.valkey),
-        pytest.param("cluster", marks=pytest.mark.valkey),
-    ]
+_PLACE: Final = "013c005600"
+_TIMES: Final = "0100000040fc54d9418051010080de2800"
+_VALUES: Final = "a3740d2034b7810a33708d9e045ebd83b6d2331600"
+#: Entries of format 1, without their checksums. The compressed bytes can differ from one build of zlib to another.
+ROWS: Final = (
+    ("record", entry(), f"21{_TIMES}{_PLACE}{_VALUES}"),
+    ("verified", verified(entry()), f"a1{_TIMES}{_PLACE}{_VALUES}"),
+    ("with its proof", proven(entry()), f"c1{_TIMES}{_VALUES}{b'a signed message'.hex()}10000000"),
+    ("not found", missing(), "116400000040fc54d9410000004ffc54d9410000004ffc54d9415b5d"),
 )
-async def opened(
-    request: pytest.FixtureRequest, clock: Clock, tmp_path: Path
-) -> AsyncIterator[tuple[SharedStore, Overwrite]]:
-    """A store, and what another release does to it."""
-    if request.param == "sqlite":
-        file = tmp_path / "store.sqlite3"
-        store: SharedStore = SqliteStore(file, clock=clock, max_bytes=100_000_000)
-        yield store, lambda key, data: overwrite_row(store, file, key, data)
-        await store.close()
-    else:
-        url, client, layout = find_server(request)
-        store = ValkeyStore(url, clock=clock, timeout=5.0)
-        yield store, lambda key, data: client.set(layout.find(key).entry(key), data)
-        await store.close()
-        await client.aclose()
+#: The columns of each table.
+TABLES: Final = {
+    "announcements": "number key",
+    "earlier_targets": "number key seen target replaced",
+    "entries": "key stale_until last_used data",
+    "hand": "id key",
+    "imports": "import part note",
+    "notes": "name data",
+    "purges": "scope at",
+    "registry_blocks": "first records data",
+    "registry_total": "id records",
+    "totals": "entries bytes",
+}
+BLOCK: Final = (
+    "10.1000/1",
+    "c9cee43301e3822e9ad437e43434b3b430b734b33030e074864ebc70c2ab23bdd48ac4dc025000c3751811a9c30800",
+    [
+        ("10.1000/1", 1_698_796_800, "Crossref", "https://a.example/1"),
+        ("10.1000/2", 1_698_796_800, "Crossref", "https://a.example/2"),
+    ],
+)
+LINE: Final = (
+    b'{"bundle":1,"handle":"10.1000/182","responseCode":1,"values":[{"index":1,"type":"URL","data":{"format":"string",'
+    b'"value":"http://www.doi.org/hb.html"},"ttl":86400}],"fetched":"2023-11-14T22:13:20Z",'
+    b'"fresh_until":"2023-11-15T22:13:20Z","stale_until":"2023-12-15T22:13:20Z"}\n'
+)
 
 
-def find_server(request: pytest.FixtureRequest) -> tuple[str, Any, Layout]:
-    if request.param == "valkey":
-        url = request.getfixturevalue("valkey_url")
-        return url, Redis.from_url(url.replace("valkey", "redis", 1)), find_layout(StoreKind.SERVER)
-    cluster = request.getfixturevalue("session_cluster")
-    return cluster.url, RedisCluster("127.0.0.1", cluster.servers[0].port), partitions_of_cluster()
+def seal(key: str, body: bytes) -> bytes:
+    """The bytes of an entry with the checksum of a body."""
+    return crc32(body, crc32(key.encode(errors="surrogatepass"))).to_bytes(4, "little") + body
 
 
-async def overwrite_row(store: SharedStore, file: Path, key: str, data: bytes) -> None:
-    await store.put(entry(key))
-    await store.flush()
-    with closing(sqlite3.connect(file)) as connection, connection:
-        assert connection.execute("UPDATE entries SET data = ? WHERE key = ?", (data, key)).rowcount == 1
+@pytest.mark.parametrize(("one", "body"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_entries_of_format_1_are_read_and_written(one: Entry, body: str) -> None:
+    known = seal(one.key, bytes.fromhex(body))
+    assert unpack(one.key, known) == one
+    written = pack(one)
+    assert written[MARK_OFFSET:22] == known[MARK_OFFSET:22]
+    assert unpack(one.key, written) == one
 
 
-@pytest.mark.parametrize("one", [entry("10.1000/FORMAT"), missing("10.1000/FORMAT")], ids=["record", "not found"])
-async def test_an_entry_of_the_release_before_is_read(opened: tuple[SharedStore, Overwrite], one: Entry) -> None:
-    store, overwrite = opened
-    await overwrite(one.key, write_version_2(one))
-    assert await store.get(one.key) == one
-    assert [found async for found in store.scan("10.1000/FORMAT")] == [one]
+def test_the_dictionary_of_format_1_does_not_change() -> None:
+    digest = "6bfcf5c81c0e76463aa0cb2bfb7eb90493f7e512a13178b13bdb39631fa32dc1"
+    assert sha256(read_dictionary_1()).hexdigest() == digest
 
 
-async def test_of_entries_of_both_releases_the_newer_one_stays(
-    opened: tuple[SharedStore, Overwrite], clock: Clock
-) -> None:
-    store, overwrite = opened
-    clock.advance(100)
-    older, newer = (entry("10.1000/FORMAT", fetched_at=clock() - age) for age in (50, 10))
-    await overwrite(newer.key, write_version_2(newer))
-    await store.put(older, unless_newer=True)
-    await store.flush()
-    assert await store.get(newer.key) == newer
-    newest = entry("10.1000/FORMAT", fetched_at=clock())
-    await store.put(newest, unless_newer=True)
-    await store.flush()
-    assert await store.get(newer.key) == newest
+def test_registry_records_of_format_1_are_read_and_written() -> None:
+    first, data, rows = BLOCK
+    assert unpack_block(first, bytes.fromhex(data)) == rows
+    written = pack_block(first, list(map(write_block_line, rows)))
+    assert written[4] == bytes.fromhex(data)[4]
+    assert decompress(written[5:]) == decompress(bytes.fromhex(data)[5:])
 
 
-@pytest.mark.parametrize("age", [10, 50], ids=["newer", "older"])
-async def test_a_verified_entry_is_as_new_as_any_other(
-    opened: tuple[SharedStore, Overwrite], clock: Clock, age: int
-) -> None:
-    store, overwrite = opened
-    clock.advance(100)
-    of_other_release = entry("10.1000/FORMAT", fetched_at=clock() - 30)
-    one = verified(entry("10.1000/FORMAT", fetched_at=clock() - age))
-    await overwrite(one.key, write_version_2(of_other_release))
-    await store.put(one, unless_newer=True)
-    await store.flush()
-    assert await store.get(one.key) == (one if age < 30 else of_other_release)
+async def test_a_file_has_the_number_and_the_tables_of_format_1(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    await SqliteStore(path, clock=Clock(), max_bytes=10**9, tables=read_tables()).close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert (read_format(connection), STORE_FORMAT) == (1, 1)
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {
+            name: " ".join(column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
+            for name in names
+            if not name.startswith("sqlite_")
+        }
+    assert columns == TABLES
 
 
-ENTRIES: Final = [entry(), missing(), entry(url="x" * 20_000), entry(ttl=0, grace=0)]
-KINDS: Final = ["record", "no", "large", "stale"]
+def test_the_keys_on_a_server_begin_with_the_number() -> None:
+    assert KEY_PREFIX == "doi-proxy:1:"
 
 
-@pytest.mark.parametrize("one", ENTRIES, ids=KINDS)
-def test_the_release_before_misses_a_verified_entry(one: Entry) -> None:
-    assert read_version_2(one.key, pack(verified(one))) is None
-    assert read_version_2(one.key, pack(proven(one))) is None
+# --- The next number ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", ENTRIES, ids=KINDS)
-def test_the_release_before_finds_no_damage_in_an_entry_of_this_one(one: Entry) -> None:
-    assert read_version_2(one.key, pack(one)) in (one, None)
+def read_2(key: str, data: bytes) -> Entry:
+    """Reads an entry of format 2, which has two bytes more at its end."""
+    one = unpack(key, seal(key, bytes((data[MARK_OFFSET] - 1,)) + data[5:-2]))
+    assert one is not None
+    return one
+
+
+def pack_2(one: Entry) -> bytes:
+    """Writes what read_2 reads."""
+    data = pack(one)
+    return seal(one.key, bytes((data[MARK_OFFSET] + 1,)) + data[5:] + b"22")
+
+
+#: The readers of the program that has format 2.
+NEXT: Final[Mapping[int, Reader]] = {**READERS, 2: read_2}
+
+
+@given(entries)
+def test_the_next_format_reads_an_entry_of_this_one_and_this_one_misses_an_entry_of_the_next(one: Entry) -> None:
+    assert unpack(one.key, pack(one), NEXT) == unpack(one.key, pack(one))
+    assert unpack(one.key, pack_2(one), NEXT) == unpack(one.key, pack(one))
+    assert unpack(one.key, pack_2(one)) is None
+
+
+def test_the_next_format_takes_over_a_file_and_this_one_then_leaves_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    prepare(path, 0.0)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO entries VALUES (?, 0, 0, ?)", (entry().key, pack(entry())))
+    assert choose_file(path) == choose_file(path, NEXT) == path
+    prepare(path, 0.0, readers=NEXT)
+    with closing(sqlite3.connect(path)) as connection:
+        assert read_format(connection) == 2
+        ((key, data),) = connection.execute("SELECT key, data FROM entries")
+    assert unpack(key, data, NEXT) == entry()
+    assert choose_file(path, NEXT) == path
+    assert choose_file(path) == tmp_path / "store.sqlite3.1"
+
+
+def make_other(path: Path, kind: str) -> None:
+    """A file that is not a store of this format."""
+    if kind != "database":
+        prepare(path, 0.0)
+    with closing(sqlite3.connect(path)) as connection:
+        if kind == "database":
+            connection.execute("CREATE TABLE loans (book TEXT)")
+        else:
+            connection.execute(f"PRAGMA {kind}")
+
+
+OTHERS: Final = ("user_version = 99", "user_version = 0", "application_id = 0x444F4971", "database")
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_a_file_of_another_format_is_not_changed_and_the_store_is_beside_it(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    make_other(path, kind)
+    before = path.read_bytes()
+    settings = Settings(store_url=f"sqlite:///{path}")
+    for _ in range(2):
+        cache = open_cache(settings, Clock())
+        await cache.put(entry())
+        await cache.flush()
+        await cache.close()
+    assert path.read_bytes() == before
+    assert describe_left_file(settings) == (
+        f"{path} is a store of another format than 1, or a database of another program; it is not changed, and the"
+        f" store is {path}.1"
+    )
+    beside = open_cache(Settings(store_url=f"sqlite:///{path}.1"), Clock())
+    assert await beside.reread(entry().key) == entry()
+    await beside.close()
+
+
+def test_a_store_of_this_format_a_new_file_and_an_empty_one_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    assert choose_file(path) == path
+    path.touch()
+    assert choose_file(path) == path
+    prepare(path, 0.0)
+    assert choose_file(path) == path
+    assert describe_left_file(Settings(store_url=f"sqlite:///{path}")) is None
+
+
+# --- Bundles --------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_line_of_a_bundle_has_its_format() -> None:
+    file = BytesIO()
+    writer = BundleWriter(file)
+    writer.add(entry())
+    writer.add(missing())
+    lines = file.getvalue().splitlines(keepends=True)
+    assert lines[0] == LINE
+    assert lines[1].startswith(b'{"handle":')
+
+
+@pytest.mark.parametrize("number", [0, BUNDLE_FORMAT + 1])
+def test_a_bundle_of_another_format_is_refused_with_one_line(number: int) -> None:
+    data = LINE.replace(b'"bundle":1', b'"bundle":%d' % number) + LINE
+    refused, end = read_bundle(BytesIO(data))
+    assert isinstance(refused, Refused) and isinstance(end, BundleEnd)
+    assert refused.reason == f"the bundle has format {number}, and this doi-proxy reads format 1; use another doi-proxy"
+    assert (end.lines, end.refused) == (1, 1)

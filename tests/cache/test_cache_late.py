@@ -150,8 +150,9 @@ async def test_a_command_does_not_start_without_its_store(settings: Settings) ->
 
 async def test_a_file_that_can_never_be_a_store_ends_the_start(tmp_path: Path, clock: Clock) -> None:
     settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3")
-    async with opened(tmp_path / "store.sqlite3", clock) as store:
-        store._writing.execute("PRAGMA user_version = 99")
+    for name in ("store.sqlite3", "store.sqlite3.1"):
+        async with opened(tmp_path / name, clock) as store:
+            store._writing.execute("PRAGMA user_version = 99")
     with pytest.raises(ConfigurationError) as error:
         open_service_cache(settings)
     assert not isinstance(error.value.__cause__, StoreUnavailable)
@@ -257,10 +258,9 @@ def test_a_store_with_a_log_that_could_only_be_read_is_opened_for_writing() -> N
 async def test_a_store_leaves_half_of_the_free_disk(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
     path = tmp_path / "var" / "store.sqlite3"
-    url = f"sqlite:///{path}"
-    assert fitting_bytes(Settings(store_url=url, store_max_bytes=10**14)) == pytest.approx(free / 2, rel=0.2)
-    assert fitting_bytes(Settings(store_url=url, store_max_bytes=2**20)) == 2**20
-    assert fitting_bytes(Settings(store_url="memory:", store_max_bytes=10**14)) == 10**14
+    assert fitting_bytes(Settings(store_max_bytes=10**14), path) == pytest.approx(free / 2, rel=0.2)
+    assert fitting_bytes(Settings(store_max_bytes=2**20), path) == 2**20
+    assert fitting_bytes(Settings(store_max_bytes=10**14), None) == 10**14
 
 
 async def test_a_store_that_was_opened_on_a_full_disk_grows_when_there_is_room(
@@ -291,4 +291,4 @@ def test_the_growth_of_a_store_does_not_raise_its_limit(tmp_path: Path, monkeypa
             file.truncate(before + grown)
         left = free - grown + others
         monkeypatch.setattr(stores, "disk_usage", lambda _, left=left: SimpleNamespace(free=left))
-        assert fitting_bytes(settings, before) == before + (free + others) // 2
+        assert fitting_bytes(settings, path, before) == before + (free + others) // 2

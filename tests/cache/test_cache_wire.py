@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from zlib import crc32
 
 import pytest
@@ -12,7 +11,8 @@ from msgspec.structs import replace
 
 from app.cache.entry import FOREVER, Entry
 from app.errors import DamagedEntry, StoreError
-from app.features.stored_entry import has_old_layout, pack, unpack
+from app.features.stored_entry import MARK_OFFSET, PLAIN, WITH_TARGET, pack, unpack
+from app.features.stored_redirect import PLACE
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import entry, missing, proven, values, verified
 from tests.table import table
@@ -31,7 +31,8 @@ def test_a_proof_takes_its_bytes_and_damage_is_noticed(one: Entry) -> None:
     kept = proven(one, b"proof" * 100)
     data = pack(kept)
     assert unpack(kept.key, data) == kept
-    assert len(data) == len(pack(verified(one))) + 504
+    place = PLACE.size if pack(verified(one))[MARK_OFFSET] & WITH_TARGET else 0
+    assert len(data) == len(pack(verified(one))) - place + 504
     assert kept.size == verified(one).size + 500
     for length in (0xFFFF_FFFF, len(data), len(data) - 20):
         body = data[4:-4] + length.to_bytes(4, "little")
@@ -57,30 +58,13 @@ def test_whole_seconds_and_an_expiry_that_never_comes_are_stored_unchanged() -> 
 def test_a_record_is_compressed_and_a_negative_answer_is_not() -> None:
     record = entry(url="https://onlinelibrary.wiley.com/doi/10.1002/anie.201804551")
     assert len(pack(record)) < len(record.answer.values) / 2
-    assert pack(missing())[4] == 2
+    assert pack(missing())[MARK_OFFSET] & PLAIN
 
 
 @pytest.mark.parametrize("packed", [entry(), missing(), entry(url="x" * 20_000)])
 def test_the_mark_of_a_verified_answer_takes_no_byte(packed: Entry) -> None:
     assert unpack(packed.key, pack(verified(packed))) == verified(packed)
     assert len(pack(verified(packed))) == len(pack(packed))
-
-
-def test_an_entry_of_the_release_before_is_read() -> None:
-    """Processes of two releases share a store while one replaces the other."""
-    packed = entry()
-    body = struct.pack("<BBddd", 2, 1, packed.fetched_at, packed.fresh_until, packed.stale_until)
-    body += packed.answer.values
-    data = crc32(body, crc32(packed.key.encode())).to_bytes(4, "little") + body
-    assert unpack(packed.key, data) == packed
-
-
-@given(entries)
-def test_the_release_before_takes_no_entry_for_a_damaged_one(packed: Entry) -> None:
-    """It reads the version behind the checksum, and counts a version that it does not know as a miss."""
-    data = pack(packed)
-    assert len(data) >= 30
-    assert struct.unpack_from("<d", data, 6) == (packed.fetched_at,)
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))
@@ -110,36 +94,13 @@ def test_an_entry_under_another_key_is_damaged(one: Entry, other: Entry) -> None
         unpack(other.key, pack(one))
 
 
-@given(entries)
-def test_an_entry_of_a_later_layout_is_a_miss(one: Entry) -> None:
-    body = b"\x05" + pack(one)[5:]
-    check = crc32(body, crc32(one.key.encode(errors="surrogatepass")))
-    assert unpack(one.key, check.to_bytes(4, "little") + body) is None
-
-
-def in_layout_1(one: Entry) -> bytes:
-    """An entry as release 0.1.0 wrote it: its checksum omits the key."""
-    times = one.fetched_at, one.fresh_until, one.stale_until
-    body = struct.pack("<BBddd", 1, one.answer.code, *times) + one.answer.values
-    return crc32(body).to_bytes(4, "little") + body
-
-
-@given(entries)
-def test_an_entry_of_layout_1_is_read(one: Entry) -> None:
-    one = replace(one, answer=replace(one.answer, is_verified=False))
-    data = in_layout_1(one)
-    assert unpack(one.key, data) == one
-    assert has_old_layout(data)
-    assert not has_old_layout(pack(one))
-
-
 @given(entries, st.integers(0, 255))
-def test_an_entry_of_one_layout_is_never_read_as_one_of_another(one: Entry, version: int) -> None:
-    for data in (pack(one), in_layout_1(one)):
-        other = data[:4] + bytes((version,)) + data[5:]
-        if other != data:
-            with pytest.raises(DamagedEntry):
-                unpack(one.key, other)
+def test_an_entry_with_another_mark_is_damaged(one: Entry, mark: int) -> None:
+    data = pack(one)
+    other = data[:4] + bytes((mark,)) + data[5:]
+    if other != data:
+        with pytest.raises(DamagedEntry):
+            unpack(one.key, other)
 
 
 @table("odd", [float("inf"), float("-inf"), float("nan"), 1e13, -1.0])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.cache.entry import Entry
 from app.errors import DamagedEntry
-from app.features.stored_entry import VERSION_OFFSET, WITH_TARGET, pack, unpack
+from app.features.stored_entry import MARK_OFFSET, WITH_TARGET, pack, unpack
 from app.features.stored_redirect import PLACE, RedirectAnswer
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.resolver import MAX_BYTES_NOW
@@ -48,8 +48,8 @@ def target_of(read: Entry) -> str | None:
 
 def noted(one: Entry) -> str | None:
     """The target that the row of an entry notes. What else the row says is what the entry says."""
-    read = unpack(one.key, pack(one, with_target=True))
-    assert read == one == unpack(one.key, pack(one))
+    read = unpack(one.key, pack(one))
+    assert read == one
     assert read is not None
     return target_of(read)
 
@@ -94,14 +94,14 @@ def test_a_row_notes_the_target_of_a_plain_redirect(values: Sequence[tuple[str, 
         assert found is not None and (found.location, found.display, found.status) == (target, target, 302)
 
 
-def test_values_that_escape_a_slash_are_written_as_ever() -> None:
+def test_values_that_escape_a_slash_have_no_place() -> None:
     one = record(("URL", "https://a.example/1"))
     assert noted(replace(one, answer=replace(one.answer, values=one.answer.values.replace(b"/", b"\\/")))) is None
 
 
-def test_proofs_negative_answers_and_values_that_are_not_json_are_written_as_ever() -> None:
+def test_proofs_negative_answers_and_values_that_are_not_json_have_no_place() -> None:
     for one in (proven(entry()), missing(), replace(entry(), answer=Answer(ResponseCode.SUCCESS, b"{" * 40))):
-        assert pack(one, with_target=True) == pack(one)
+        assert not pack(one)[MARK_OFFSET] & WITH_TARGET
 
 
 @given(st.lists(st.tuples(st.sampled_from(["URL", "url.x", "DESC", "HS_ALIAS"]), st.text()), max_size=4), st.booleans())
@@ -115,8 +115,8 @@ def test_what_a_row_notes_is_what_its_values_decide(values: list[tuple[str, str]
 
 def forge(one: Entry, rules: int, start: int, end: int) -> bytes:
     """The row of an entry with another place, and a right checksum."""
-    body = pack(one, with_target=True)[CHECK.size :]
-    assert body[VERSION_OFFSET - CHECK.size] == WITH_TARGET
+    body = pack(one)[CHECK.size :]
+    assert body[MARK_OFFSET - CHECK.size] & WITH_TARGET
     at = PLACE_AT - CHECK.size
     body = body[:at] + PLACE.pack(rules, start, end) + body[at + PLACE.size :]
     return CHECK.pack(crc32(body, crc32(one.key.encode()))) + body
@@ -136,17 +136,17 @@ def test_a_forged_place_gives_a_safe_url_of_the_values_or_none(rules: int, start
 @pytest.mark.parametrize("rules", [0, TARGET_RULES + 1, 0xFF])
 def test_a_target_of_other_rules_is_decided_anew(rules: int) -> None:
     one = entry(KEY)
-    written = pack(one, with_target=True)
+    written = pack(one)
     place = PLACE.unpack_from(written, PLACE_AT)
     assert forge(one, *place) == written
     read = unpack(KEY, forge(one, rules, *place[1:]))
     assert read is not None and target_of(read) is None
     # The next time that it is written, it has the target of these rules.
-    assert pack(read, with_target=True) == written
+    assert pack(read) == written
 
 
 def test_damage_of_a_place_is_noticed() -> None:
-    written = bytearray(pack(entry(KEY), with_target=True))
+    written = bytearray(pack(entry(KEY)))
     written[PLACE_AT + 1] ^= 1
     with pytest.raises(DamagedEntry):
         unpack(KEY, bytes(written))

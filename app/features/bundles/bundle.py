@@ -1,9 +1,8 @@
 """Bundles: records as lines of JSON, for export, import and seeding, with a checksum at the end.
 
-The first line begins with `{"bundle":1,`, the format. Bundles of releases 0.1.0 and 0.2.0 omit it and have the same
-format. The last line is `{"checksum":"sha256:<hex>","lines":<N>}`. It covers the bytes of the N lines before it,
-including their newlines. A file written by hand may omit it, and a file may contain several bundles, one after the
-other.
+The first line begins with `{"bundle":1,`, the format. The last line is `{"checksum":"sha256:<hex>","lines":<N>}`. It
+covers the bytes of the N lines before it, including their newlines. A file written by hand may omit both, and a file
+may contain several bundles, one after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import msgspec
 from app.cache.entry import Entry
 from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
 
-#: The format that this release writes, and the newest that it reads.
+#: The format that is written and read.
 BUNDLE_FORMAT: Final = 1
 #: Limit of a line, in bytes. The values of a record have at most half of that.
 MAX_LINE: Final = 512 * 1024
@@ -76,7 +75,7 @@ class BundleWriter:
         self.lines = 0
 
     def add(self, entry: Entry) -> None:
-        """Write one entry. The first one says the format; earlier releases ignore that member."""
+        """Write one entry. The first one has the format."""
         line = to_line(entry)
         if not self.lines:
             line = b"%b:%d,%b" % (_FIRST, BUNDLE_FORMAT, line[1:])
@@ -107,7 +106,7 @@ class _BundleReader:
         self._total = 0
         self._refused = 0
         self._checksum = Checksum.ABSENT
-        self._is_newer = False
+        self._is_other = False
 
     def items(self) -> Iterator[BundleItem]:
         number = 0
@@ -122,7 +121,7 @@ class _BundleReader:
             if item is not None:
                 self._refused += isinstance(item, Refused)
                 yield item
-            if self._is_newer:
+            if self._is_other:
                 break
         # No checksum covers the lines after the last checksum line.
         unverified = self._checksum is Checksum.RIGHT and self._unchecked > 0
@@ -135,24 +134,24 @@ class _BundleReader:
             self._sum.update(line)
             return None
         self._count(line)
-        if line.startswith(_FIRST) and (refusal := self._refuse_newer(number, line)):
+        if line.startswith(_FIRST) and (refusal := self._refuse_other(number, line)):
             return refusal
         try:
             return from_line(line, expired_at=self._expired_at)
         except InvalidBundleLine as error:
             return Refused(number, str(error))
 
-    def _refuse_newer(self, number: int, line: bytes) -> Refused | None:
-        """A refusal if a newer release wrote this bundle. Its lines are not read."""
+    def _refuse_other(self, number: int, line: bytes) -> Refused | None:
+        """A refusal if the bundle has another format. Its lines are not read."""
         try:
             found = _first_decoder.decode(line).bundle
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             return Refused(number, f"not a valid first line: {error}")
-        self._is_newer = found > BUNDLE_FORMAT
-        if not self._is_newer:
+        self._is_other = found != BUNDLE_FORMAT
+        if not self._is_other:
             return None
-        known = f"this doi-proxy reads formats up to {BUNDLE_FORMAT}; use a newer doi-proxy"
-        return Refused(number, f"the bundle has format {found}, but {known}")
+        known = f"this doi-proxy reads format {BUNDLE_FORMAT}; use another doi-proxy"
+        return Refused(number, f"the bundle has format {found}, and {known}")
 
     def _count(self, line: bytes) -> None:
         self._sum.update(line)

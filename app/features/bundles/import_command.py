@@ -32,6 +32,7 @@ from app.features.registry.import_streams import HEAD_BYTES, decompress_head, is
 from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.record import parse_date
 from app.features.registry.tar import is_tar
+from app.features.store_url import find_store_file
 from app.system.interruption import interrupt_on_signals, run_job
 from app.system.progress import Bar, progress
 from app.system.redaction import redact
@@ -43,7 +44,6 @@ BUNDLE: Final = "bundle"
 _MAX_WORKERS: Final = 8
 #: Records that one process sorts at a time; they take about 80 MB of its memory.
 _RUN_ROWS: Final = 250_000
-_SQLITE: Final = "sqlite:///"
 
 
 def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
@@ -159,12 +159,13 @@ def _read_since(text: str | None) -> int:
 
 
 def _store_path(settings: Settings) -> Path:
-    if not settings.store_url.startswith(_SQLITE):
+    path = find_store_file(settings.store_url)
+    if path is None:
         raise ConfigurationError(
             f"--store-url {redact(settings.store_url)}: only a store sqlite:///path holds the records of registration "
             "agencies; import them there, and let other proxies use that proxy as their upstream"
         )
-    return Path(settings.store_url.removeprefix(_SQLITE))
+    return path
 
 
 def _report_registry(report: RegistryReport, request: ImportRequest) -> int:

@@ -15,7 +15,7 @@ from app.cache.entry import Entry
 from app.errors import DamagedEntry
 from app.features.sqlite.earlier_targets import MAX_TARGETS, EarlierTarget, find_earlier_targets, has_earlier_targets
 from app.features.sqlite.feature_tables import Table, Written
-from app.features.sqlite.file import connect_to_read
+from app.features.store_file import connect_to_read
 from app.features.stored_entry import unpack
 from app.handle.answer import ResponseCode
 from app.handle.record import parse_record

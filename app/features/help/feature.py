@@ -8,13 +8,13 @@ from markupsafe import Markup
 
 from app.features.feature import Context, Feature, Opened
 from app.features.help.page import HelpPage
-from app.features.store_url import read_store_path
+from app.features.store_url import find_store_file
 from app.web.ways import Way
 
 
 def open_help(context: Context) -> Opened:
     """The page of each name, which its record links."""
-    page = HelpPage(context.core, read_store_path(context.facts.store_url), context.clock)
+    page = HelpPage(context.core, find_store_file(context.facts.store_url), context.clock)
     return Opened(routes=(page.add_to,))
 
 

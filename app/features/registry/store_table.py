@@ -12,7 +12,8 @@ from app.features.registry import sqlite_blocks as blocks
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import find_row, to_entry
 from app.features.sqlite.feature_tables import ReadRow, Records, Table, Written
-from app.features.sqlite.file import connect_to_read, translate_open_errors
+from app.features.sqlite.file import translate_open_errors
+from app.features.store_file import connect_to_read
 from app.handle.answer import ResponseCode
 
 #: Entries that are compared with the registry records at a time.

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from app.features.check import Finding, Inspection, find_access_problem
+from app.features.store_url import find_store_file
 from app.system.redaction import redact
 
-_SQLITE: Final = "sqlite:///"
 #: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.
 _FULL: Final = 1024 * 1024
 _REACH: Final = "correct the path, or run this check as the user of the service"
@@ -37,10 +37,9 @@ def find_authority_problems(inspection: Inspection) -> Iterator[Finding]:
 
 def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
     """A SQLite file that cannot be written: by this user, in its folder, or on its disk."""
-    url = inspection.settings.store_url
-    if not url.startswith(_SQLITE):
+    path, source = find_store_file(inspection.settings.store_url), inspection.source("store_url")
+    if path is None:
         return
-    path, source = Path(url.removeprefix(_SQLITE)), inspection.source("store_url")
     try:
         existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), Path())
     except OSError as error:

@@ -16,13 +16,13 @@ from app.features.sqlite.eviction import evict
 from app.features.sqlite.feature_tables import Table, Written
 from app.features.sqlite.file import total_bytes
 from app.features.sqlite.writer import Change, is_later
-from app.features.stored_entry import VERIFIED, VERSION_OFFSET, pack, unpack
+from app.features.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.
 _ROWS: Final = 64
 #: Verified entries. SQLite counts the bytes of a value from 1. A damaged value that is not bytes is not selected.
-_PROOFS: Final = f"SELECT key, data FROM entries WHERE substr(data, {VERSION_OFFSET + 1}, 1) >= x'{VERIFIED:02x}'"  # noqa: S608 - numbers
+_PROOFS: Final = f"SELECT key, data FROM entries WHERE substr(data, {MARK_OFFSET + 1}, 1) >= x'{VERIFIED:02x}'"  # noqa: S608 - numbers
 
 
 def write_batch(
@@ -134,7 +134,7 @@ def _put(connection: sqlite3.Connection, entries: list[Entry], now: float) -> No
     for at in range(0, len(entries), _ROWS):
         part = entries[at : at + _ROWS]
         # The hard expiry is rounded up: an entry must not leave before it.
-        values = [value for e in part for value in (e.key, ceil(e.stale_until), int(now), pack(e, with_target=True))]
+        values = [value for e in part for value in (e.key, ceil(e.stale_until), int(now), pack(e))]
         connection.execute(_upsert(len(part)), values)
 
 

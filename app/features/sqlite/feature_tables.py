@@ -33,7 +33,7 @@ class Written:
 class Records:
     """Records that answer names without an entry."""
 
-    #: Their table. A file of an earlier release has it after it was opened for writing.
+    #: Their table. A file has it after it was opened for writing.
     table: str
     #: The record of a key. Also raises DamagedEntry.
     find: Callable[[ReadRow, str], RegistryEntry | None]
@@ -51,7 +51,7 @@ class Records:
 class Table:
     """The tables of a feature. Its functions raise sqlite3.Error."""
 
-    #: Creates the tables that are missing, and moves what an earlier release wrote. Has the time of the opening.
+    #: Creates the tables that are missing. Has the time of the opening.
     create: Callable[[sqlite3.Connection, float], None]
     #: Writes in the same transaction, before the given entries replace those of the file.
     before_write: Callable[[sqlite3.Connection, Sequence[Entry]], None] | None = None

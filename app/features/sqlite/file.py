@@ -7,34 +7,34 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from app.cache.store import StoreUnavailable
 from app.errors import StoreError
 from app.features.private_file import create_beside, create_file, make_folders, open_beside
 from app.features.sqlite.feature_tables import Table
-from app.features.store_format import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
+from app.features.store_file import (
+    APPLICATION_ID,
+    connect_to_read,
+    decode_row_text,
+    find_tables,
+    has_reader,
+    read_format,
+    read_pragma,
+)
+from app.features.stored_entry import READERS, STORE_FORMAT, Reader
 
 log = logging.getLogger(__name__)
 
-#: PRAGMA application_id of formats 1 and 2: "DOIp".
-_FIRST_APPLICATION_ID: Final = 0x444F4970
-#: PRAGMA application_id: "DOIq". PRAGMA user_version is the format. Release 0.1.0 would rename a store of another
-#: user_version as if it were damaged, and begin an empty one. It refuses another application, and so does 0.2.0.
-APPLICATION_ID: Final = 0x444F4971
 #: Bytes of an entry in the file besides its key and data: row and cell headers, two times, free space in pages.
 #: Measured over 50,000 entries in random order: 48 B each with 152 B of key and data, 37 B each with 100 B.
 ROW_OVERHEAD: Final = 48
 #: Seconds that the writing thread waits for the transaction of another process.
 WRITE_TIMEOUT: Final = 5.0
-#: Seconds that a read waits for a lock. In write-ahead mode writers do not block reads. The remaining cases, such as
-#: recovery after a crash, must not block the event loop for long.
-READ_TIMEOUT: Final = 0.25
 #: Attempts to get the lock for opening a store, and the seconds between two.
 LOCK_ATTEMPTS: Final = 50
 _LOCK_INTERVAL: Final = 0.1
@@ -60,8 +60,6 @@ TAILS: Final = ("-wal", "-shm")
 _MAX_ASIDE: Final = 100
 
 #: The times of `entries` are whole seconds since the epoch, without an index: `hand` finds what leaves (eviction.py).
-#: In format 1, each entry had a row number, a second tree for the key and one for each time, which took more room than
-#: the data. Such a table stays as it is and is used by the same statements; its entries are rewritten (upgrade.py).
 _SCHEMA: Final = """
 BEGIN IMMEDIATE;
 CREATE TABLE entries (
@@ -79,24 +77,18 @@ CREATE TRIGGER entry_removed AFTER DELETE ON entries BEGIN
     UPDATE totals SET entries = entries - 1, bytes = bytes - length(old.key) - length(old.data);
 END;
 CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
+CREATE TABLE purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
+CREATE TABLE notes (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 """
-#: Added to a store of an earlier release when it is opened for writing. `rewriting` has a row while entries of an
-#: earlier release are rewritten: the last key, and counts.
-_LATER_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rewriting (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    place TEXT NOT NULL, visited INTEGER NOT NULL, rewritten INTEGER NOT NULL, unreadable INTEGER NOT NULL
-);
-"""
+#: The tables of every store.
+_TABLES: Final = frozenset({"announcements", "entries", "hand", "notes", "purges", "totals"})
 
 
 def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
     """Open a connection in autocommit mode that waits `timeout` seconds for a lock. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-    connection.text_factory = _decode
+    connection.text_factory = decode_row_text
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -107,48 +99,25 @@ def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open a connection that cannot change anything. Raises sqlite3.Error.
-
-    If there is no write-ahead log, no process has the file open, and it is opened as immutable. SQLite would otherwise
-    create a log. `has_log` detects when a process has opened the file since.
-    """
-    mode = "ro" if has_log(path) else "ro&immutable=1"
-    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=READ_TIMEOUT, isolation_level=None, check_same_thread=False)
-    connection.text_factory = _decode
-    return connection
-
-
-def has_log(path: Path) -> bool:
-    """Whether there is a write-ahead log: a process has the store open, or was killed."""
-    return Path(f"{path}-wal").exists()
-
-
-def _decode(text: bytes) -> str:
-    # One damaged key must not fail a whole page of rows. Its checksum is wrong, so it is found later.
-    return text.decode(errors="replace")
-
-
 def total_bytes(entries: int, length: int) -> int:
     """The size of a store, in bytes: the length of all keys and data, and the overhead of the rows."""
     return length + entries * ROW_OVERHEAD
 
 
-def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
-    """Make sure that `path` is a store of this release's format, with the tables of features.
+def prepare(path: Path, now: float, tables: Sequence[Table] = (), *, readers: Mapping[int, Reader] = READERS) -> None:
+    """Make sure that `path` is a store of the newest format of `readers`, with the tables of features.
 
-    A store of an earlier release becomes one. Its entries stay as they are and are read; `rewrite_page` rewrites them
-    later. A damaged file is renamed to `<name>.corrupt-<time>`, with one line in the log, and an empty store is
-    created. Raises StoreError if the path cannot be written, or if the file is a store of a newer format or a database
-    of another program. Such a file is not changed.
+    A store of an older format gets the new number, and its entries are read as they are. A damaged file is renamed to
+    `<name>.corrupt-<time>`, with one line in the log, and an empty store is created. Raises StoreError if the path
+    cannot be written, or if the file is a store of another format or a database of another program. Such a file is not
+    changed.
     """
     with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
         with exclusive_lock(path):
             _refuse_folder(path)
             _refuse_links(path)
-            reason = _why_damaged(path)
+            reason = _why_damaged(path, readers)
             if reason is not None:
                 aside = _set_aside(path, now)
                 log.warning(
@@ -160,14 +129,12 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
             # SQLite creates its log and its index with the permissions of the file.
             create_file(path)
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
-                found = read_format(connection)
-                if found == 0:
+                if read_format(connection) == 0:
                     _create(connection)
-                connection.executescript(_LATER_TABLES)
                 for table in tables:
                     table.create(connection, now)
-                if 0 < found < STORE_FORMAT:
-                    _upgrade(connection, found)
+                if read_format(connection) != max(readers):
+                    connection.execute(f"PRAGMA user_version = {max(readers)}")
 
 
 def _refuse_folder(path: Path) -> None:
@@ -184,7 +151,7 @@ def _refuse_links(path: Path) -> None:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a connection that cannot change anything, to a store of this release or an earlier one.
+    """Open a connection that cannot change anything.
 
     Raises StoreError, also for a damaged file. The file is not changed.
     """
@@ -219,27 +186,9 @@ def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(_SCHEMA)
-    _write_format(connection)
-    connection.execute("COMMIT")
-
-
-def _upgrade(connection: sqlite3.Connection, found: int) -> None:
-    """Make a store of an earlier format one of this format. From now on, an earlier release refuses it."""
-    connection.execute("BEGIN IMMEDIATE")
-    if found <= OLD_ENTRIES_UP_TO:
-        connection.execute("INSERT OR IGNORE INTO rewriting VALUES (1, '', 0, 0, 0)")
-    _write_format(connection)
-    connection.execute("COMMIT")
-
-
-def _write_format(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
-
-
-def read_format(connection: sqlite3.Connection) -> int:
-    """The format of a store. 0 for an empty file. Raises sqlite3.Error."""
-    return _pragma(connection, "user_version")
+    connection.execute("COMMIT")
 
 
 def mark_damaged(path: Path) -> None:
@@ -286,14 +235,14 @@ def exclusive_lock(path: Path, *, waits: bool = True) -> Iterator[None]:
         os.close(lock)
 
 
-def _why_damaged(path: Path) -> str | None:
+def _why_damaged(path: Path, readers: Mapping[int, Reader] = READERS) -> str | None:
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
         # If a process was killed while it created the file, a journal remains. Only a writer can roll it back.
         killed = Path(f"{path}-journal").exists()
         with closing(connect(path, timeout=WRITE_TIMEOUT) if killed else connect_to_read(path)) as connection:
-            reason = _why_unreadable(path, connection)
+            reason = _why_unreadable(path, connection, readers)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
@@ -301,17 +250,17 @@ def _why_damaged(path: Path) -> str | None:
     return "a process found damage while using it" if reason is None and _mark(path).exists() else reason
 
 
-def _why_unreadable(path: Path, connection: sqlite3.Connection) -> str | None:
-    version, application = read_format(connection), _pragma(connection, "application_id")
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if application not in (APPLICATION_ID, _FIRST_APPLICATION_ID) and (tables or version):
-        raise StoreError(f"The file {path} is a database of another program; choose another file as the store.")
-    refuse_newer(str(path), version)
-    if version and not {"entries", "totals", "announcements"} <= tables:
+def _why_unreadable(path: Path, connection: sqlite3.Connection, readers: Mapping[int, Reader]) -> str | None:
+    if not has_reader(connection, readers):
+        raise StoreError(
+            f"The file {path} is a store of another format than {max(readers)}, or a database of another program. It is"
+            " not changed; name another file in store_url."
+        )
+    if read_format(connection) and not find_tables(connection) >= _TABLES:
         return "tables are missing"
     log_length = _length(Path(f"{path}-wal"))
     length = _length(path)
-    if not log_length and length < _pragma(connection, "page_count") * _pragma(connection, "page_size"):
+    if not log_length and length < read_pragma(connection, "page_count") * read_pragma(connection, "page_size"):
         return "its end is missing"
     if length + log_length <= FULL_CHECK_BYTES:
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -339,7 +288,3 @@ def _mark(path: Path) -> Path:
 
 def _length(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

@@ -14,9 +14,7 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 
 
 def read_note(rows: Rows, name: str) -> bytes | None:
-    """The value of a note. A file of an earlier release has none, and a long one counts as none. Raises StoreError."""
-    if not rows.has_table("notes"):
-        return None
+    """The value of a note. A long one counts as none. Raises StoreError."""
     query = "SELECT data FROM notes WHERE name = ? AND length(data) <= ?"
     (data,) = rows.row(query, (name, _MAX_BYTES)) or (None,)
     # A damaged row can have a value of any type.

@@ -18,8 +18,9 @@ def open_file(url: str, options: StoreOptions) -> SharedStore:
     # Imported only if needed: the library takes tens of milliseconds.
     from app.features.sqlite.read_only import ReadOnlySqliteStore  # noqa: PLC0415
     from app.features.sqlite.store import SqliteStore  # noqa: PLC0415
+    from app.features.store_file import choose_file  # noqa: PLC0415
 
-    path, tables = _file_path(url.partition(":")[2]), options.tables()
+    path, tables = choose_file(_file_path(url.partition(":")[2])), options.tables()
     if options.read_only:
         return ReadOnlySqliteStore(path, clock=options.clock, tables=tables)
     return SqliteStore(

@@ -12,10 +12,10 @@ from app.cache.entry import Entry
 from app.cache.store import StoreStats
 from app.errors import StoreError
 from app.features.sqlite.feature_tables import Table, find_records
-from app.features.sqlite.file import has_log, open_to_read, read_format
+from app.features.sqlite.file import open_to_read
 from app.features.sqlite.notes import read_note
 from app.features.sqlite.rows import Rows
-from app.features.store_format import Survey
+from app.features.store_file import has_log
 
 
 class ReadOnlySqliteStore:
@@ -101,18 +101,6 @@ class ReadOnlySqliteStore:
     async def write_note(self, name: str, data: bytes) -> None:
         """Raises StoreError."""
         raise self._refusal()
-
-    async def survey(self, limit: int) -> Survey:
-        """See Surveyable."""
-        self._follow_log()
-        with self._rows.translate_errors():
-            survey = Survey(read_format(self._rows.connection), total=(await self.stats()).entries)
-        for page in self._rows.raw_pages():
-            survey = survey.add(page)
-            if survey.visited >= limit:
-                break
-            await asyncio.sleep(0)  # other tasks run between the pages
-        return survey
 
     async def stats(self) -> StoreStats:
         """See Store."""

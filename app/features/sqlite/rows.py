@@ -19,7 +19,6 @@ from app.features.stored_entry import unpack
 _PAGE: Final = 500
 
 _HAS_TABLE: Final = "SELECT 1 FROM sqlite_master WHERE name = ?"
-_REWRITING: Final = "SELECT visited FROM rewriting"
 _FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
 _AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
 
@@ -71,17 +70,13 @@ class Rows:
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
         """The usable entries whose key begins with `prefix`, in order. Damaged entries are left out."""
-        for page in self.raw_pages(prefix):
-            yield [entry for key, data in page if (entry := self._try_unpack(key, data))]
-
-    def raw_pages(self, prefix: str = "") -> Iterator[list[tuple[str, object]]]:
-        """The keys that begin with `prefix`, and the stored bytes, in order."""
         select, start = _FROM, prefix
         while True:
             rows = self.rows(select, (start, _PAGE))
             # SQLite sorts blobs, which a damaged row can have as its key, after all text.
             texts = [(key, data) for key, data in rows if isinstance(key, str)]
-            yield [(key, data) for key, data in texts if key.startswith(prefix)]
+            pairs = [(key, data) for key, data in texts if key.startswith(prefix)]
+            yield [entry for key, data in pairs if (entry := self._try_unpack(key, data))]
             if len(texts) < _PAGE or not texts[-1][0].startswith(prefix):
                 return
             select, start = _AFTER, texts[-1][0]
@@ -96,7 +91,7 @@ class Rows:
             entries, length, records, failure = 0, 0, 0, self._last_failure
         if not (isinstance(entries, int) and isinstance(length, int) and isinstance(records, int)):
             entries, length, records, failure = 0, 0, 0, "the totals are not numbers"
-        detail = f"SQLite file {self._path}{self._describe_rewriting()}"
+        detail = f"SQLite file {self._path}"
         if failure:
             detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
         if self._damaged_entries:
@@ -104,7 +99,7 @@ class Rows:
         return StoreStats(entries, total_bytes(entries, length), not failure, detail, records)
 
     def has_table(self, name: str) -> bool:
-        """Whether the file has a table. One of an earlier release gets it when it is opened for writing."""
+        """Whether the file has a table. A missing one is created when the file is opened for writing."""
         if name not in self._tables and self.row(_HAS_TABLE, (name,)) is not None:
             self._tables.add(name)
         return name in self._tables
@@ -112,13 +107,6 @@ class Rows:
     def _count_records(self) -> object:
         has_some = self._records is not None and self.has_table(self._records.table)
         return self._records.total(self.row) if self._records is not None and has_some else 0
-
-    def _describe_rewriting(self) -> str:
-        try:
-            state = self.row(_REWRITING) if self.has_table("rewriting") else None
-        except StoreError:
-            return ""
-        return "" if state is None else f"; entries of an earlier release are rewritten, {state[0]} visited"
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> Any:
         """The first row of a query."""

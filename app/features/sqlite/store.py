@@ -19,7 +19,6 @@ from app.features.sqlite.batch import write_batch
 from app.features.sqlite.coordination import CoordinationFile
 from app.features.sqlite.feature_tables import Table, find_records
 from app.features.sqlite.file import (
-    READ_TIMEOUT,
     WRITE_TIMEOUT,
     can_pass,
     connect,
@@ -32,9 +31,8 @@ from app.features.sqlite.near import NearSearch
 from app.features.sqlite.notes import read_note, write_note
 from app.features.sqlite.place import StorePlace
 from app.features.sqlite.rows import Rows
-from app.features.sqlite.upgrade import rewrite_page
 from app.features.sqlite.writer import GATHER, BatchWriter, Change
-from app.features.store_format import Rewrite
+from app.features.store_file import READ_TIMEOUT
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0
@@ -235,11 +233,6 @@ class SqliteStore:
         await self.flush()
         self._place.check()
         await asyncio.to_thread(write_note, self._path, name, data)
-
-    async def rewrite(self) -> Rewrite | None:
-        """See Rewritable."""
-        self._place.check()
-        return await asyncio.to_thread(rewrite_page, self._path)
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is the number that `max_bytes` limits."""

@@ -14,10 +14,11 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
+from app.features.stored_entry import STORE_FORMAT
 from app.features.valkey.url import StoreKind
 
-#: The prefix of our keys on the server. It is that of every release, so releases can share a server.
-KEY_PREFIX: Final = "doi-proxy:v1:"
+#: The prefix of our keys on the server, with the format of the store. Programs of two formats can share a server.
+KEY_PREFIX: Final = f"doi-proxy:{STORE_FORMAT}:"
 #: Partitions of a cluster, and the most primaries that share the keys. Three primaries have 10 or 11 partitions each.
 PARTITIONS: Final = 32
 #: Hash slots of a cluster.
@@ -52,11 +53,6 @@ class Partition:
     def note(self, name: str) -> str:
         """The key of a note. Its name is a word that no other key begins with."""
         return f"{self.prefix}{name}"
-
-    @property
-    def format(self) -> str:
-        """The key of the format of the store. One partition of a store has it."""
-        return f"{self.prefix}format"
 
     @property
     def purges(self) -> str:

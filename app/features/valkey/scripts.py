@@ -4,7 +4,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from app.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
-from app.features.stored_entry import FORMAT_VERSION, PROVEN, VERIFIED, VERSION_OFFSET
+from app.features.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
 from app.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
 
 #: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
@@ -136,26 +136,6 @@ end
 return 0
 """
 
-#: KEYS[1] has the format of the store, and a word after it while entries of an earlier release may remain. ARGV are the
-#: format of this release, the last one with entries to rewrite, and the word. Returns the value before. Releases 0.1.0
-#: and 0.2.0 wrote none.
-OPEN: Final = f"""{_HEAL}
-local before = heal('GET', KEYS[1]) or ''
-local found = tonumber(string.match(before, '^%d+') or '0')
-if found < tonumber(ARGV[1]) then
-    local is_old = found <= tonumber(ARGV[2]) or string.find(before, ARGV[3], 1, true)
-    redis.call('SET', KEYS[1], ARGV[1] .. (is_old and ' ' .. ARGV[3] or ''))
-end
-return before
-"""
-
-#: KEYS[1] is an entry. ARGV are its data, the data that replaces it, and the milliseconds to live.
-REPLACE: Final = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return 1
-"""
-
 _NOW: Final = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
@@ -165,18 +145,17 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 #: to be announced, the seconds since its query was sent, the time at which it was fetched, the latest valid time,
 #: the scopes of its key, and the time if it is not verified. A condition that does not apply is "". See Store.put. The
 #: seconds are a duration, because the clocks of hosts differ. app/features/stored_entry.py has the format of an entry:
-#: checksum, version, code, fetched, and fresh until, in version 3 as whole seconds after fetched.
+#: checksum, mark, code, fetched, and fresh until, which is in whole seconds after fetched unless the entry is plain.
 PUT: Final = (
     _NOW
     + _HEAL
     + _ANNOUNCE
     + f"""
 local function proves(data, fetched_at, at)
-    local version, fresh_until = string.byte(data, {VERSION_OFFSET + 1}) - {VERIFIED}, 0
-    if version >= {PROVEN} then version = version - {PROVEN} end
-    if version == {FORMAT_VERSION} then fresh_until = fetched_at + struct.unpack('<I4', data, 15) end
-    if version > 0 and version < {FORMAT_VERSION} then fresh_until = struct.unpack('<d', data, 15) end
-    return at < fresh_until
+    local mark = string.byte(data, {MARK_OFFSET + 1})
+    if bit.band(mark, {VERIFIED | FORMAT_BITS}) ~= {VERIFIED | STORE_FORMAT} then return false end
+    if bit.band(mark, {PLAIN}) ~= 0 then return at < struct.unpack('<d', data, 15) end
+    return at < fetched_at + struct.unpack('<I4', data, 15)
 end
 if ARGV[4] ~= '' then
     local sent_at = now - tonumber(ARGV[4])
@@ -187,7 +166,7 @@ if ARGV[4] ~= '' then
 end
 if ARGV[5] ~= '' or ARGV[10] ~= '' then
     local data = heal('GET', KEYS[1])
-    local fetched_at = data and #data >= 30 and struct.unpack('<d', data, 7) or math.huge
+    local fetched_at = data and #data >= {MIN_BYTES} and struct.unpack('<d', data, 7) or math.huge
     if fetched_at <= tonumber(ARGV[6]) then
         if ARGV[5] ~= '' and fetched_at > tonumber(ARGV[5]) then return 0 end
         if ARGV[10] ~= '' and proves(data, fetched_at, tonumber(ARGV[10])) then

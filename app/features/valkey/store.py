@@ -15,7 +15,6 @@ from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import has_many_keys, scopes_of
 from app.cache.store import StoreStats
 from app.errors import BucketSettling, DamagedEntry, StoreError
-from app.features.store_format import Rewrite, Survey
 from app.features.stored_entry import pack, unpack
 from app.features.valkey.announcements import read_announcements
 from app.features.valkey.layout import Partition, find_layout
@@ -23,7 +22,7 @@ from app.features.valkey.node import Access, Script, command
 from app.features.valkey.replies import read_anything, read_data, read_number
 from app.features.valkey.scan import scan_entries
 from app.features.valkey.scripts import ANNOUNCE, BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
-from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
+from app.features.valkey.servers import Servers
 from app.features.valkey.url import parse_store_url
 
 log = logging.getLogger(__name__)
@@ -55,15 +54,14 @@ class ValkeyStore:
         """`url` has one of feature.SCHEMES. No connection is opened yet.
 
         `clock` gives seconds since the epoch, and `timeout` limits a connection attempt and each command, in seconds.
-        With `read_only`, a store of an earlier release keeps its format. Raises ValueError or TypeError for an invalid
+        With `read_only`, `stats` does not test whether it can be written. Raises ValueError or TypeError for an invalid
         URL.
         """
         self._clock = clock
         self._read_only = read_only
         place = parse_store_url(url)
         self._layout = find_layout(place.kind)
-        self._servers = CheckedServers(place, self._layout, clock=clock, timeout=timeout, read_only=read_only)
-        self._rewriter = EntryRewriter(self._servers, self._layout, clock)
+        self._servers = Servers(place, clock=clock, timeout=timeout)
         #: When the first and the last `take` of a bucket failed, of those since its last token.
         self._failures: dict[str, tuple[float, float]] = {}
         #: The hashes of the keys whose last read failed.
@@ -147,14 +145,6 @@ class ValkeyStore:
                 if entry is not None and self._usable(entry):
                     yield entry
 
-    async def rewrite(self) -> Rewrite | None:
-        """See Rewritable."""
-        return await self._rewriter.step()
-
-    async def survey(self, limit: int) -> Survey:
-        """See Surveyable."""
-        return await survey(self._servers, self._layout, limit)
-
     async def changes(self, cursor: str | None) -> Changes:
         """See Store, and read_changes."""
         return await read_announcements(self._servers, self._layout, cursor)
@@ -222,7 +212,7 @@ class ValkeyStore:
         await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Access.ONCE)
 
     async def stats(self) -> StoreStats:
-        """See Store. `entries` counts all keys of the database but the format, `bytes` the memory of the servers.
+        """See Store. `entries` counts all keys of the database, `bytes` the memory of the servers.
 
         A store that this process may write to is asked to: its primaries may refuse writes, or have no replicas.
         """
@@ -240,8 +230,8 @@ class ValkeyStore:
                 )
         except StoreError as error:
             detail = f"{self._servers.label} reads, but does not write: {error.message}"
-            return StoreStats(max(0, entries - 1), memory, False, detail, is_read_only=True)
-        return StoreStats(max(0, entries - 1), memory, True, self._servers.label)
+            return StoreStats(entries, memory, False, detail, is_read_only=True)
+        return StoreStats(entries, memory, True, self._servers.label)
 
     async def _partition_of_each_primary(self) -> Iterable[Partition]:
         slots = await self._servers.primaries_of([partition.slot for partition in self._layout.partitions])

@@ -31,7 +31,7 @@ HOSTILE: Final = {
     "no end": b'{"handle":"10.1000/BAD"',
     "bytes": b"\xff\xfe\x00\n" * 1_000,
     "numbers": b'{"handle":1}\n[]\nnull\n1e999\n{"handle":null}\n',
-    "names": b'{"handle":"10.1000"}\n{"handle":"%00"}\n{"handle":"doi-proxy:v1:purges"}\n{"handle":"\\u0000/x"}\n',
+    "names": b'{"handle":"10.1000"}\n{"handle":"%00"}\n{"handle":"doi-proxy:1:purges"}\n{"handle":"\\u0000/x"}\n',
     "code": b'{"handle":"10.1000/BAD","responseCode":%d}\n' % 2**80,
     "code of text": b'{"handle":"10.1000/BAD","responseCode":"1"}\n',
     "late time": _LINE % b'"fetched":"99999-01-01T00:00:00Z"',

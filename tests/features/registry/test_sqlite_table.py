@@ -20,7 +20,7 @@ from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
 from app.features.registry.store_table import count_registry
 from app.features.registry.wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to_row
-from app.features.sqlite.file import connect_to_read
+from app.features.store_file import connect_to_read
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.examples import examples

@@ -155,6 +155,6 @@ def test_expired_entries_leave_first_and_then_those_used_longest_ago(file: sqlit
     write(file, put(entry("10.1000/EXPIRED", ttl=1, grace=0)), now=NOW)
     write(file, used={"10.1000/0": NOW + 9, "10.1000/UNKNOWN": NOW + 9}, now=NOW + 9)
     assert keys(file) == [f"10.1000/{number}" for number in range(4)]
-    of_two = total_bytes(2, 2 * (len("10.1000/0") + len(pack(entry("10.1000/0"), with_target=True))))
+    of_two = total_bytes(2, 2 * (len("10.1000/0") + len(pack(entry("10.1000/0")))))
     write(file, now=NOW + 9, max_bytes=of_two)
     assert keys(file) == ["10.1000/0", "10.1000/3"]

@@ -6,21 +6,18 @@ import logging
 import os
 import sqlite3
 import stat
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
-from app.cache.entry import Entry
 from app.cache.store import StoreUnavailable
 from app.errors import StoreError
 from app.features.sqlite import file as file_module
 from app.features.sqlite.file import exclusive_lock, mark_damaged
 from app.features.sqlite.store import SqliteStore
-from app.features.store_format import STORE_FORMAT
+from app.features.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, keys, opened
@@ -60,73 +57,6 @@ def drop_a_table(path: Path) -> None:
 def make_newer(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {STORE_FORMAT + 1}")
-
-
-#: The tables of entries in format 1, which are used as they are.
-VERSION_1 = """
-DROP TABLE entries; DROP TABLE hand; DROP TABLE rewriting;
-PRAGMA application_id = 0x444F4970;
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY, key TEXT NOT NULL, stale_until REAL NOT NULL, last_used REAL NOT NULL, data BLOB NOT NULL
-);
-CREATE UNIQUE INDEX entries_key ON entries (key);
-CREATE INDEX entries_stale_until ON entries (stale_until);
-CREATE INDEX entries_last_used ON entries (last_used);
-CREATE TRIGGER entry_added AFTER INSERT ON entries BEGIN
-    UPDATE totals SET entries = entries + 1, bytes = bytes + length(new.key) + length(new.data);
-END;
-CREATE TRIGGER entry_replaced AFTER UPDATE OF data ON entries BEGIN
-    UPDATE totals SET bytes = bytes + length(new.data) - length(old.data);
-END;
-CREATE TRIGGER entry_removed AFTER DELETE ON entries BEGIN
-    UPDATE totals SET entries = entries - 1, bytes = bytes - length(old.key) - length(old.data);
-END;
-PRAGMA user_version = 1;
-"""
-
-
-def plain(one: Entry) -> bytes:
-    """An entry as the release before wrote it."""
-    body = struct.pack("<BBddd", 2, one.answer.code, one.fetched_at, one.fresh_until, one.stale_until)
-    body += one.answer.values
-    return crc32(body, crc32(one.key.encode())).to_bytes(4, "little") + body
-
-
-async def test_the_tables_of_format_1_are_used_as_they_are(path: Path, clock: Clock) -> None:
-    """Processes of release 0.1.0 may still run: both read what the other writes, or take it for a miss."""
-    await fill(path, clock, 0)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1)
-        for number in range(3):
-            old = entry(f"10.1000/{number:05}")
-            row = (old.key, old.stale_until, clock(), plain(old))
-            connection.execute("INSERT INTO entries (key, stale_until, last_used, data) VALUES (?, ?, ?, ?)", row)
-        connection.commit()
-    for _ in range(2):
-        async with opened(path, clock) as store:
-            assert await store.get("10.1000/00001") == entry("10.1000/00001")
-            await store.put(entry("10.1000/00002", url="https://a.example/new"))
-            await store.put(entry("10.1000/00003"))
-            await store.delete("10.1000/00000")
-            assert await keys(store) == ["10.1000/00001", "10.1000/00002", "10.1000/00003"]
-            assert (await store.stats()).entries == 3
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (STORE_FORMAT,)
-        assert connection.execute("SELECT last_used FROM entries WHERE key = '10.1000/00003'").fetchone() == (clock(),)
-
-
-async def test_a_full_file_of_the_schema_before_evicts(path: Path, clock: Clock) -> None:
-    await fill(path, clock, 0)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1)
-    async with opened(path, clock, max_bytes=1_500) as store:
-        for number in range(40):
-            await store.put(entry(f"10.1000/{number:05}"))
-            await store.flush()
-            clock.advance(1)
-        stats = await store.stats()
-        assert stats.bytes <= 1_500
-        assert (await keys(store))[-1] == "10.1000/00039"
 
 
 @pytest.mark.parametrize("harm", [garble, cut, overwrite_the_middle, drop_a_table])
@@ -228,7 +158,7 @@ async def test_a_store_of_a_newer_format_is_refused_and_left_as_it_is(path: Path
     await fill(path, clock)
     make_newer(path)
     before = contents(path.parent)
-    with pytest.raises(StoreError, match=rf"has format {STORE_FORMAT + 1}, but .*use a newer doi-proxy"):
+    with pytest.raises(StoreError, match=f"another format than {STORE_FORMAT}, or a database of another program"):
         SqliteStore(path, clock=clock, max_bytes=1_000)
     assert contents(path.parent) == before
 
@@ -237,7 +167,7 @@ async def test_a_newer_store_that_was_found_damaged_is_refused_too(path: Path, c
     await fill(path, clock)
     make_newer(path)
     path.with_name("store.sqlite3.damaged").touch()
-    with pytest.raises(StoreError, match="use a newer doi-proxy"):
+    with pytest.raises(StoreError, match="another format"):
         SqliteStore(path, clock=clock, max_bytes=1_000)
     assert set_aside(path) == []
 

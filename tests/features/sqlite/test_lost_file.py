@@ -171,7 +171,7 @@ async def test_a_store_that_cannot_be_created_again_is_read_on_and_tried_again(
         assert await keys(store) == [NAME]
 
 
-async def test_a_file_of_another_program_is_neither_used_nor_changed(path: Path, clock: Clock) -> None:
+async def test_a_file_of_another_program_is_not_changed_and_the_store_is_beside_it(path: Path, clock: Clock) -> None:
     cache = await open_filled(path, clock)
     foreign = path.with_name("foreign")
     with closing(sqlite3.connect(foreign)) as connection:
@@ -181,8 +181,8 @@ async def test_a_file_of_another_program_is_neither_used_nor_changed(path: Path,
     for _ in range(3):
         await look(cache)
     stats = (await cache.stats()).store
-    assert stats is not None and "is a database of another program" in stats.detail
-    assert await cache.get(NAME) == entry(NAME)
+    assert stats is not None and stats.healthy and f"SQLite file {path}.1" in stats.detail
+    assert await cache.reread(NAME) == entry(NAME)
     await cache.close()
     assert path.read_bytes() == content
 

@@ -54,8 +54,6 @@ async def test_a_process_that_starts_on_a_full_server_answers_what_is_stored(
 ) -> None:
     for number in range(9):
         await store.put(entry(f"10.1000/{number}"))
-    # A store of release 0.2.0 has no key with its format, and a full server takes none.
-    neighbour.delete(f"{KEY_PREFIX}format")
     neighbour.config_set("maxmemory", "1")
     url = f"valkey://127.0.0.1:{port}/0"
     cache = TieredStore(
@@ -72,7 +70,7 @@ async def test_a_process_that_starts_on_a_full_server_answers_what_is_stored(
     await cache.close()
 
 
-@pytest.mark.parametrize("key", ["purges", "announcements", "format", f"entry:{NAME}"])
+@pytest.mark.parametrize("key", ["purges", "announcements", f"entry:{NAME}"])
 async def test_an_entry_is_stored_although_a_key_had_data_of_another_program(
     neighbour: Any, store: ValkeyStore, key: str
 ) -> None:

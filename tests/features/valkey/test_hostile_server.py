@@ -170,8 +170,6 @@ OPERATIONS: Final[dict[str, Callable[[ValkeyStore], Awaitable[Any]]]] = {
     "take": lambda store: store.take("upstream", 1, 1),
     "back_off": lambda store: store.back_off("upstream", 1),
     "stats": lambda store: store.stats(),
-    "rewrite": lambda store: store.rewrite(),
-    "survey": lambda store: store.survey(10),
     "scan": lambda store: _read_all(store.scan()),
 }
 
@@ -182,7 +180,7 @@ async def test_a_reply_of_another_shape_is_an_error_of_the_store(relay: Relay, c
         relay.reply = b""
         stores = [open_store(relay, clock, patience_with(shape)) for _ in OPERATIONS]
         for store in stores:
-            await store.put(TEXTS[0])  # reads the format of the store
+            await store.put(TEXTS[0])
         relay.command, relay.reply = command, SHAPES[shape]
         # At the same time, since each waits until its deadline for a text that does not come.
         calls = (call(store) for call, store in zip(OPERATIONS.values(), stores, strict=True))
