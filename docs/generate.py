@@ -32,7 +32,6 @@ HEADINGS: Final = {
     "upstream": "Upstream",
     "cache": "Cache",
     "store": "Store",
-    "web": "Answers to browsers",
     "library": "Library copy",
     "branding": "The institution's own face",
     "admin": "The admin API",

@@ -76,7 +76,6 @@ def build_pages(settings: Settings) -> Pages:
     return Pages(
         base_url_hint=settings.public_url or "",
         product_version=__version__,
-        contact=settings.web_contact,
         of_features=text_folders(),
     )
 

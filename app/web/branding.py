@@ -49,6 +49,8 @@ class Brand:
     stylesheet: str
     name: str = "doi-proxy"
     logo: str | None = None
+    #: An e-mail address, a URL or words.
+    contact: str | None = None
     home_text: str = ""
     help_links: tuple[NamedLink, ...] = ()
     search_links: tuple[NamedLink, ...] = (

@@ -140,10 +140,15 @@ def read_texts(where: str, toml: str) -> dict[str, str]:
         tables = tomllib.loads(toml)
     except (ValueError, RecursionError) as error:  # also a number or a date that Python cannot represent
         raise ConfigurationError(f"{where}: the language file cannot be read: {error}") from error
+    return flatten_texts(where, tables)
+
+
+def flatten_texts(where: str, tables: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of tables, whose keys are joined by a dot. Raises ConfigurationError, naming `where`."""
     return dict(_flattened(where, tables))
 
 
-def _flattened(where: str, tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _flattened(where: str, tables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for table, texts in tables.items():
         for key, text in texts.items() if isinstance(texts, dict) else [("", texts)]:
             if not key or not isinstance(text, str):

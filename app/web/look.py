@@ -74,6 +74,11 @@ class Look:
     #: Each compiles one template for all languages, which its first page would do otherwise.
     preparations: Sequence[Callable[[], object]]
 
+    @property
+    def contact(self) -> str | None:
+        """The contact of the institution, for readers."""
+        return next(iter(self.brands.values())).contact
+
     def texts(self, language: str) -> Catalogue:
         """The texts of a language. A language without texts gets those of the default language."""
         return self.catalogues.get(language) or next(iter(self.catalogues.values()))
@@ -83,11 +88,11 @@ class Look:
         return self.render_template(template, {"brand": self.brands[context["t"].language], **context})
 
 
-def open_look(branding: Branding, of_features: Sequence[TextFolder], *, contact: str | None, version: str) -> Look:
+def open_look(branding: Branding, of_features: Sequence[TextFolder], *, version: str) -> Look:
     """Read templates and texts. Raises ConfigurationError if templates in place of ours cannot be used."""
     packages = (CORE, *(folder.package for folder in of_features))
     catalogues = load_catalogues(branding.languages, packages, branding.texts)
-    names = {"version": version, "operator": contact_link(contact)}
+    names = {"version": version, "operator": contact_link(branding.brand.contact)}
     sources = _read_sources(packages)
     render, preparations = _load_own(sources, names, catalogues)
     if branding.replace_templates is not None:

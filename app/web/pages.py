@@ -103,8 +103,8 @@ class StaleNote:
 class Pages:
     """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
 
-    `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `contact` is an
-    e-mail address, a URL or words. `of_features` are the texts and templates of features.
+    `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `of_features`
+    are the texts and templates of features.
     """
 
     def __init__(
@@ -112,20 +112,18 @@ class Pages:
         *,
         base_url_hint: str,
         product_version: str,
-        contact: str | None,
         of_features: Sequence[TextFolder] = (),
     ) -> None:
         self._of_features = of_features
         self._address = base_url_hint.rstrip("/")
         self._version = product_version
-        self._contact = contact
         self.rebrand(our_branding())
         #: The links of features.
         self.links: list[PageLink] = []
 
     def rebrand(self, branding: Branding) -> None:
         """Change the face of the pages. Raises ConfigurationError, and then changes nothing."""
-        self._look = open_look(branding, self._of_features, contact=self._contact, version=self._version)
+        self._look = open_look(branding, self._of_features, version=self._version)
 
     async def prepare(self) -> None:
         """Compile the templates in a thread. Otherwise, the first page of each kind takes the event loop 40 ms.
@@ -232,14 +230,14 @@ class Pages:
 
     def helpers(self, contact: ReportContact) -> Helpers:
         """Who can help: the operators of this resolver, and the agency of a name."""
-        return Helpers(self._contact, contact.agency, contact.contact)
+        return Helpers(self._look.contact, contact.agency, contact.contact)
 
     def list_ways(
         self, language: str, name: HandleName, trouble: Trouble, helpers: Helpers | None = None, *targets: str
     ) -> list[Way]:
         """What a reader can do about a name; see app.web.ways. `targets` are the addresses that it led to."""
         look = self._look
-        helpers = helpers or Helpers(self._contact)
+        helpers = helpers or Helpers(self._look.contact)
         texts = look.texts(language)
         return list_ways(texts, look.brands[texts.language], helpers, name, trouble, targets)
 

@@ -23,39 +23,43 @@ _ADDRESSES: Final = 4 * 1024 * _MIB
 _SPARSE: Final = 8 * 1024**3
 
 
-#: Hostile files of an institution's face: the setting, the name of the file, and its content.
+#: Hostile files of an institution's face: its folder, its name, and its content.
 _FACES: Final[dict[str, tuple[str, str, bytes]]] = {
-    "control: a text": ("branding_messages", "en.toml", b'[home]\ntitle = "Find a DOI"\n'),
-    "a text with a width of 999,999,999": ("branding_messages", "en.toml", b'[site]\nversion = "{version:>999999999}"'),
-    "a text with an attribute": ("branding_messages", "en.toml", b'[site]\nversion = "{version.__class__}"'),
-    "texts nested 100,000 deep": ("branding_messages", "en.toml", b"[site]\nversion = " + b"[" * 100_000),
-    "a number of 5,000 digits": ("branding_messages", "en.toml", b"[site]\nversion = " + b"9" * 5_000),
-    "a template with an error": ("branding_templates", "home.html", b"{% extends 'none.html' %}"),
-    "a template that includes itself": ("branding_templates", "home.html", b"{% include 'home.html' %}"),
-    "a template that extends a file outside": ("branding_templates", "home.html", b"{% extends '../../etc/passwd' %}"),
-    "a template of 300 kB": ("branding_templates", "home.html", b"x" * 300_000),
-    "a template that is not UTF-8": ("branding_templates", "home.html", b"\xff\xfe"),
+    "control: a text": ("messages", "en.toml", b'[home]\ntitle = "Find a DOI"\n'),
+    "a text with a width of 999,999,999": ("messages", "en.toml", b'[site]\nversion = "{version:>999999999}"'),
+    "a text with an attribute": ("messages", "en.toml", b'[site]\nversion = "{version.__class__}"'),
+    "texts nested 100,000 deep": ("messages", "en.toml", b"[site]\nversion = " + b"[" * 100_000),
+    "a number of 5,000 digits": ("messages", "en.toml", b"[site]\nversion = " + b"9" * 5_000),
+    "a template with an error": ("templates", "home.html", b"{% extends 'none.html' %}"),
+    "a template that includes itself": ("templates", "home.html", b"{% include 'home.html' %}"),
+    "a template that extends a file outside": ("templates", "home.html", b"{% extends '../../etc/passwd' %}"),
+    "a template of 300 kB": ("templates", "home.html", b"x" * 300_000),
+    "a template that is not UTF-8": ("templates", "home.html", b"\xff\xfe"),
 }
 
 
 def face_files(checkout: Checkout) -> Iterator[Row]:
     """`check` with hostile texts and templates of an institution."""
     with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as name:
-        for number, (label, (setting, file, content)) in enumerate(_FACES.items()):
-            folder = Path(name, str(number))
-            folder.mkdir()
-            (folder / file).write_bytes(content)
-            yield _check_face(checkout, label, setting, folder)
+        for number, (label, (kind, file, content)) in enumerate(_FACES.items()):
+            (_make_face(Path(name, str(number)), kind) / file).write_bytes(content)
+            yield _check_face(checkout, label, Path(name, str(number)))
         for number, (label, odd) in enumerate(_odd_files(Path(name)).items()):
-            for setting, file in (("branding_messages", "en.toml"), ("branding_templates", "home.html")):
-                folder = Path(name, f"{setting}{number}")
-                folder.mkdir()
-                (folder / file).symlink_to(odd)
-                yield _check_face(checkout, f"{file} is {label}", setting, folder)
+            for kind, file in (("messages", "en.toml"), ("templates", "home.html")):
+                folder = Path(name, f"{kind}{number}")
+                (_make_face(folder, kind) / file).symlink_to(odd)
+                yield _check_face(checkout, f"{file} is {label}", folder)
 
 
-def _check_face(checkout: Checkout, label: str, setting: str, folder: Path) -> Row:
-    ended = _run(checkout, "check", "--offline", store_url="memory:", **{setting: folder})
+def _make_face(folder: Path, kind: str) -> Path:
+    """A folder of branding with an empty file of settings. Returns its folder of this kind."""
+    (folder / kind).mkdir(parents=True)
+    (folder / "branding.toml").touch()
+    return folder / kind
+
+
+def _check_face(checkout: Checkout, label: str, folder: Path) -> Row:
+    ended = _run(checkout, "check", "--offline", store_url="memory:", branding_folder=folder)
     expected = (0, 1) if "control" in label else (2,)
     return _row(f"a file of the institution's face: {label}", ended, ended.status in expected)
 

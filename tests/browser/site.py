@@ -26,7 +26,7 @@ LOOP: Final = "10.5555/loop"
 SCRIPT_TARGET: Final = "10.5555/script-target"
 INACTIVE: Final = "10.5556/closed"
 #: The settings of an invented library.
-BRANDING: Final = "config/branding-example/doi-proxy.toml"
+BRANDING: Final = {"branding-folder": "config/branding-example", "branding-name": "Example University Library"}
 LIBRARY_RULES: Final = "config/library-rules.toml"
 #: The example of local records, and two names in it.
 LOCAL_RECORDS: Final = "config/local-records.toml"
@@ -86,7 +86,7 @@ def _plain_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
 def _branded_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
     """The proxy of an invented library, with its own face, its rules and its local records."""
     files = {"library-rules": LIBRARY_RULES, "local-records": LOCAL_RECORDS}
-    return proxy_before(upstream_url, config=BRANDING, **files, **ONE_BYPASS)
+    return proxy_before(upstream_url, **BRANDING, **files, **ONE_BYPASS)
 
 
 def _seconds_refused(url: str) -> int:

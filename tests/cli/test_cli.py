@@ -513,8 +513,8 @@ def test_the_settings_shown_can_be_given_back(interpreter: Interpreter) -> None:
 def test_a_value_from_a_file_of_secrets_is_not_shown(interpreter: Interpreter, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("geheim")
-    shown = interpreter.run("config", DOI_PROXY_WEB_CONTACT_FILE=str(secret)).stdout
-    assert "DOI_PROXY_WEB_CONTACT=***" in shown.splitlines()
+    shown = interpreter.run("config", DOI_PROXY_BRANDING_NAME_FILE=str(secret)).stdout
+    assert "DOI_PROXY_BRANDING_NAME=***" in shown.splitlines()
 
 
 def test_an_error_about_a_setting_shows_no_password(interpreter: Interpreter) -> None:

@@ -18,9 +18,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 CHANGED = st.fixed_dictionaries(
     {},
     optional={
-        "branding_footer": TEXT,
-        "branding_home_text": TEXT,
-        "web_contact": TEXT,
+        "admin_token": st.none(),
+        "branding_name": TEXT.filter(bool),
         "seed": st.just(Path("a b/ü.ndjson")),
         "port": st.integers(0, 65535),
         "upstream_rate": st.floats(0.001, 1e6),

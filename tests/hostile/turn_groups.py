@@ -114,11 +114,12 @@ async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterato
 
 def _write_own_pages(folder: Path) -> dict[str, object]:
     """A template in place of each of ours, which extends it. Returns the settings."""
+    (folder / "branding.toml").write_text('accent = "#123456"\n', "utf-8")
     own = folder / "templates"
     own.mkdir()
     for name in ("found", "values", "locations", "not_found", "home", "help", "error"):
         (own / f"{name}.html").write_text(f'{{% extends "doi-proxy/{name}.html" %}}', "utf-8")
-    return {"branding_templates": own, "branding_name": "Institute", "branding_accent": "#123456"}
+    return {"branding_folder": folder, "branding_name": "Institute"}
 
 
 async def _measure(proxy: TimedProxy, exchange: Exchange) -> Longest:

@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -321,12 +322,14 @@ async def test_a_huge_header_that_selects_a_page_takes_the_full_path(header: str
     assert uses == []
 
 
-async def test_a_new_look_drops_what_is_prepared() -> None:
-    server = Server(Clock(), ExpressProtocol, branding_languages="en,de")
+async def test_a_new_look_drops_what_is_prepared(tmp_path: Path) -> None:
+    (tmp_path / "branding.toml").write_text('languages = ["en", "de"]\n')
+    server = Server(Clock(), ExpressProtocol, branding_folder=tmp_path)
     for _ in range(3):
         german, _ = await server.answers(get("/10.1000/none", "Accept-Language: de"))
     assert b'lang="de"' in german
-    server.lifecycle.reload(server.settings.model_copy(update={"branding_languages": "en"}))
+    (tmp_path / "branding.toml").write_text('languages = ["en"]\n')
+    server.lifecycle.reload(server.settings)
     assert b'lang="en"' in (await server.answers(get("/10.1000/none", "Accept-Language: de")))[0]
 
 

@@ -68,20 +68,7 @@ PLAIN: Final[dict[str, Any]] = {
     "cache_memory_bytes": 2**26,
     "store_timeout": 0.2,
     "store_max_bytes": 2**30,
-    "web_contact": "mailto:c@example.org",
     "branding_name": "Example",
-    "branding_accent": "#123456",
-    "branding_accent_dark": "#abcdef",
-    "branding_background": "#ffffff",
-    "branding_background_dark": "#000000",
-    "branding_home_text": "Hello",
-    "branding_help_links": "Help = https://help.example.org/",
-    "branding_search_links": "Search = https://search.example.org/?q={doi}",
-    "branding_free_links": "Free = https://free.example.org/{doi}",
-    "branding_imprint": "https://www.example.org/imprint",
-    "branding_privacy": "https://www.example.org/privacy",
-    "branding_footer": "A footer",
-    "branding_languages": "de,en",
     "access_log": "json",
     "otel_endpoint": NOWHERE,
     "client_rate": 1_000.0,
@@ -99,8 +86,8 @@ PLAIN: Final[dict[str, Any]] = {
 }  # fmt: skip
 #: The settings that name a file or a folder.
 FILES: Final = {
-    "tls_cert", "tls_key", "upstream_bootstrap", "upstream_ca_bundle", "store_url", "branding_logo",
-    "branding_templates", "branding_messages", "client_allow_file", "client_deny_file", "library_rules",
+    "tls_cert", "tls_key", "upstream_bootstrap", "upstream_ca_bundle", "store_url", "branding_folder",
+    "client_allow_file", "client_deny_file", "library_rules",
     "country_database", "local_records", "seed",
 }  # fmt: skip
 #: Settings without which another one is refused.
@@ -123,8 +110,8 @@ def write_value(name: str, folder: Path) -> Any:
             file.write_text(SERVICE + RULE.replace("www.doi.org", "journal.example"), encoding="utf-8")
         case "local_records":
             return CONFIG / "local-records.toml"
-        case "branding_logo" | "branding_templates" | "branding_messages":
-            return BRANDING / {"branding_logo": "logo.svg"}.get(name, name.removeprefix("branding_"))
+        case "branding_folder":
+            return BRANDING
         case "seed":
             return CONFIG / "seed.ndjson"
         case "upstream_bootstrap":

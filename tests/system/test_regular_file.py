@@ -87,13 +87,12 @@ FILES: Final = (
     "client_allow_file",
     "country_database",
     "library_rules",
-    "branding_logo",
     "seed",
     "upstream_bootstrap",
     "upstream_ca_bundle",
     "tls_cert",
 )
-FOLDERS: Final = {"local_records": "x.toml", "branding_messages": "en.toml", "branding_templates": "home.html"}
+FOLDERS: Final = {"local_records": "x.toml", "branding_folder": "branding.toml"}
 SECRETS: Final = ("DOI_PROXY_ADMIN_TOKEN_FILE", "DOI_PROXY_PROBE_KEY_FILE", "DOI_PROXY_CONFIG")
 
 

@@ -18,7 +18,7 @@ SAMPLES = {**sample_facts(), **{page: facts for one in text_folders() for page, 
 
 
 def our_look() -> Look:
-    return open_look(our_branding(), text_folders(), contact=None, version="1.2.3")
+    return open_look(our_branding(), text_folders(), version="1.2.3")
 
 
 def render(look: Look, page: str, language: str = "en") -> str:
@@ -64,5 +64,5 @@ def test_a_page_with_texts_compiled_into_it_is_the_page_that_calls_for_them(
 
 def test_a_text_with_braces_is_text_and_not_a_template() -> None:
     branding = replace(our_branding(), texts={"en": {"form.resolve": "{{{{ 7 * 7 }}}} {{% x %}}"}})
-    look = open_look(branding, text_folders(), contact=None, version="1.2.3")
+    look = open_look(branding, text_folders(), version="1.2.3")
     assert "{{ 7 * 7 }} {% x %}" in render(look, "home")

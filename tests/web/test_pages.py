@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib import resources
 from typing import Any
@@ -19,6 +19,7 @@ from app.handle.location import Location
 from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.resolver.prefix_chain import ReportContact
+from app.web.branding import our_branding
 from app.web.languages import CORE, TextFolder, load_catalogues
 from app.web.locations_page import MAX_LOCATIONS_SHOWN
 from app.web.outline import MAX_VALUES_SHOWN
@@ -37,9 +38,9 @@ from tests.table import table
 PAGES = Pages(
     base_url_hint="https://doi.example.edu/",
     product_version="1.2.3",
-    contact="library@example.edu",
     of_features=text_folders(),
 )
+PAGES.rebrand(replace(our_branding(), brand=replace(our_branding().brand, contact="library@example.edu")))
 HERE = Link("/doi")
 #: Facts for the pages of features.
 FEATURE_PAGES = {page: facts for folder in text_folders() for page, facts in folder.samples().items()}

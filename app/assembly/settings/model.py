@@ -12,7 +12,6 @@ from app.assembly.settings.cache import CacheSettings
 from app.assembly.settings.client import ClientSettings
 from app.assembly.settings.server import ServerSettings
 from app.assembly.settings.upstream import UpstreamSettings
-from app.assembly.settings.web import WebSettings
 from app.features.options import Settings as Root
 
 #: Workers of a machine with many processors, if `workers` is 0. Each has a memory tier of its own.
@@ -20,10 +19,10 @@ _MOST_WORKERS: Final = 4
 
 
 # pydantic lists the fields of the last class first.
-class CoreSettings(WebSettings, CacheSettings, UpstreamSettings, ClientSettings, ServerSettings, Root):
+class CoreSettings(CacheSettings, UpstreamSettings, ClientSettings, ServerSettings, Root):
     """The settings of the core."""
 
-    tables = ("server", "client", "upstream", "cache", "store", "web")
+    tables = ("server", "client", "upstream", "cache", "store")
 
     @model_validator(mode="before")
     @classmethod

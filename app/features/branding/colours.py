@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from app.errors import ConfigurationError
+from app.system.toml_text import WrongTable
 
 #: The least contrast of text (WCAG 2.1, 1.4.3) and of the edge of a field (1.4.11).
 TEXT_CONTRAST: Final = 4.5
@@ -35,33 +35,31 @@ def read_palettes(stylesheet: str) -> dict[str, dict[str, str]]:
     return {"light": light, "dark": light | dark}
 
 
-def brand_stylesheet(stylesheet: str, settings: Mapping[str, str]) -> str:
-    """The rules to append for the colours in `settings`, "" if there are none. Raises ConfigurationError.
+def brand_stylesheet(stylesheet: str, colours: Mapping[str, str]) -> str:
+    """The rules to append for an institution's colours, "" if there are none. Raises WrongTable.
 
-    `settings` has "accent" and "background" for the light scheme, "accent_dark" and "background_dark" for the dark one;
-    "" is our own colour.
+    `colours` has "accent" and "background" for the light scheme, "accent_dark" and "background_dark" for the dark one.
     """
     palettes = read_palettes(stylesheet)
     rules = []
     for scheme in SCHEMES:
         suffix = "" if scheme == "light" else "_dark"
-        changed = _changed(settings, suffix, palettes[scheme]["paper"])
+        changed = _change(colours, suffix, palettes[scheme]["paper"])
         if changed:
             palette = palettes[scheme] | changed
-            check_contrast(palette, scheme, "branding_accent" + suffix, "branding_background" + suffix)
+            check_contrast(palette, scheme, "accent" + suffix, "background" + suffix)
             variables = " ".join(f"--{name}: {colour};" for name, colour in changed.items())
             rules.append(f"@media {_MEDIA[scheme]} {{ :root {{ {variables} }} }}\n")
     return "".join(rules)
 
 
-def _changed(settings: Mapping[str, str], suffix: str, paper: str) -> dict[str, str]:
+def _change(colours: Mapping[str, str], suffix: str, paper: str) -> dict[str, str]:
     changed = {}
     for name, variable in (("accent", "accent"), ("background", "paper")):
-        colour = settings.get(name + suffix, "")
+        key = name + suffix
+        colour = colours.get(key, "")
         if colour and not _COLOUR.fullmatch(colour):
-            raise ConfigurationError(
-                f"branding_{name}{suffix}: {colour[:40]!r} is not a colour; write six hexadecimal digits, as in #0b5a73"
-            )
+            raise WrongTable(f"{colour[:40]!r} is not a colour; write six hexadecimal digits, as in #0b5a73", key)
         if colour:
             changed[variable] = colour.lower()
     if "accent" in changed:
@@ -73,18 +71,19 @@ def _changed(settings: Mapping[str, str], suffix: str, paper: str) -> dict[str, 
 
 
 def check_contrast(palette: Palette, scheme: str, accent: str, background: str) -> None:
-    """Raise ConfigurationError if a text could not be read. `accent` and `background` are the names of the settings."""
+    """Raise WrongTable if a text could not be read. `accent` and `background` are the keys of the colours."""
     pairs = [(text, ground, TEXT_CONTRAST) for text in TEXTS for ground in GROUNDS]
     pairs += [("on-accent", "accent", TEXT_CONTRAST), ("warn", "warn-tint", TEXT_CONTRAST)]
     pairs += [("edge", ground, EDGE_CONTRAST) for ground in ("paper", "raised")]
     for text, ground, least in pairs:
         ratio = contrast(palette[text], palette[ground])
         if ratio < least:
-            setting = accent if "accent" in (text, ground) else background
+            key = accent if "accent" in (text, ground) else background
             change = "darker" if (scheme == "light") == ("accent" in (text, ground)) else "lighter"
-            raise ConfigurationError(
-                f"{setting}: {palette[text]} ({text}) on {palette[ground]} ({ground}) has a contrast of {ratio:.2f}:1 "
-                f"in the {scheme} scheme; WCAG 2.1 needs {least}:1. Choose a {change} colour"
+            raise WrongTable(
+                f"{palette[text]} ({text}) on {palette[ground]} ({ground}) has a contrast of {ratio:.2f}:1 "
+                f"in the {scheme} scheme; WCAG 2.1 needs {least}:1. Choose a {change} colour",
+                key,
             )
 
 

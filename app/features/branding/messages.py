@@ -4,61 +4,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
 from typing import Final
 
 from app.errors import ConfigurationError
+from app.features.branding.institution import LINKS, read_links
 from app.system.regular_file import explain_failure, read_regular
-from app.web.languages import LANGUAGES, read_all, read_texts
+from app.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
+from app.web.branding import NamedLink
+from app.web.languages import LANGUAGES, flatten_texts, read_all
 
 #: Larger language files are refused; ours have 15 kB.
 MAX_FILE_BYTES: Final = 262_144
-#: What replaces settings in one language.
-BRAND: Final = ("brand.help_links", "brand.search_links", "brand.free_links", "brand.footer")
 _COMPLETE: Final = "docs/branding.md names the files that have them"
-_TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
 
-def read_tags(languages: str) -> tuple[str, ...]:
-    """The tags in a list such as "en, de", the default first. Raises ConfigurationError."""
-    tags = tuple(dict.fromkeys(tag.strip() for tag in languages.split(",")))
-    wrong = next((tag for tag in tags if not _TAG.fullmatch(tag)), None)
-    if wrong is not None:
-        raise ConfigurationError(f"branding_languages: {wrong[:40]!r} is not a language tag; write tags such as en, de")
-    return tags
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What a language file has: texts by their keys, and the footer and the links of its language."""
+
+    texts: Mapping[str, str]
+    links: Mapping[str, tuple[NamedLink, ...]]
+    footer: str
 
 
-def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[str]) -> dict[str, Mapping[str, str]]:
-    """The texts in a file TAG.toml of `folder` for each tag. Raises ConfigurationError if a language misses a text."""
+_NOTHING: Final = Translation({}, {}, "")
+
+
+def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[str]) -> dict[str, Translation]:
+    """What a file TAG.toml of `folder` has for each tag. Raises ConfigurationError if a language misses a text."""
     reference = read_all(packages, LANGUAGES[0])
-    found: dict[str, Mapping[str, str]] = {}
+    found: dict[str, Translation] = {}
     for tag in tags:
-        found[tag] = _read_replacements(tag, folder, reference)
-        known = read_all(packages, tag).keys() | found[tag].keys()
+        found[tag] = _read_translation(tag, folder, reference)
+        known = read_all(packages, tag).keys() | found[tag].texts.keys()
         missing = next((key for key in reference if key not in known), None)
         if missing is not None:
-            where = (
-                f"{folder / tag}.toml" if folder else f"branding_languages: {tag!r} is not a language of the program"
-            )
+            where = f"{folder / tag}.toml" if folder else f"languages: {tag!r} is not a language of the program"
             raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
     return found
 
 
-def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:
+def _read_translation(tag: str, folder: Path | None, reference: Mapping[str, str]) -> Translation:
     path = None if folder is None else folder / f"{tag}.toml"
     if path is None or not path.exists():
-        return {}
+        return _NOTHING
     try:
         toml = read_regular(path, MAX_FILE_BYTES).decode("utf-8-sig")
+        tables = parse_toml(toml)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: the language file cannot be read: {explain_failure(error)}") from error
-    texts = read_texts(str(path), toml)
+    except TomlProblem as error:
+        raise ConfigurationError(f"{path}, line {error.line}: {error.message}") from error
+    brand = tables.pop("brand", {})
+    texts = flatten_texts(str(path), tables)
     for key, text in texts.items():
-        wrong = None if key in BRAND else _find_fault(text, reference.get(key))
+        wrong = _find_fault(text, reference.get(key))
         if wrong is not None:
             raise ConfigurationError(f"{path}, line {_find_line(toml, key)}: {key}: {wrong}")
-    return texts
+    try:
+        return _read_brand(brand, texts)
+    except WrongTable as error:
+        key = error.key or "brand"
+        raise ConfigurationError(f"{path}, line {find_key(toml, key)[0]}: {key}: {error.message}") from error
+
+
+def _read_brand(brand: object, texts: Mapping[str, str]) -> Translation:
+    if not isinstance(brand, dict):
+        raise WrongTable("this is not a table", "brand")
+    for key in brand:
+        if key not in (*LINKS, "footer"):
+            raise WrongTable(f"this key is not known; a language has {', '.join(LINKS)} and footer", key[:80])
+    footer = brand.get("footer", "")
+    if not isinstance(footer, str):
+        raise WrongTable("this is not a text; put it in quotation marks", "footer")
+    return Translation(texts, {key: read_links(key, brand[key]) for key in LINKS if key in brand}, footer)
 
 
 def _find_fault(text: str, reference: str | None) -> str | None:

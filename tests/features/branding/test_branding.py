@@ -9,16 +9,18 @@ import pytest
 
 from app.assembly.core import build_pages
 from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings, load
+from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
-from app.features.branding.branding import MAX_LOGO_BYTES, read_branding, read_named_links
+from app.features.branding.branding import MAX_LOGO_BYTES, read_branding
 from app.features.branding.feature import rebrand
+from app.features.branding.institution import read_links
 from app.features.branding.settings import BrandingSettings
 from app.main import create
 from app.web.branding import Branding
 from app.web.languages import CORE
 from app.web.pages import Link, Pages
+from tests.table import table
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -28,8 +30,10 @@ HERE = Link("/doi")
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 4"><path d="M0 0h4v4z"/></svg>'
 
 
-def branded(**settings: Any) -> Pages:
-    given = Settings(**{f"branding_{name}": value for name, value in settings.items()})
+def branded(folder: Path, text: str = "", **settings: Any) -> Pages:
+    """The pages with this text in branding.toml."""
+    (folder / "branding.toml").write_text(text, "utf-8")
+    given = Settings(branding_folder=folder, **settings)
     pages = build_pages(given)
     rebrand(pages, given)
     return pages
@@ -39,64 +43,85 @@ def home(pages: Pages, language: str = "en") -> str:
     return pages.home(HERE, language).decode()
 
 
-def read(**settings: Any) -> Branding:
-    return read_branding(Settings(**settings).group(BrandingSettings), (CORE,))
+def read(folder: Path, text: str = "", **settings: Any) -> Branding:
+    (folder / "branding.toml").write_text(text, "utf-8")
+    return read_branding(Settings(branding_folder=folder, **settings).group(BrandingSettings), (CORE,))
 
 
-def refusal(**settings: Any) -> str:
+def refusal(folder: Path, text: str = "") -> str:
     with pytest.raises(ConfigurationError) as refused:
-        branded(**settings)
+        branded(folder, text)
     return refused.value.message
 
 
-def test_name_texts_and_links_are_on_the_home_page() -> None:
-    html = home(
-        branded(
-            name="Example <Library>",
-            home_text="Resolve DOIs at Example.",
-            help_links="Ask us = https://example.edu/ask?a=b | Guide = /static/guide",
-            imprint="https://example.edu/imprint",
-            footer="A service of Example & Co.",
-        )
-    )
+def test_name_texts_and_links_are_on_the_home_page(tmp_path: Path) -> None:
+    text = """
+        contact = "ask@example.edu"
+        home_text = "Resolve DOIs at Example."
+        imprint = "https://example.edu/imprint"
+        footer = "A service of Example & Co."
+
+        [help_links]
+        "Ask us" = "https://example.edu/ask?a=b"
+        Guide = "/static/guide"
+    """
+    html = home(branded(tmp_path, text, branding_name="Example <Library>"))
     assert "<title>Resolve a DOI · Example &lt;Library&gt;</title>" in html
     assert '<p class="lead">Resolve DOIs at Example.</p>' in html
     assert '<a href="https://example.edu/ask?a=b">Ask us</a>' in html
     assert '<a href="/doi/static/guide">Guide</a>' in html
     assert '<a href="https://example.edu/imprint">Imprint</a>' in html
-    assert "A service of Example &amp; Co." in html
+    assert "A service of Example &amp; Co." in html and "mailto:ask@example.edu" in html
 
 
-def test_the_icon_of_the_site_has_the_colour_and_the_name() -> None:
-    def icon(**settings: Any) -> bytes:
-        files = read(**settings).files
+def test_the_icon_of_the_site_has_the_colour_and_the_name(tmp_path: Path) -> None:
+    def icon(text: str = "", **settings: Any) -> bytes:
+        files = read(tmp_path, text, **settings).files
         assert files["/favicon.ico"] == files["/static/favicon.svg"]
         return files["/favicon.ico"].content
 
-    plain, own = icon(), icon(branding_accent="#7a1f3d", branding_name="A & B")
+    plain, own = icon(), icon('accent = "#7a1f3d"', branding_name="A & B")
     assert b'fill="#0b5a73"' in plain and b"<title>doi-proxy</title>" in plain
     assert b'fill="#7a1f3d"' in own and b"<title>A &amp; B</title>" in own and b"#0b5a73" not in own
 
 
 def test_a_search_link_gets_the_name_percent_encoded() -> None:
-    (link,) = read_named_links("x", "Catalogue = https://example.edu/find?q={doi}&x=1")
+    (link,) = read_links("x", {"Catalogue": "https://example.edu/find?q={doi}&x=1"})
     assert link.fill("10.1000/a b&c") == "https://example.edu/find?q=10.1000%2Fa%20b%26c&x=1"
 
 
-@pytest.mark.parametrize(
-    ("links", "message"),
+@table(
+    ("text", "message"),
     [
-        ("https://example.edu/", "is not a link; write Label = https"),
-        ("Ask =", "is not a link"),
-        ("Ask = javascript:alert(1)", "'javascript:alert(1)' is not an address"),
-        ("Ask = https://example.edu/a b", "is not an address"),
-        (" | ".join(["A = /a"] * 11), "there are 11 links; the limit is 10"),
+        ('help_links = "https://example.edu/"', "line 1: help_links: this is not a table of links; write a table"),
+        ('\n[help_links]\nAsk = ""', "line 2: help_links: 'Ask' is not a link"),
+        ("[help_links]\nAsk = 1", "'Ask' is not a link"),
+        ('[help_links]\nAsk = "javascript:alert(1)"', "'javascript:alert(1)' is not an address"),
+        ('[help_links]\nAsk = "https://example.edu/a b"', "is not an address"),
+        ("[help_links]\n" + "".join(f'A{n} = "/a"\n' for n in range(11)), "there are 11 links; the limit is 10"),
+        ('imprint = "example.edu"', "line 1: imprint: 'example.edu' is not an address"),
+        ('acent = "#000000"', "line 1: acent: this key is not known; did you mean accent?"),
+        ("footer = 1", "line 1: footer: this is not a text"),
+        ("languages = []", "languages: this is not a list of languages"),
+        ('languages = "en, de"', "languages: this is not a list of languages"),
+        ('languages = ["en", "EN"]', "'EN' is not a language tag"),
+        ('languages = ["tlh"]', "'tlh' is not a language of the program"),
+        ('logo = "../logo.svg"', "logo: this is not the name of a file in the folder"),
+        ('logo = "logo.svg', "line 1: not valid TOML"),
+        ("#" * 65_537, "is larger than 65536 bytes"),
     ],
 )
-def test_a_link_that_cannot_be_read_is_refused(links: str, message: str) -> None:
-    refused = refusal(help_links=links)
-    assert refused.startswith("branding_help_links: ")
+def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    refused = refusal(tmp_path, text)
+    assert str(tmp_path / "branding.toml") in refused or "tlh" in refused
     assert message in refused
+
+
+def test_a_folder_without_the_file_is_refused(tmp_path: Path) -> None:
+    for folder, message in ((tmp_path, "branding.toml cannot be read"), (tmp_path / "none", "does not exist")):
+        settings = Settings(branding_folder=folder)
+        with pytest.raises(ConfigurationError, match=f"branding_folder: .*{message}"):
+            rebrand(build_pages(settings), settings)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +140,8 @@ async def test_a_logo_has_an_address_that_changes_with_its_content(
     addresses = set()
     for more in (b"", b" "):
         logo.write_bytes(content + more)
-        async with running(branding_logo=logo) as proxy:
+        (tmp_path / "branding.toml").write_text(f'logo = "{logo.name}"')
+        async with running(branding_folder=tmp_path) as proxy:
             (source,) = (part.partition('"')[0] for part in (await proxy.get("/")).text.split('src="')[1:])
             got = await proxy.get(source)
         assert (got.status, got["content-type"], got.body) == (200, media_type, content + more)
@@ -137,42 +163,37 @@ async def test_a_logo_has_an_address_that_changes_with_its_content(
 def test_a_logo_that_cannot_be_shown_is_refused(tmp_path: Path, file: str, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / file).write_bytes(content)
-    assert message in refusal(logo=tmp_path / file)
+    assert message in refusal(tmp_path, f'logo = "{file}"')
 
 
-def test_a_colour_is_in_the_stylesheet_and_changes_its_address() -> None:
-    plain, changed = read(), read(branding_accent="#7A0019")
+def test_a_colour_is_in_the_stylesheet_and_changes_its_address(tmp_path: Path) -> None:
+    plain, changed = read(tmp_path), read(tmp_path, 'accent = "#7A0019"')
     files, own = plain.files, changed.files
     assert changed.brand.stylesheet != plain.brand.stylesheet
     assert b"--accent: #7a0019; --on-accent: #ffffff;" in own["/static/style.css"].content
     assert own["/static/style.css"].content.startswith(files["/static/style.css"].content)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
+@table(
+    ("text", "message"),
     [
-        ({"accent": "red"}, "branding_accent: 'red' is not a colour"),
-        (
-            {"accent": "#7cc7db"},
-            "branding_accent: #7cc7db (accent) on #fbfaf7 (paper) has a contrast of 1.82:1 in the light",
-        ),
-        (
-            {"accent_dark": "#0b5a73"},
-            "branding_accent_dark: #0b5a73 (accent) on #14181b (paper) has a contrast of 2.32:1",
-        ),
-        ({"background": "#808080"}, "branding_background: #1c2126 (ink) on #808080 (paper) has a contrast of 4.11:1"),
-        ({"background_dark": "#ffffff"}, "branding_background_dark: #e8e6e1 (ink) on #ffffff (paper)"),
+        ('accent = "red"', "line 1: accent: 'red' is not a colour"),
+        ('accent = "#7cc7db"', "accent: #7cc7db (accent) on #fbfaf7 (paper) has a contrast of 1.82:1 in the light"),
+        ('accent_dark = "#0b5a73"', "accent_dark: #0b5a73 (accent) on #14181b (paper) has a contrast of 2.32:1"),
+        ('background = "#808080"', "background: #1c2126 (ink) on #808080 (paper) has a contrast of 4.11:1"),
+        ('background_dark = "#ffffff"', "background_dark: #e8e6e1 (ink) on #ffffff (paper)"),
     ],
 )
-def test_a_colour_without_contrast_is_refused_with_the_figure(settings: dict[str, str], message: str) -> None:
-    assert message in refusal(**settings)
+def test_a_colour_without_contrast_is_refused_with_the_figure(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(tmp_path, text)
 
 
 def test_a_template_of_the_institution_extends_ours(tmp_path: Path) -> None:
-    (tmp_path / "layout.html").write_text(
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/layout.html").write_text(
         '{% extends "doi-proxy/layout.html" %}{% block navigation %}{{ super() }}<a href="/x">News</a>{% endblock %}'
     )
-    html = home(branded(templates=tmp_path), "de")
+    html = home(branded(tmp_path), "de")
     assert '<a href="/x">News</a>' in html
     assert '<a href="/doi/ra/">Welche Agentur?</a>' in html
     assert "<h1>Eine DOI auflösen</h1>" in html
@@ -188,20 +209,17 @@ def test_a_template_of_the_institution_extends_ours(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_template_is_named_with_its_line(tmp_path: Path, template: str, message: str) -> None:
-    (tmp_path / "home.html").write_text(template)
-    assert message in refusal(templates=tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "branding_templates: the folder" in refusal(templates=tmp_path / "none")
-    assert "branding_messages: the folder" in refusal(messages=tmp_path / "none")
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/home.html").write_text(template)
+    assert message in refusal(tmp_path)
 
 
 def test_a_template_that_fails_later_is_logged_and_replaced_by_ours(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "home.html").write_text("{% if t.language == 'fr' %}\n{{ 1 // 0 }}\n{% endif %}<h1>Own</h1>")
-    pages = branded(templates=tmp_path)
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/home.html").write_text("{% if t.language == 'fr' %}\n{{ 1 // 0 }}\n{% endif %}<h1>Own</h1>")
+    pages = branded(tmp_path)
     assert "<h1>Own</h1>" in home(pages)
     for _ in range(2):
         assert "<h1>Résoudre un DOI</h1>" in home(pages, "fr")
@@ -212,9 +230,11 @@ def test_a_template_that_fails_later_is_logged_and_replaced_by_ours(
 async def test_a_reload_reads_the_files_again_and_keeps_the_previous_ones_if_they_are_broken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    texts = tmp_path / "en.toml"
+    (tmp_path / "branding.toml").touch()
+    texts = tmp_path / "messages/en.toml"
+    texts.parent.mkdir()
     texts.write_text('[home]\ntitle = "First"\n')
-    settings = Settings(store_url="memory:", branding_messages=tmp_path)
+    settings = Settings(store_url="memory:", branding_folder=tmp_path)
     lifecycle = Lifecycle(settings)
     pages = create(settings, lifecycle=lifecycle)._face.pages
     titles = []
@@ -224,11 +244,12 @@ async def test_a_reload_reads_the_files_again_and_keeps_the_previous_ones_if_the
         titles.append(home(pages).partition("<h1>")[2].partition("</h1>")[0])
     assert titles == ["Second", "Second", "Third"]
     (line,) = caplog.messages
-    assert "en.toml: the language file cannot be read" in line
+    assert "en.toml, line 2: not valid TOML" in line
 
 
-async def test_languages_are_those_of_the_setting_and_the_first_is_the_default() -> None:
-    async with running(branding_languages="de, en") as proxy:
+async def test_languages_are_those_of_the_file_and_the_first_is_the_default(tmp_path: Path) -> None:
+    (tmp_path / "branding.toml").write_text('languages = ["de", "en"]')
+    async with running(branding_folder=tmp_path) as proxy:
         headings = [
             (await proxy.get("/", accept_language=wanted)).text.partition("<h1>")[2].partition("</h1>")[0]
             for wanted in ("en", "fr", "de")
@@ -236,9 +257,8 @@ async def test_languages_are_those_of_the_setting_and_the_first_is_the_default()
     assert headings == ["Resolve a DOI", "Eine DOI auflösen", "Eine DOI auflösen"]
 
 
-def test_the_worked_example_is_shown_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    settings = load({}, {}, ROOT / "config/branding-example/doi-proxy.toml")
+def test_the_worked_example_is_shown_as_it_says() -> None:
+    settings = Settings(branding_name="Example University Library", branding_folder=ROOT / "config/branding-example")
     pages = build_pages(settings)
     rebrand(pages, settings)
     english, german = home(pages), home(pages, "de")

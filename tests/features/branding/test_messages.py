@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigurationError
-from app.features.branding.messages import MAX_FILE_BYTES, read_messages, read_tags
+from app.features.branding.messages import MAX_FILE_BYTES, read_messages
+from app.web.branding import NamedLink
 from app.web.languages import CORE, Catalogue, load_catalogues, read_packaged
 
 
 def load(tags: tuple[str, ...], folder: Path) -> dict[str, Catalogue]:
-    return load_catalogues(tags, own=read_messages(tags, folder, (CORE,)))
-
-
-def test_the_languages_are_in_the_order_of_the_setting() -> None:
-    assert read_tags("fr, en,fr") == ("fr", "en")
-
-
-@pytest.mark.parametrize("languages", ["", "en,", "english language", "../en", "EN"])
-def test_a_list_of_languages_that_cannot_be_read_is_refused(languages: str) -> None:
-    with pytest.raises(ConfigurationError, match="branding_languages"):
-        read_tags(languages)
+    found = read_messages(tags, folder, (CORE,))
+    return load_catalogues(tags, own={tag: translation.texts for tag, translation in found.items()})
 
 
 def test_a_language_without_texts_is_refused() -> None:
@@ -49,7 +41,7 @@ def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ('[home]\ntitle = "x"\nlead = y\n', r"de\.toml: the language file cannot be read: .*line 3"),
+        ('[home]\ntitle = "x"\nlead = y\n', r"de\.toml, line 3: not valid TOML"),
         ('[home]\ntitle = "x"\ntitel = "y"', r"de\.toml, line 3: home\.titel: the program has no such text"),
         ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: this text has no placeholder \{v\}"),
         ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
@@ -57,8 +49,11 @@ def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None
         ('[site]\nversion = "{version:>999999999}"', r"de\.toml, line 2: site\.version: .*a name alone"),
         ('[site]\nversion = "{version:{version}}"', r"de\.toml, line 2: site\.version: .*a name alone"),
         ('[site]\nversion = "{version!r}"', r"de\.toml, line 2: site\.version: .*a name alone"),
-        ("[site]\nversion = " + "[" * 100_000, r"de\.toml: the language file cannot be read"),
-        ("[site]\nversion = " + "9" * 5_000, r"de\.toml: the language file cannot be read"),
+        ("[site]\nversion = " + "[" * 100_000, r"de\.toml, line 1: the tables or arrays are nested too deep"),
+        ("[site]\nversion = " + "9" * 5_000, r"de\.toml, line 1: not valid TOML"),
+        ("[brand]\nfooter = 1", r"de\.toml, line 2: footer: this is not a text"),
+        ('[brand]\nlogo = "x.svg"', r"de\.toml, line 2: logo: this key is not known"),
+        ('[brand.help_links]\nAsk = "ask"', r"de\.toml, line 1: help_links: 'ask' is not an address"),
         ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file cannot be read: it is larger than"),
     ],
 )
@@ -66,6 +61,13 @@ def test_a_broken_file_of_the_institution_is_named_with_its_line(tmp_path: Path,
     (tmp_path / "de.toml").write_text(toml, "utf-8")
     with pytest.raises(ConfigurationError, match=message):
         read_messages(("en", "de"), tmp_path, (CORE,))
+
+
+def test_a_file_has_the_footer_and_the_links_of_its_language(tmp_path: Path) -> None:
+    (tmp_path / "de.toml").write_text('[brand]\nfooter = "Fuß"\n[brand.help_links]\n"Frag uns" = "/fragen"\n', "utf-8")
+    found = read_messages(("en", "de"), tmp_path, (CORE,))
+    assert (found["de"].footer, found["de"].links) == ("Fuß", {"help_links": (NamedLink("Frag uns", "/fragen"),)})
+    assert (found["en"].footer, found["en"].links) == ("", {})
 
 
 def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:

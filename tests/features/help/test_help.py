@@ -21,8 +21,9 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 LOCAL = '[[record]]\ndoi = "10.5555/gone"\ntombstone = { reason = "Withdrawn.", date = 2026-03-01 }\n'
 
 
-async def test_the_page_shows_where_the_name_leads_and_a_mail_about_it() -> None:
-    async with running(web_contact="library@example.org") as proxy:
+async def test_the_page_shows_where_the_name_leads_and_a_mail_about_it(tmp_path: Path) -> None:
+    (tmp_path / "branding.toml").write_text('contact = "library@example.org"\n')
+    async with running(branding_folder=tmp_path) as proxy:
         proxy.upstream.put(NAME, url=NEW)
         await proxy.get(f"/{NAME}")
         queries = proxy.upstream.queries()

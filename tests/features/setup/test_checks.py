@@ -152,7 +152,7 @@ def test_no_value_of_any_setting_ends_the_check_or_shows_a_regular_expression(va
             assert "pattern" not in found.problem and "(?:" not in found.problem, found
 
 
-@pytest.mark.parametrize("name", ["seed", "client_deny_file", "country_database", "branding_templates"])
+@pytest.mark.parametrize("name", ["seed", "client_deny_file", "country_database", "branding_folder"])
 def test_a_file_that_is_not_there_is_an_error_of_its_setting(name: str, tmp_path: Path) -> None:
     found = findings_of(**{name: str(tmp_path / "missing")})
     assert variable(name) in [one.source for one in found]
@@ -163,7 +163,8 @@ def test_content_that_the_proxy_refuses_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "networks").write_text("192.0.2.0/24\nlibrary\n")
     (found,) = findings_of(client_deny_file=str(tmp_path / "networks"))
     assert "networks:2: 'library'" in found.problem
-    (found,) = findings_of(branding_accent="#fff")
+    (tmp_path / "branding.toml").write_text('accent = "#fff"')
+    (found,) = findings_of(branding_folder=str(tmp_path))
     assert found.severity == "error" and "#fff" in found.problem
 
 
