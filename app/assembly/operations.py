@@ -59,7 +59,6 @@ def find_paths(app: FastAPI, own_api: Mapping[bytes, str], private: Collection[b
     return Paths(
         operations=frozenset(path for path in paths if b"{" not in path),
         below=below,
-        gated=frozenset(path for gate in gates for path in gate.paths),
         gated_below=tuple(path for gate in gates for path in gate.below),
         private=frozenset(private),
         own_api=own_api,

@@ -266,7 +266,8 @@ class Opened:
     private: Sequence[bytes] = ()
     #: What answers the paths of operators, behind a check of its own.
     gates: Sequence[OperatorGate] = ()
-    #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers.
+    #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers for
+    #: a request with a token.
     operator_routes: Mapping[bytes, Callable[[FastAPI, Face], None]] = field(default_factory=dict)
     #: Builds the application of a further listener, given the stages and the server's data about its connections. The
     #: key is the setting with its address.

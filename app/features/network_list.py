@@ -17,6 +17,10 @@ MAX_NETWORKS: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
+#: The networks that have every client.
+EVERYONE: Final = frozenset({IPv4Network("0.0.0.0/0"), IPv6Network("::/0")})
+
+
 class NetworkList:
     """A set of networks. A search takes one step for each prefix length in the set, however many networks it has."""
 

@@ -28,7 +28,7 @@ class OperatorGate(Gate, Protocol):
         """Whether the gate is on an address of its own, and not on that of the service."""
 
     def add_path(self, path: bytes) -> None:
-        """Answer another path."""
+        """Answer another path, if a request has a token."""
 
 
 def audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:

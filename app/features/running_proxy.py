@@ -23,8 +23,7 @@ def open_client(settings: Settings, server: str | None) -> AdminClient:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
     if server is not None:
         place = parse_server(server, "--server")
-    elif settings.value("admin_listen") is not None and settings.value("status_access") == "admin":
-        # `/status` is then where the admin API is.
+    elif settings.value("admin_listen") is not None and settings.value("admin_token") is not None:
         address = settings.value("admin_listen")
         place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
     else:

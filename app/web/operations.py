@@ -18,18 +18,14 @@ from app.web.stage import Stages
 
 
 class Gate(Protocol):
-    """Answers some paths of operation behind a check of its own: whole paths, and those with certain beginnings."""
-
-    @property
-    def paths(self) -> frozenset[bytes]:
-        """The whole paths."""
+    """Answers paths of operation behind a check of its own: all below certain beginnings, and requests with a token."""
 
     @property
     def below(self) -> tuple[bytes, ...]:
         """The beginnings."""
 
-    def answers(self, path: bytes) -> bool:
-        """Whether a path is behind this gate."""
+    def answers(self, request: Request) -> bool:
+        """Whether a request is for this gate."""
 
     async def answer(self, request: Request, scope: Scope, send: Send) -> int:
         """Answer a request. Returns the status."""
@@ -66,7 +62,7 @@ class Operations:
         """
         scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
         for gate in self.gates:
-            if gate.answers(request.path):
+            if gate.answers(request):
                 return await gate.answer(request, scope, send)
         status = 500
 

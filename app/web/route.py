@@ -32,14 +32,13 @@ class Paths:
     """The paths that are not names and that features add.
 
     `operations` are whole paths: health, metrics, documentation. `below` are the beginnings of others, in ASCII: static
-    files. No page of another site may read the answers of `private` ones. `gated` and `gated_below` are the paths
+    files. No page of another site may read the answers of `private` ones. `gated_below` are the beginnings of paths
     behind a gate, whatever the method. `own_api` are JSON endpoints by path, each with its route: FastAPI answers them,
     and the limits of clients hold for them as for names. A path that ends with a slash stands for all below it.
     """
 
     operations: frozenset[bytes] = frozenset()
     below: tuple[bytes, ...] = ()
-    gated: frozenset[bytes] = frozenset()
     gated_below: tuple[bytes, ...] = ()
     private: frozenset[bytes] = frozenset()
     own_api: Mapping[bytes, str] = field(default_factory=dict)
@@ -57,8 +56,6 @@ def find_route(method: str, path: bytes, paths: Paths = NO_PATHS) -> str:
     """
     if path[:4] == DOI_PATH:
         return "resolve"
-    if path in paths.gated:
-        return "operation"
     if path.startswith(paths.gated_below):
         # A front proxy compares the path without dot segments, and may pass it on with them.
         return "resolve" if _DOT_SEGMENT.search(unquote_to_bytes(path)) else "operation"

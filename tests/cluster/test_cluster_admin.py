@@ -64,7 +64,7 @@ async def test_the_admin_api_has_an_address_of_its_own(
 ) -> None:
     address = f"unix:{short_folder}/admin.sock" if kind == "unix" else f"127.0.0.1:{free_port()}"
     upstream = start_upstream({NAME: TARGET})
-    settings = {"admin_token": TOKEN, "admin_listen": address, "status_access": "admin"}
+    settings = {"admin_token": TOKEN, "admin_listen": address, "status_networks": "192.0.2.0/24"}
     proxy = start_proxy(upstream.url, store_file, workers=workers, **settings)
     await asyncio.gather(upstream.ready(), proxy.ready())
     assert (await proxy.ask(f"/{NAME}")).status == 302
@@ -82,8 +82,8 @@ async def test_the_admin_api_has_an_address_of_its_own(
     assert (await ask("GET", f"/{NAME}"))[0] == 404
     assert (await ask("POST", "/admin/purge", {"doi": NAME}))[1]["entries"] == 1
     # The main address answers as it does without a token.
-    for path in ("/admin/settings", "/status"):
-        assert {(await proxy.ask(path, headers=BEARER)).status for _ in range(IN_A_ROW)} == {400}
+    for path, status in (("/admin/settings", 400), ("/status", 403)):
+        assert {(await proxy.ask(path, headers=BEARER)).status for _ in range(IN_A_ROW)} == {status}
 
     async def all_are_counted() -> bool:
         return bool((await ask("GET", "/status"))[1]["workers"] == workers)

@@ -26,7 +26,7 @@ SETTINGS: Final[dict[str, object]] = {
     "upstream_recheck": 0.2,
     "upstream_rate": 1000,
     "upstream_burst": 1000,
-    "status_access": "public",
+    "status_networks": "0.0.0.0/0, ::/0",
 }
 
 

@@ -78,7 +78,6 @@ PLAIN: Final[dict[str, Any]] = {
     "metadata": True,
     "native_listen": "127.0.0.1:2641",
     "native_listen_udp": True,
-    "status_access": "public",
     "status_networks": "192.0.2.0/24",
     "admin_token": TOKEN,
     "admin_listen": "127.0.0.1:8002",

@@ -8,7 +8,6 @@ from tests.table import table
 PATHS = Paths(
     operations=frozenset({b"/healthz", b"/docs", b"/admin/x"}),
     below=(b"/static/", b"/.well-known/doi-proxy/probe/"),
-    gated=frozenset({b"/status"}),
     gated_below=(b"/admin/",),
     own_api={b"/api/parse": "parse"},
 )
@@ -46,7 +45,6 @@ PATHS = Paths(
         ("GET", b"/.well-known/doi-proxy/probe/x//y%2Fz", "operation"),
         ("GET", b"/.well-known/doi-proxy/probe/\xff", "resolve"),
         ("GET", b"/.well-known/x", "resolve"),
-        ("OPTIONS", b"/status", "operation"),
         ("OPTIONS", b"/admin/x", "operation"),
         ("GET", b"/admin/\xff", "operation"),
         ("GET", b"/admin", "resolve"),

@@ -44,6 +44,11 @@ def _is_right(authorization: str | None, secret: str | None) -> bool:
     return is_equal and scheme.lower() == "bearer"
 
 
+def _has_token(request: Request) -> bool:
+    """Whether a request has a Bearer token. A front proxy may pass on another scheme that is its own."""
+    return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
+
+
 class AdminGate:
     """Answers requests below ADMIN_PATH. Without the right token, no request reaches the admin API."""
 
@@ -68,21 +73,22 @@ class AdminGate:
         self._token = token
         self._attempts = attempts
         self._client_of = client_of
-        #: The paths that are answered besides those below ADMIN_PATH.
-        self.paths: frozenset[bytes] = frozenset()
+        #: The paths that this gate answers too, if a request to them has a token.
+        self._shared: frozenset[bytes] = frozenset()
         self.below: tuple[bytes, ...] = (ADMIN_PATH,)
 
     def add_path(self, path: bytes) -> None:
-        """Answer another path."""
-        self.paths |= {path}
+        """Answer another path, if a request has a token. FastAPI answers the rest."""
+        self._shared |= {path}
 
     def set_token(self, token: str | None) -> None:
         """Use another token from now on."""
         self._token = token
 
-    def answers(self, path: bytes) -> bool:
-        """Whether a path is behind this gate."""
-        return path.startswith(ADMIN_PATH) or path in self.paths
+    def answers(self, request: Request) -> bool:
+        """Whether a request is for this gate."""
+        path = request.path
+        return path.startswith(ADMIN_PATH) or (path in self._shared and _has_token(request))
 
     async def answer(self, request: Request, scope: Scope, send: Send) -> int:
         """Answer a request. Returns the status."""

@@ -46,7 +46,7 @@ def write_document(
     api = _Api(tomllib.loads(data), json.loads(examples))
     every = [*routes, *admin_routes]
     document = get_openapi(**api.data["info"], version=version, routes=every, servers=[{"url": server_url}])
-    methods, guarded = _find_methods(every), _find_methods(admin_routes)
+    methods, guarded = _find_methods(every), _find_methods(admin_routes).keys() - _find_methods(routes).keys()
     pages = {path: item for path, item in api.data["pages"].items() if path in methods}
     document["paths"] = {
         path: api.complete(path, item, methods.get(path, _METHODS_OF_NAMES), is_admin=path in guarded)

@@ -57,7 +57,9 @@ def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
     if answer.status == HTTPStatus.OK and isinstance(document, dict) and "hit_share" in document:
         problem = "strangers see /status through the front proxy"
         remedy = remedy_for("status", kind)
-        yield Finding("warning", "probe /status", problem, f"{remedy}; nothing, if status_access is public on purpose")
+        yield Finding(
+            "warning", "probe /status", problem, f"{remedy}; nothing, if status_networks has everyone on purpose"
+        )
 
 
 def judge_readiness(answer: ProbeAnswer) -> Iterator[Finding]:

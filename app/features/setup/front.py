@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
 from app.errors import ConfigurationError
+from app.features.network_list import EVERYONE
 from app.features.options import Settings
 from app.server.listening import UNIX
 
@@ -115,15 +117,9 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
 
 
 def _status_networks(settings: Settings) -> tuple[str, ...]:
-    match settings.value("status_access"):
-        case "public":
-            return ()
-        case "networks":
-            # Without a network, doi-proxy refuses everyone. A front proxy needs at least one.
-            return settings.value("status_networks") or THIS_MACHINE
-        case "admin":
-            # As for the admin API itself: the token is checked by doi-proxy, the address by the front proxy.
-            return THIS_MACHINE
-        case _:
-            # The feature that serves the page is not installed.
-            return ()
+    """The networks that may see /status. Empty for everyone, and if the feature that serves the page is not there."""
+    networks: tuple[str, ...] | None = settings.value("status_networks")
+    if networks is None or {ip_network(network) for network in networks} >= EVERYONE:
+        return ()
+    # Without a network, only the token opens /status, as the admin API, which is for this machine.
+    return networks or THIS_MACHINE

@@ -96,7 +96,7 @@ def _nginx_pass(front: Front) -> str:
 
 
 def _nginx_status(front: Front) -> str:
-    """The restriction of /status, which status_access decides. Empty if it is public."""
+    """The restriction of /status to status_networks. Empty if they have everyone."""
     if not front.status_networks:
         return ""
     rules = [

@@ -8,10 +8,9 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from app.errors import ConfigurationError
 from app.features.feature import Context, Feature, Opened, Service
 from app.features.metrics.history import SharedHistory
-from app.features.network_list import NetworkList
+from app.features.network_list import EVERYONE, NetworkList
 from app.features.shared_states import SharedStates
 from app.features.status.events import EventLog
 from app.features.status.http import add_health
@@ -74,29 +73,31 @@ def open_status(context: Context) -> Opened:
     def add_public(app: FastAPI, face: Face) -> None:
         add_health(app, lambda: describe_readiness(context, upstreams))
 
-    if settings.status_access == "admin":
-        if context.settings.value("admin_token") is None:
-            raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
+    networks = [ip_network(network) for network in settings.status_networks]
+    is_public = set(networks) >= EVERYONE
+    seeing = NetworkList(networks)
+    # Strangers do not see prefixes, whoever may see the rest.
+    trusted = NetworkList(network for network in networks if network not in EVERYONE)
 
-        def add_for_operators(app: FastAPI, face: Face) -> None:
-            add_status(app, lambda address: reader.read(shown), lambda address: True, face.pages, face.link)
-
-        routes = {STATUS_PATH.encode(): add_for_operators}
-        return Opened(
-            stages, services=(upstreams, service), routes=(add_public,), operator_routes=routes, private=tuple(routes)
-        )
-    networks = NetworkList(ip_network(network) for network in settings.status_networks)
-
-    def may_see(address: str) -> bool:
-        return settings.status_access == "public" or address in networks
-
-    async def read(address: str) -> Status:
-        return await reader.read(shown if address in networks else None)
+    async def read(address: str) -> Status | None:
+        if not is_public and address not in seeing:
+            return None
+        return await reader.read(shown if address in trusted else None)
 
     def add(app: FastAPI, face: Face) -> None:
-        add_status(app, read, may_see, face.pages, face.link)
+        add_status(app, read, face.pages, face.link)
 
-    return Opened(stages, services=(upstreams, service), routes=(add_public, add), private=(STATUS_PATH.encode(),))
+    def add_for_operators(app: FastAPI, face: Face) -> None:
+        add_status(app, lambda address: reader.read(shown), face.pages, face.link, is_described=False)
+
+    path = STATUS_PATH.encode()
+    return Opened(
+        stages,
+        services=(upstreams, service),
+        routes=(add_public, add),
+        private=(path,),
+        operator_routes={path: add_for_operators},
+    )
 
 
 FEATURE: Final = Feature(

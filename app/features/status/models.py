@@ -185,7 +185,8 @@ class Status(BaseModel):
     prefixes: dict[PrefixKind, list[PrefixCount]] | None = Field(
         None,
         description="The prefixes with most names of today: requested, not registered, and not verified. "
-        "Only those of more than five networks, and only for a client in `status_networks`.",
+        "Only those of more than five networks, and only for a request with the token, and for a client in "
+        "`status_networks` other than everyone.",
     )
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")

@@ -27,11 +27,11 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
         "headers": {"Refresh": {"description": "The value of `refresh`.", "schema": {"type": "string"}}},
     },
     401: {
-        "description": 'With `status_access = "admin"`: the request has no token.',
+        "description": "The token of the request is wrong.",
         "content": {media_types.PROBLEM: {}},
     },
     403: {
-        "description": "The setting `status_access` does not allow this client.",
+        "description": "The setting `status_networks` does not have this client, and the request has no token.",
         "content": {media_types.PROBLEM: {}, media_types.HTML: {}},
     },
     429: {"description": "The client sent too many wrong tokens.", "content": {media_types.PROBLEM: {}}},
@@ -42,9 +42,14 @@ _FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
 
 
 def add_status(
-    app: FastAPI, read: Callable[[str], Awaitable[Status]], may_see: Callable[[str], bool], pages: Pages, link: Link
+    app: FastAPI,
+    read: Callable[[str], Awaitable[Status | None]],
+    pages: Pages,
+    link: Link,
+    *,
+    is_described: bool = True,
 ) -> None:
-    """Add the route to an application. `may_see` and `read` decide by the address of the client."""
+    """Add the route to an application. `read` returns None for the address of a client that may not see the status."""
 
     @app.get(
         STATUS_PATH,
@@ -54,6 +59,7 @@ def add_status(
         response_description="The state of this process, and what all workers counted.",
         operation_id="status",
         responses=_RESPONSES,
+        include_in_schema=is_described,
     )
     async def status(
         request: Request,
@@ -62,10 +68,9 @@ def add_status(
     ) -> Response:
         wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
         language = choose_language(request.headers.get("accept-language"), pages.languages)
-        address = request.client.host if request.client else ""
-        if not may_see(address):
+        found = await read(request.client.host if request.client else "")
+        if found is None:
             return _refuse(pages, link, language) if wants_page else _problem(link)
-        found = await read(address)
         # A turn for the numbers, and one for what shows them.
         await asyncio.sleep(0)
         if not wants_page:
@@ -102,7 +107,7 @@ def _refuse(pages: Pages, link: Link, language: str) -> Response:
     return _respond(body, HTML, *PAGE_POLICY, status=403)
 
 
-_REASON = "The status is not shown to this network; the operator decides with status_access and status_networks."
+_REASON = "The status is not shown to this network; add it to status_networks, or send the token of the admin API."
 
 
 def _problem(link: Link) -> Response:

@@ -18,7 +18,7 @@ from tests.cluster.processes import Proxy
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 NOWHERE: Final = "http://127.0.0.1:9"
-OPEN: Final = {"mode": "sealed", "admin_token": "correct-horse-battery-staple", "status_access": "public"}
+OPEN: Final = {"mode": "sealed", "admin_token": "correct-horse-battery-staple", "status_networks": "0.0.0.0/0, ::/0"}
 CLOSED: Final = {"mode": "sealed", "status_networks": "192.0.2.0/24"}
 
 

@@ -52,7 +52,7 @@ CONTENT: Final = re.compile(rb"admin_token|doi_proxy_requests|hit_share|Bearer r
 
 @asynccontextmanager
 async def proxy(folder: Path) -> AsyncIterator[Proxy]:
-    settings = {"mode": "sealed", "admin_token": TOKEN, "status_access": "public", "access_log": "off"}
+    settings = {"mode": "sealed", "admin_token": TOKEN, "status_networks": "0.0.0.0/0, ::/0", "access_log": "off"}
     running = Proxy(folder, NOWHERE, f"sqlite:///{folder}/store.sqlite3", **settings)
     try:
         await running.ready()

@@ -24,7 +24,7 @@ TOKEN = "correct-horse-battery-staple"
 
 async def run_once(path: Path, clock: Clock, names: int = 0, **settings: Any) -> dict[str, Any]:
     """Start a service, request a name, and return its status. At its end the service keeps that."""
-    settings = {"store_url": f"sqlite:///{path}/store.sqlite3", "status_access": "public", **settings}
+    settings = {"store_url": f"sqlite:///{path}/store.sqlite3", "status_networks": "0.0.0.0/0, ::/0", **settings}
     async with running_with(None, clock=clock, **settings) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         for _ in range(names):

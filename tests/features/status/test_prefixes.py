@@ -109,8 +109,8 @@ def test_other_paths_are_not_counted(path: bytes) -> None:
 
 
 @pytest.mark.anyio
-async def test_only_status_networks_see_them_even_if_the_page_is_public() -> None:
-    async with running(status_access="public", status_networks="127.0.0.1") as proxy:
+async def test_strangers_do_not_see_them_though_everyone_sees_the_page() -> None:
+    async with running(status_networks="127.0.0.1, 0.0.0.0/0, ::/0") as proxy:
         proxy.upstream.put("10.5555/known", url="http://here.example/")
         for number in range(9):
             await proxy.ask("GET", "/10.5555/known", client=f"192.0.{number}.1")
@@ -125,7 +125,7 @@ async def test_only_status_networks_see_them_even_if_the_page_is_public() -> Non
 
 @pytest.mark.anyio
 async def test_the_highest_privacy_level_counts_none() -> None:
-    async with running(status_access="public", privacy_level=3) as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0", privacy_level=3) as proxy:
         assert (await proxy.ask("GET", "/status", client="127.0.0.1")).json["prefixes"] is None
 
 

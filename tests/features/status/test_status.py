@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from app.assembly.settings import Settings
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +19,7 @@ NAME = "10.1000/182"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(status_access="public") as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0") as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
 
@@ -52,7 +50,7 @@ async def test_it_counts_clients_without_their_addresses(proxy: Proxy) -> None:
 async def test_a_denied_prefix_is_not_among_the_names_that_could_not_be_verified(tmp_path: Path) -> None:
     records = tmp_path / "records.toml"
     records.write_text('[[record]]\nprefix = "10.5072"\ndeny = "For tests."\n')
-    async with running(status_access="public", local_records=records) as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0", local_records=records) as proxy:
         assert (await proxy.get("/10.5072/x")).status == 403
         status = (await proxy.get("/status")).json
         assert (status["unverified"], status["denied"]) == ({}, 1)
@@ -102,7 +100,7 @@ async def test_no_page_of_another_site_may_read_it(proxy: Proxy) -> None:
         ({}, "", 403),
         ({"status_networks": "192.0.2.0/24, 2001:db8::/32"}, "192.0.2.7", 200),
         ({"status_networks": ""}, "127.0.0.1", 403),
-        ({"status_access": "public"}, "192.0.2.7", 200),
+        ({"status_networks": "0.0.0.0/0, ::/0"}, "192.0.2.7", 200),
     ],
 )
 async def test_who_may_see_it(settings: dict[str, Any], client: str, status: int) -> None:
@@ -112,15 +110,20 @@ async def test_who_may_see_it(settings: dict[str, Any], client: str, status: int
             assert reply.status == status
 
 
-async def test_with_access_admin_it_needs_the_token() -> None:
-    async with running(status_access="admin", admin_token=TOKEN) as proxy:
-        assert (await proxy.ask("GET", "/status", client="127.0.0.1")).status == 401
-        assert (await proxy.get("/status", authorization=f"Bearer {TOKEN}")).status == 200
+@pytest.mark.parametrize("networks", ["", "198.51.100.0/24", "0.0.0.0/0, ::/0"])
+async def test_the_token_of_the_admin_api_opens_it_from_everywhere(networks: str) -> None:
+    async with running(status_networks=networks, admin_token=TOKEN) as proxy:
+        for accept in ("text/html", "*/*"):
+            shown = await proxy.get("/status", authorization=f"Bearer {TOKEN}", accept=accept)
+            assert (shown.status, shown["access-control-allow-origin"]) == (200, None)
+            assert (await proxy.get("/status", authorization="Bearer wrong", accept=accept)).status == 401
+        # A front proxy passes on the credentials of its own login.
+        assert (await proxy.get("/status", authorization="Basic YTpi")).status == (200 if "::/0" in networks else 403)
 
 
-def test_access_admin_without_a_token_is_a_mistake() -> None:
-    with pytest.raises(ValidationError, match="admin_token"):
-        Settings(status_access="admin")
+async def test_without_an_admin_api_a_token_changes_nothing() -> None:
+    async with running(status_networks="") as proxy:
+        assert (await proxy.get("/status", authorization=f"Bearer {TOKEN}")).status == 403
 
 
 async def test_the_page_draws_what_was_recorded(proxy: Proxy) -> None:
@@ -130,7 +133,7 @@ async def test_the_page_draws_what_was_recorded(proxy: Proxy) -> None:
 
 
 async def test_it_says_that_the_store_reads_but_does_not_write(tmp_path: Path) -> None:
-    settings = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3", "status_access": "public"}
+    settings = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3", "status_networks": "0.0.0.0/0, ::/0"}
     async with running(**settings):
         pass
     lock = tmp_path / "store.sqlite3.lock"

@@ -24,7 +24,7 @@ NAME: Final = "10.5555/known"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    settings = {"status_access": "public", "upstream_breaker_failures": 1, "cache_ttl_ceiling": 60.0}
+    settings = {"status_networks": "0.0.0.0/0, ::/0", "upstream_breaker_failures": 1, "cache_ttl_ceiling": 60.0}
     async with running(**settings) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
@@ -74,7 +74,7 @@ async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("failures", [1, 9])
 async def test_an_upstream_that_never_answered_has_the_time_of_its_first_failure(failures: int) -> None:
-    async with running(status_access="public", upstream_breaker_failures=failures) as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0", upstream_breaker_failures=failures) as proxy:
         start = int(proxy.clock())
         proxy.clock.advance(60)
         proxy.upstream.fault(NAME, "status", status=503)
@@ -99,7 +99,7 @@ async def test_a_working_service_has_its_rate_and_its_share(proxy: Proxy) -> Non
 
 
 async def test_a_failure_among_few_names_is_counted_and_not_called_trouble() -> None:
-    async with running(status_access="public", upstream_breaker_failures=9) as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0", upstream_breaker_failures=9) as proxy:
         proxy.clock.advance(31)
         await fail(proxy, 1)
         record(proxy)
@@ -147,7 +147,7 @@ async def test_it_says_how_long_it_has_run(proxy: Proxy) -> None:
 
 
 async def test_a_store_that_failed_is_an_event_with_its_end(tmp_path: Path) -> None:
-    settings = {"status_access": "public", "store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
+    settings = {"status_networks": "0.0.0.0/0, ::/0", "store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
     async with running(**settings) as proxy:
         reader = find_reader(proxy)
         cache: Any = reader._core.cache
@@ -186,6 +186,6 @@ def test_an_upstream_of_some_prefixes_does_not_hide_that_the_others_are_down(sta
 
 async def test_an_outage_is_said_though_a_route_was_not_queried_yet() -> None:
     settings = {"upstream_breaker_failures": 1, "upstream_routes": "10.7777=http://127.0.0.1:9"}
-    async with running(status_access="public", **settings) as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0", **settings) as proxy:
         await fail(proxy, 2)
         assert (await summary(proxy))["state"] == "down"

@@ -34,7 +34,7 @@ def show(document: dict[str, Any], *, has_colour: bool = False, as_json: bool = 
 @pytest.fixture
 async def document(anyio_backend: str) -> dict[str, Any]:
     """The status of a proxy that answered a name, with an hour of history and an outage put in."""
-    async with running(status_access="public") as proxy:
+    async with running(status_networks="0.0.0.0/0, ::/0") as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         await proxy.get(f"/{NAME}")
         found: dict[str, Any] = (await proxy.get("/status")).json
