@@ -207,7 +207,7 @@ def _by_command(upstream: Server, lines: Lines) -> Run:
         "literal",
         "--fields",
         "input,verdict",
-        "--output",
+        "--output-format",
         "jsonl",
     ]
     with TemporaryDirectory() as folder:
@@ -215,7 +215,7 @@ def _by_command(upstream: Server, lines: Lines) -> Run:
         list_file.write_text("".join(f"{text}\n" for text in lines.texts), encoding="utf-8")
         began = time.perf_counter()
         process = subprocess.Popen(
-            [*command, "--output-file", str(row_file), str(list_file)],
+            [*command, "--output", str(row_file), str(list_file)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,24 +1,20 @@
 """Looks up rows of an earlier run again, and replaces them in their file.
 
 The new file is written beside the old one and takes its place at the end. A run that a signal ends has replaced the
-rows that were answered; the same command continues with the others.
+rows that were answered; the same command continues with the others. A run that is killed has changed nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import json
 import os
 import stat
 import sys
-import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from app.errors import ConfigurationError
 from app.features.command import CommandContext
@@ -27,174 +23,144 @@ from app.features.lists.command import ResolveChoice
 from app.features.lists.lines import ListItem
 from app.features.lists.progress import report_rows
 from app.features.lists.resolve_lists import open_rows
-from app.features.lists.verdict import FIELDS, GOOD, UNDECIDED, ListRow, Verdict
+from app.features.lists.row_output import claim_file
+from app.features.lists.rows_file import ROWS_FORMATS, RowsFile, WrittenRow
+from app.features.lists.verdict import FIELDS, GOOD, ListRow, Verdict
 from app.features.private_file import open_private
 from app.system.interruption import INTERRUPTED, Stop, stop_on_signals
-from app.system.progress import show_duration
 from app.system.regular_file import open_regular
 
-#: Limit of a row, in bytes.
-_MAX_ROW_BYTES: Final = 4 * 1024 * 1024
 #: Rows between two chances for other work.
 _GROUP: Final = 64
-#: The shortest pause between two rounds, in seconds. It doubles so many times, to more than half an hour.
-FIRST_PAUSE: Final = 30.0
-_DOUBLINGS: Final = 6
-
-
-class _Round:
-    """The number of names of a round, its rows by verdict, and when their names can be looked up again (monotonic)."""
-
-    def __init__(self, names: int) -> None:
-        self.names = names
-        self.verdicts = Counter[Verdict]()
-        self.next_at = 0.0
-
-    def add(self, row: ListRow) -> None:
-        """Count a row."""
-        self.verdicts[row.verdict] += 1
-        wait = 0.0 if row.judgement is None else row.judgement.retry_after or 0.0
-        self.next_at = max(self.next_at, time.monotonic() + wait)
+_COPY_BYTES: Final = 1024 * 1024
+#: Members that say where an item is in its list. They stay.
+_PLACE: Final = frozenset({"input", "line", "key", "echo"})
 
 
 async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
-    """Replace the rows of a file that have some verdicts, in rounds. Raises ConfigurationError and DoiProxyError."""
-    path = choice.output_file
-    if path is None or choice.names or choice.lists != ("-",) or choice.output not in (None, "jsonl"):
-        raise ConfigurationError("--again: name the file of rows with -o FILE, which is jsonl, and no list")
+    """Replace the rows of a file that have some verdicts. Raises ConfigurationError and DoiProxyError."""
+    path, rows_format = choice.output, choice.output_format or ROWS_FORMATS[0]
+    if path is None or rows_format not in ROWS_FORMATS:
+        raise ConfigurationError(f"--again: name the file of rows with -o FILE, which is {' or '.join(ROWS_FORMATS)}")
     if choice.matches:
         raise ConfigurationError("--again: rows have no references to compare; leave out --match")
+    if (choice.lists or choice.names) and not path.exists():
+        return 0
     verdicts = Counter[Verdict]()
     with stop_on_signals() as stop:
-        for number in range(1, choice.rounds + 1):
-            done = await _run_round(context, choice, path, stop)
-            verdicts += done.verdicts
-            # A later round repeats only what can pass by itself.
-            repeated = UNDECIDED.intersection(map(Verdict, choice.again))
-            left = sum(done.verdicts[verdict] for verdict in repeated)
-            if stop.event.is_set() or not left or number == choice.rounds:
-                break
-            seconds = max(FIRST_PAUSE * 2.0 ** min(number - 1, _DOUBLINGS), done.next_at - time.monotonic())
-            names = "1 name was" if left == 1 else f"{left:,} names were"
-            print(
-                f"round {number} of {choice.rounds}: {names} not verified; the next round begins in "
-                f"{show_duration(seconds)}; Ctrl-C ends the command",
-                file=sys.stderr,
-                flush=True,
-            )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await stop.event.wait()
-            if stop.event.is_set():
-                break
-            for verdict in repeated:
-                verdicts[verdict] = 0
-            choice = replace(choice, again=tuple(verdict.value for verdict in repeated))
+        names = await _replace_rows(context, choice, _Source(path, rows_format, choice.again), verdicts, stop)
     report_rows(verdicts)
     if stop.event.is_set():
-        print(
-            f"stopped by a signal after {done.verdicts.total():,} of {done.names:,} names of round {number}; "
-            "run the same command again to continue",
-            file=sys.stderr,
-        )
+        done = f"{verdicts.total():,} of {names:,} names"
+        print(f"stopped by a signal after {done}; run the same command again to continue", file=sys.stderr)
         return INTERRUPTED
     return 0 if all(verdict in GOOD for verdict in +verdicts) else 1
 
 
-async def _run_round(context: CommandContext, choice: ResolveChoice, path: Path, stop: Stop) -> _Round:
-    """Look up the rows once, and replace them."""
-    try:
-        source = open_regular(path)
-    except OSError as error:
-        raise ConfigurationError(f"-o {path}: cannot be read: {error.strerror or error}") from error
-    with source, open_regular(path) as inputs:
-        _claim(source, path)
+class _Source:
+    """The file of the rows, and the verdicts of those that are looked up again."""
+
+    def __init__(self, path: Path, rows_format: str, verdicts: Sequence[str]) -> None:
+        self.path = path
+        self._format = rows_format
+        self._verdicts = frozenset(map(Verdict, verdicts))
+
+    def open(self) -> IO[bytes]:
+        """Open the file. Raises ConfigurationError."""
+        try:
+            return open_regular(self.path)
+        except OSError as error:
+            raise ConfigurationError(f"-o {self.path}: cannot be read: {error.strerror or error}") from error
+
+    def rows(self, file: IO[bytes]) -> RowsFile:
+        """The rows of the open file, from its beginning."""
+        file.seek(0)
+        return RowsFile(file, self.path, self._format)
+
+    def is_repeated(self, row: WrittenRow) -> bool:
+        """Whether a row is looked up again."""
+        return not row.is_error and row.verdict in self._verdicts
+
+
+async def _replace_rows(
+    context: CommandContext, choice: ResolveChoice, source: _Source, verdicts: Counter[Verdict], stop: Stop
+) -> int:
+    """Look up the rows, replace them and count their verdicts. Returns the number of names that had to be looked up."""
+    with source.open() as file, source.open() as inputs:
+        claim_file(file.fileno(), source.path)
         # Raises before anything is written.
-        done = _Round(sum(row is not None for _, row in _read_rows(source, choice, path)))
-        source.seek(0)
-        partial = path.with_name(f"{path.name}.partial")
-        mode = stat.S_IMODE(os.fstat(source.fileno()).st_mode)
+        names = sum(map(source.is_repeated, source.rows(file).rows()))
+        if not names:
+            return 0
+        partial = source.path.with_name(f"{source.path.name}.partial")
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
-        waiting = _read_again(inputs, choice, path)
         with os.fdopen(open_private(partial, flags, mode), "wb") as target:
+            copy = _Copy(source, file, target, verdicts)
             try:
-                async with open_rows(context, choice, waiting, stop.event, None, FIELDS) as groups:
+                async with open_rows(context, choice, _read_again(source, inputs), stop.event, None, FIELDS) as groups:
                     rows = _flatten(groups)
                     async with aclosing(rows):
-                        await _copy(source, target, choice, path, rows, done)
+                        await copy.run(rows)
             except asyncio.CancelledError:
                 stop.event.set()
             finally:
                 # Also after a failure: what was answered is kept.
-                for line in source:
-                    target.write(line)
+                copy.finish()
                 target.flush()
                 os.fsync(target.fileno())
-                partial.replace(path)
-    return done
+                partial.replace(source.path)
+    return names
 
 
-def _claim(file: IO[bytes], path: Path) -> None:
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise ConfigurationError(f"-o {path}: another process writes to it; wait until it ends") from error
+class _Copy:
+    """Copies a file of rows, and replaces those that are looked up again."""
 
+    def __init__(self, source: _Source, file: IO[bytes], target: IO[bytes], verdicts: Counter[Verdict]) -> None:
+        self._source = source
+        self._file = file
+        self._target = target
+        self._verdicts = verdicts
+        #: The bytes of the file that were copied or replaced.
+        self._done = 0
 
-async def _copy(
-    source: IO[bytes],
-    target: IO[bytes],
-    choice: ResolveChoice,
-    path: Path,
-    rows: AsyncIterator[ListRow],
-    done: _Round,
-) -> None:
-    """Copy rows, and replace those that are looked up again, until the new rows end."""
-    for line, row in _read_rows(source, choice, path):
-        try:
-            new = await anext(rows, None) if row is not None else None
-        except BaseException:
-            target.write(line)
-            raise
-        if new is not None and row is not None:
+    async def run(self, rows: AsyncIterator[ListRow]) -> None:
+        """Copy and replace until the new rows end."""
+        file = self._source.rows(self._file)
+        for row in file.rows():
+            if not self._source.is_repeated(row):
+                continue
+            new = await anext(rows, None)
+            if new is None:
+                return
+            self._copy_until(file.end - len(row.data))
             members = new.members()
-            row |= {name: members[name] for name in row if name in members and name not in ("line", "key", "echo")}
-            target.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n")
-            done.add(new)
-        else:
-            target.write(line)
+            known = {name: members[name] for name in row.members if name in members and name not in _PLACE}
+            self._target.write(file.encode(row.members | known))
+            self._done = file.end
+            self._verdicts[new.verdict] += 1
+
+    def finish(self) -> None:
+        """Copy the rest, also a row that a killed run did not finish."""
+        self._copy_until(os.fstat(self._file.fileno()).st_size)
+
+    def _copy_until(self, end: int) -> None:
+        while data := os.pread(self._file.fileno(), min(_COPY_BYTES, end - self._done), self._done):
+            self._target.write(data)
+            self._done += len(data)
 
 
-async def _read_again(file: IO[bytes], choice: ResolveChoice, path: Path) -> AsyncGenerator[list[BatchInput]]:
+async def _read_again(source: _Source, inputs: IO[bytes]) -> AsyncGenerator[list[BatchInput]]:
     """The inputs of the rows that are looked up again."""
     group: list[BatchInput] = []
-    for _, row in _read_rows(file, choice, path):
-        if row is not None:
-            group.append(ListItem(row["input"]))
+    for row in source.rows(inputs).rows():
+        if source.is_repeated(row):
+            group.append(ListItem(row.members["input"]))
         if len(group) >= _GROUP:
             yield group
             group = []
             await asyncio.sleep(0)
     yield group
-
-
-def _read_rows(file: IO[bytes], choice: ResolveChoice, path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """The lines of a file, with the row of each that is looked up again. Raises ConfigurationError."""
-    number = 0
-    while line := file.readline(_MAX_ROW_BYTES):
-        number += 1
-        try:
-            row = json.loads(line)
-            is_error = isinstance(row, dict) and "error" in row
-            is_row = is_error or (isinstance(row["input"], str) and Verdict(row["verdict"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            is_row = False
-        if not is_row:
-            raise ConfigurationError(
-                f"-o {path}, line {number}: this is not a row in JSON with the members input and verdict; name the "
-                "file of an earlier run in the format jsonl"
-            )
-        yield line, row if not is_error and row["verdict"] in choice.again else None
 
 
 async def _flatten(groups: AsyncIterator[list[ListRow]]) -> AsyncGenerator[ListRow]:

@@ -6,12 +6,10 @@ Every call of the program builds this parser, so this module imports only what i
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.errors import ConfigurationError
 from app.features.command import Command, CommandContext
 
 if TYPE_CHECKING:
@@ -20,19 +18,6 @@ if TYPE_CHECKING:
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
 OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
-
-
-class _OldWord(argparse.Action):
-    """A flag of the last release, which still works."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, flag: str | None = None
-    ) -> None:
-        new = self.metavar
-        print(f"{flag}: this word ends with the next release; use {new}", file=sys.stderr)
-        setattr(namespace, self.dest, values)
-
-
 #: The verdicts of --again: a later look-up can have another result.
 AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
 
@@ -54,12 +39,11 @@ class ResolveChoice:
     server_limits: ServerLimits
     #: Names among the arguments.
     names: tuple[str, ...] = ()
-    form: str | None = None
+    input_format: str | None = None
     column: str | None = None
-    output: str | None = None
+    output_format: str | None = None
     fields: str | None = None
-    output_file: Path | None = None
-    state: Path | None = None
+    output: Path | None = None
     server: ProxyServer | None = None
     only_cached: bool = False
     suggests: bool = False
@@ -69,18 +53,15 @@ class ResolveChoice:
     matches: bool = False
     #: The verdicts of the rows that are looked up again.
     again: tuple[str, ...] = ()
-    #: How often they are looked up at most.
-    rounds: int = 1
 
 
 def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy resolve`."""
     command.usage = (
-        "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] [--resume STATE] "
-        "[--again VERDICTS [--rounds N]] "
-        "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
-        "[--check-suggestions] [--match] [--encoding literal] [--input-format FORMAT] [--column NAME] "
-        "[--config FILE] [settings] [NAME | FILE ...]"
+        "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] "
+        "[--again VERDICTS] [--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] "
+        "[--only-cached] [--suggest] [--check-suggestions] [--match] [--encoding literal] [--input-format FORMAT] "
+        "[--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
     )
     command.add_argument(
         "lists",
@@ -89,30 +70,21 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or "
         "nothing means standard input",
     )
-    command.add_argument("-o", "--output-file", type=Path, metavar="FILE", help="write the rows to FILE")
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the rows to FILE, and go on where FILE ends"
+    )
     command.add_argument(
         "--output-format",
-        dest="output",
         choices=OUTPUT_FORMATS,
         help="format of the rows (default: table on a terminal, else jsonl)",
     )
-    _add_old_word(command, "--output", "--output-format", OUTPUT_FORMATS)
     command.add_argument("--fields", metavar="NAMES", help="members of a row, separated by commas (default: all)")
     command.add_argument(
         "--again",
         type=_verdicts,
         metavar="VERDICTS",
-        help="look up the rows in FILE of -o that have these verdicts again, and replace them: unverified,rate_limited",
-    )
-    command.add_argument(
-        "--rounds",
-        type=_positive,
-        default=1,
-        metavar="N",
-        help="with --again: repeat the rows that were not verified, up to N times in all, with pauses between",
-    )
-    command.add_argument(
-        "--resume", type=Path, metavar="STATE", help="save the position in STATE, and continue from there if it exists"
+        help="first look up the rows in FILE of -o that have these verdicts again, and replace them: "
+        "unverified,rate_limited",
     )
     _add_server_arguments(command)
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
@@ -124,20 +96,11 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--input-format",
-        dest="form",
         choices=INPUT_FORMATS,
         help="format of the lists (default: as the file name says)",
     )
-    _add_old_word(command, "--format", "--input-format", INPUT_FORMATS)
     command.add_argument(
         "--column", metavar="NAME", help="column of a CSV list, or member of JSON objects (default: doi)"
-    )
-
-
-def _add_old_word(command: argparse.ArgumentParser, old: str, new: str, choices: tuple[str, ...]) -> None:
-    dest = "output" if choices is OUTPUT_FORMATS else "form"
-    command.add_argument(
-        old, dest=dest, action=_OldWord, metavar=new, choices=choices, default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
 
 
@@ -187,32 +150,33 @@ async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
     """See `resolve`."""
     if choice.again:
         from app.features.lists.again import resolve_again
+        from app.system.interruption import INTERRUPTED
 
-        return await resolve_again(context, choice)
+        status = await resolve_again(context, choice)
+        if status == INTERRUPTED or not (choice.lists or choice.names):
+            return status
     from app.features.lists.resolve_lists import resolve_lists
 
     return await resolve_lists(context, choice)
 
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
-    """The arguments of the command. Raises ConfigurationError for a bad URL, and for rounds of nothing."""
+    """The arguments of the command. Raises ConfigurationError for a bad URL."""
     from app.features.lists.list_stream import exists
     from app.features.lists.typed_name import is_name
     from app.proxy_client.server import parse_server
 
-    if namespace.rounds > 1 and not namespace.again:
-        raise ConfigurationError("--rounds: name the verdicts of the rows that are repeated with --again")
+    lists = namespace.lists or (() if namespace.again else ("-",))
     names = tuple(argument for argument in namespace.lists if is_name(argument) and not exists(argument))
     return ResolveChoice(
-        lists=tuple(argument for argument in namespace.lists if argument not in names) if namespace.lists else ("-",),
+        lists=tuple(argument for argument in lists if argument not in names),
         names=names,
         server_limits=ServerLimits(namespace.server_names, namespace.server_tries, namespace.server_timeout),
-        form=namespace.form,
+        input_format=namespace.input_format,
         column=namespace.column,
-        output=namespace.output,
+        output_format=namespace.output_format,
         fields=namespace.fields,
-        output_file=namespace.output_file,
-        state=namespace.resume,
+        output=namespace.output,
         server=None if namespace.server is None else parse_server(namespace.server, "--server"),
         only_cached=namespace.only_cached,
         suggests=namespace.suggest or namespace.check_suggestions,
@@ -220,7 +184,6 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         literal=namespace.encoding == "literal",
         matches=namespace.match,
         again=namespace.again or (),
-        rounds=namespace.rounds,
     )
 
 

@@ -1,4 +1,7 @@
-"""Runs `doi-proxy resolve`: reads lists, resolves their names here or on a server, and writes rows."""
+"""Runs `doi-proxy resolve`: reads lists, resolves their names here or on a server, and writes rows.
+
+The file of the rows is the state of a run that did not end: the same command goes on after its last row.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import asyncio
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
@@ -15,8 +17,8 @@ from typing import Final
 from app.errors import ConfigurationError, InvalidParameter
 from app.features.command import CommandContext
 from app.features.lists.batch import BatchInput
-from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_lists
 from app.features.lists.command import ResolveChoice
+from app.features.lists.list_job import ListFiles, ListJob, chain, find_obstacle, go_on
 from app.features.lists.list_stream import ListSource, require_files, stream_items
 from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.progress import Progress, count_lists, report_rows
@@ -45,27 +47,28 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     require_files(choice.lists)
     if choice.matches:
         _require_references(choice)
-    if choice.names and choice.state is not None:
-        raise ConfigurationError(f"--resume: {choice.names[0]} is a name; save the names in a file, and name that")
-    output_format = choice.output or _default_format(choice)
-    files = _Files()
+    output_format = choice.output_format or _default_format(choice)
+    files = ListFiles()
     if output_format == "concise":
         choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
-    state = None if choice.state is None else CheckpointFile(choice.state)
-    job = ListJob(identify_lists(choice.lists) if state else (), _options(choice, output_format, fields))
-    with RowOutput(choice.output_file) as output, stop_on_signals() as stop:
-        recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields, job, state)
-        await recorder.begin()
-        if recorder.is_complete:
-            print("all rows are written already", file=sys.stderr)
-            return _report(recorder)
+    with RowOutput(choice.output) as output, stop_on_signals() as stop:
+        recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
+        job = ListJob(recorder, files, find_obstacle(output, output_format, fields))
+        inputs = _read_inputs(choice, files, stop.event)
         try:
-            await _run(context, choice, files, recorder, stop.event, fields)
+            async with aclosing(inputs):
+                first = await go_on(output, job, inputs, output_format, fields)
+                if files.is_complete and recorder.rows and not first:
+                    print(f"-o {output.path}: all rows are written already", file=sys.stderr)
+                    _report(recorder)
+                    return 0
+                if not stop.event.is_set():
+                    await _run(context, choice, recorder, chain(first, inputs), stop.event, fields)
         except asyncio.CancelledError:
-            return _report_end(recorder, choice, files)
+            return _report_end(job)
         if stop.event.is_set():
-            return _report_end(recorder, choice, files)
+            return _report_end(job)
         await recorder.finish()
         return _exit_status(recorder) if _is_short(choice) else _report(recorder)
 
@@ -73,14 +76,13 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
 async def _run(
     context: CommandContext,
     choice: ResolveChoice,
-    files: _Files,
     recorder: RowRecorder,
+    inputs: AsyncGenerator[list[BatchInput]],
     stop: asyncio.Event,
     fields: Sequence[str],
 ) -> None:
     # In a thread, because the list is counted: a signal is handled meanwhile.
     progress = await asyncio.to_thread(_open_progress, context.settings, choice, recorder)
-    inputs = _read_inputs(choice, files, recorder.rows, stop)
     try:
         async with aclosing(inputs), open_rows(context, choice, inputs, stop, progress, fields) as groups:
             async for rows in groups:
@@ -97,31 +99,8 @@ async def _run(
 # --- The lists ----------------------------------------------------------------------------------------------------
 
 
-class _Files:
-    """The lists of the rows that are under way, in their order."""
-
-    def __init__(self) -> None:
-        self._groups = deque[tuple[str, int]]()
-        #: The names that were read, with those of earlier runs, and whether they are all.
-        self.names = 0
-        self.is_complete = False
-
-    def add(self, file: str, rows: int) -> None:
-        """The next rows are of this list."""
-        if self._groups and self._groups[-1][0] == file:
-            rows += self._groups.pop()[1]
-        self._groups.append((file, rows))
-
-    def take(self) -> str:
-        """The list of the next row."""
-        file, rows = self._groups.popleft()
-        if rows > 1:
-            self._groups.appendleft((file, rows - 1))
-        return file
-
-
 def _sources(choice: ResolveChoice) -> list[ListSource]:
-    return [ListSource(path, choice.form, choice.column, keeps_entries=choice.matches) for path in choice.lists]
+    return [ListSource(path, choice.input_format, choice.column, keeps_entries=choice.matches) for path in choice.lists]
 
 
 def _require_references(choice: ResolveChoice) -> None:
@@ -132,23 +111,20 @@ def _require_references(choice: ResolveChoice) -> None:
 
 
 async def _read_inputs(
-    choice: ResolveChoice, files: _Files, rows_before: int, stop: asyncio.Event
+    choice: ResolveChoice, files: ListFiles, stop: asyncio.Event
 ) -> AsyncGenerator[list[BatchInput]]:
-    """The inputs in groups, without those that have rows already."""
+    """The inputs in groups."""
     if choice.names:
         files.add("", len(choice.names))
         files.names += len(choice.names)
         yield list(choice.names)
-    skip = rows_before
     for source in _sources(choice):
         async with aclosing(stream_items(source, stop)) as groups:
             async for items in groups:
-                files.names += len(items)
-                fresh = items[skip:]
-                skip -= min(skip, len(items))
-                if fresh:
-                    files.add(source.path, len(fresh))
-                    yield [read_input(item) for item in fresh]
+                if items:
+                    files.names += len(items)
+                    files.add(source.path, len(items))
+                    yield [read_input(item) for item in items]
     files.is_complete = not stop.is_set()
 
 
@@ -179,11 +155,6 @@ async def open_rows(
         async with aclosing(client.groups(inputs)) as rows:
             yield rows
         return
-    if choice.state is not None and context.settings.store_url.startswith("memory:"):
-        print(
-            "--store-url memory: the cache ends with this process; a later run can query the same names again",
-            file=sys.stderr,
-        )
     # With a server, the command does not need the parts that these modules import.
     from app.features.feature import Observers
     from app.features.lists.batch import build_batches
@@ -242,7 +213,7 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
         raise ConfigurationError(f"--{error.message}") from error
 
 
-def _open_writer(output_format: str, fields: tuple[str, ...], files: _Files, choice: ResolveChoice) -> RowWriter:
+def _open_writer(output_format: str, fields: tuple[str, ...], files: ListFiles, choice: ResolveChoice) -> RowWriter:
     match output_format:
         case "csv":
             return TableWriter(fields)
@@ -257,22 +228,9 @@ def _open_writer(output_format: str, fields: tuple[str, ...], files: _Files, cho
             return JsonLinesWriter()
 
 
-def _options(choice: ResolveChoice, output_format: str, fields: tuple[str, ...]) -> dict[str, str | None]:
-    """The options that decide what the rows look like, by the names of their flags."""
-    return {
-        "output-format": output_format,
-        "fields": ",".join(fields),
-        "input-format": choice.form,
-        "column": choice.column,
-        "encoding": "literal" if choice.literal else "escaped",
-        "match": "" if choice.matches else None,
-        "suggest": ("checked" if choice.checks else "") if choice.suggests else None,
-    }
-
-
 def _is_short(choice: ResolveChoice) -> bool:
     """Whether a person wants the targets of a few names, and nothing else."""
-    return not (choice.lists or choice.output or choice.fields or choice.suggests)
+    return not (choice.lists or choice.output_format or choice.fields or choice.suggests)
 
 
 def _default_format(choice: ResolveChoice) -> str:
@@ -289,7 +247,7 @@ def _explain_failures(rows: Sequence[ListRow]) -> None:
 
 
 def _is_terminal_output(choice: ResolveChoice) -> bool:
-    return choice.output_file is None and sys.stdout.isatty()
+    return choice.output is None and sys.stdout.isatty()
 
 
 def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecorder) -> Progress | None:
@@ -313,10 +271,10 @@ def _exit_status(recorder: RowRecorder) -> int:
     return 0 if is_good and not recorder.others else 1
 
 
-def _report_end(recorder: RowRecorder, choice: ResolveChoice, files: _Files) -> int:
-    if recorder.rows:
-        _report(recorder)
-    remedy = "run the same command again to continue" if choice.state else "with --resume STATE, it could be continued"
-    total = f"{files.names:,}" if files.is_complete else f"at least {files.names:,}"
-    print(f"stopped by a signal after {recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)
+def _report_end(job: ListJob) -> int:
+    if job.recorder.rows:
+        _report(job.recorder)
+    total = f"{job.files.names:,}" if job.files.is_complete else f"at least {job.files.names:,}"
+    remedy = job.obstacle or "run the same command again to continue"
+    print(f"stopped by a signal after {job.recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)
     return INTERRUPTED

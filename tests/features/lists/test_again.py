@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-from app.features.lists import again
 from tests.features.lists.test_resolve import Bench, bench  # noqa: F401 - a fixture
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
-NO_WAIT = {"app.features.lists.batch.WAIT_TIMEOUT": 0}
 AGAIN = "--again", "unverified,rate_limited"
 
 
@@ -68,48 +66,42 @@ async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) ->
     assert [bench.upstream.queries(f"10.5555/{number}") for number in range(60)] == [1] * 60
 
 
-async def test_rounds_repeat_only_what_could_not_be_verified(
-    bench: Bench,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(again, "FIRST_PAUSE", 0.0)
-    bench.upstream.put("10.5555/a", url="https://example.org/")
-    bench.upstream.fault("10.5555/a", "status", status=503, count=2)
-    bench.output.write_text(row("10.5555/a", "unverified") + row("10.5555/none", "not_found"))
-    verdicts = "unverified,not_found"
-    ended = await bench.run("--again", verdicts, "--rounds", "5", "-o", bench.output)
-    assert ended.status == 1, ended.errors
-    assert [one["verdict"] for one in rows(bench)] == ["resolved", "not_found"]
-    assert (bench.upstream.queries("10.5555/a"), bench.upstream.queries("10.5555/none")) == (3, 1)
-    assert ended.errors.splitlines()[-1] == "2 rows: resolved 1, not_found 1"
-    assert "round 2 of 5: 1 name was not verified; the next round begins in 0:00:" in ended.errors
+async def test_rows_of_csv_are_replaced(bench: Bench) -> None:  # noqa: F811
+    bench.upstream.put("10.5555/a,b", url="https://example.org/")
+    kept = '"x\r\ny",not_a_doi,\r\n'
+    bench.output.write_bytes(f'input,verdict,mine\r\n"10.5555/a,b",unverified,1\r\n{kept},,error\r\n'.encode())
+    ended = await bench.run(*AGAIN, "-o", bench.output, "--output-format", "csv")
+    assert (ended.status, ended.errors) == (0, "1 row: resolved 1\n")
+    expected = f'input,verdict,mine\r\n"10.5555/a,b",resolved,1\r\n{kept},,error\r\n'
+    assert bench.output.read_bytes() == expected.encode()
 
 
-async def test_rounds_end_and_the_pause_between_them_is_that_of_the_upstream(
-    bench: Bench,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(again, "FIRST_PAUSE", 0.0)
-    bench.upstream.fault("10.5555/a", "status", status=503)
-    bench.output.write_text(row("10.5555/a", "unverified"))
-    ended = await bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, **NO_WAIT)
-    assert (ended.status, ended.errors.count("next round")) == (1, 2)
-    assert ended.errors.endswith("1 row: unverified 1\n")
-    bench.upstream.fault("10.5555/a", "status", status=429, retry_after=90)
-    running = asyncio.create_task(bench.run(*AGAIN, "--rounds", "3", "-o", bench.output, **NO_WAIT))
-    await bench.said("round 1 of 3: 1 name was not verified; the next round begins in 0:01:")
-    os.kill(os.getpid(), signal.SIGINT)
-    assert (await running).status == 130
-    assert [one["verdict"] for one in rows(bench)] == ["rate_limited"]
+async def test_with_a_list_the_rows_are_replaced_and_the_rest_follows(bench: Bench) -> None:  # noqa: F811
+    path = bench.numbered(4)
+    arguments = (*AGAIN, "-o", bench.output, path)
+    assert (await bench.run(*arguments)).errors == "4 rows: resolved 4\n"
+    whole = rows(bench)
+    first = whole[0] | {"verdict": "unverified"}
+    bench.output.write_text(json.dumps(first) + "\n" + json.dumps(whole[1]) + '\n{"input"')
+    ended = await bench.run(*arguments)
+    assert (ended.status, ended.errors) == (0, "1 row: resolved 1\n4 rows: resolved 4\n")
+    assert [one | {"age": 0} for one in rows(bench)] == [one | {"age": 0} for one in whole]
+
+
+async def test_a_file_without_such_rows_is_left_alone(bench: Bench) -> None:  # noqa: F811
+    bench.output.write_text(row("10.5555/a", "resolved"))
+    before = bench.output.stat()
+    ended = await bench.run(*AGAIN, "-o", bench.output)
+    assert (ended.status, bench.output.stat().st_ino, bench.upstream.queries()) == (0, before.st_ino, 0)
 
 
 @table(
     ("content", "message"),
     [
-        ("verdict,input\n", "line 1: this is not a row in JSON"),
-        ('["error"]\n', "line 1: this is not a row in JSON"),
-        ('"an error"\n', "line 1: this is not a row in JSON"),
-        (row("10.5555/a", "unverified") + '{"doi": "10.5555/a"}\n', "line 2: this is not a row in JSON"),
+        ("verdict,input\n", "line 1: this is not a row in the format jsonl"),
+        ('["error"]\n', "line 1: this is not a row in the format jsonl"),
+        ('"an error"\n', "line 1: this is not a row in the format jsonl"),
+        (row("10.5555/a", "unverified") + '{"doi": "10.5555/a"}\n', "line 2: this is not a row in the format jsonl"),
     ],
 )
 async def test_another_file_is_refused_and_unchanged(bench: Bench, content: str, message: str) -> None:  # noqa: F811
@@ -132,17 +124,9 @@ async def test_the_rows_of_errors_stay_and_a_lone_surrogate_is_written(bench: Be
 async def test_what_cannot_be_rewritten_is_said(bench: Bench) -> None:  # noqa: F811
     assert "cannot be read" in (await bench.run(*AGAIN, "-o", bench.folder / "none")).errors
     assert "name the file of rows" in (await bench.run(*AGAIN)).errors
-    assert "--rounds: name the verdicts" in (await bench.run("--rounds", "2", "-o", bench.output)).errors
-    assert "no list" in (await bench.run(*AGAIN, "-o", bench.output, bench.numbered(1))).errors
+    table = (*AGAIN, "-o", bench.output, "--output-format", "table")
+    assert "which is jsonl or csv" in (await bench.run(*table)).errors
     bench.output.write_text(row("10.5555/a", "unverified"))
     with bench.output.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "another process writes" in (await bench.run(*AGAIN, "-o", bench.output)).errors
-
-
-async def test_the_old_words_work_with_a_warning(bench: Bench) -> None:  # noqa: F811
-    bench.upstream.put("10.5555/a", url="https://example.org/")
-    ended = await bench.run(bench.write("list", "10.5555/a\n"), "--output", "urls", "--format", "text")
-    assert (ended.status, ended.output) == (0, "https://example.org/\n")
-    assert "--output: this word ends with the next release; use --output-format\n" in ended.errors
-    assert "--format: this word ends with the next release; use --input-format\n" in ended.errors

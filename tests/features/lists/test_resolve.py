@@ -1,4 +1,4 @@
-"""`doi-proxy resolve` as a process: rows, exit status, resumption after signals, pipes and servers."""
+"""`doi-proxy resolve` as a process: rows, exit status, going on after signals, pipes and servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import gzip
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +27,7 @@ from tests.fake_upstream import FakeUpstream
 from tests.features.admin.test_store_commands import serving
 from tests.features.lists.list_server import BatchServer
 from tests.parts import command_context
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,6 @@ class Bench:
         self.upstream = upstream
         self.capture = capture
         self.output = folder / "rows.jsonl"
-        self.state = folder / "state"
         self.settings: dict[str, Any] = {
             "store_url": f"sqlite:///{folder}/store.sqlite3",
             "upstream_url": upstream.url,
@@ -100,10 +99,6 @@ class Bench:
     async def rows_written(self, count: int) -> None:
         """Wait until the output has this many lines."""
         await until(lambda: self.output.exists() and self.output.read_bytes().count(b"\n") >= count)
-
-    async def rows_recorded(self, count: int) -> None:
-        """Wait until the state file says that this many rows are written, which it does after them."""
-        await until(lambda: self.state.exists() and json.loads(self.state.read_bytes())["rows"] >= count)
 
     async def said(self, text: str) -> None:
         """Wait until a command in this process has written this text to standard error."""
@@ -183,8 +178,6 @@ async def test_a_name_prints_its_target(bench: Bench) -> None:
     assert ended.rows == [{"doi": "10.5555/a", "verdict": "resolved"}]
     ended = await bench.run("10.5555/b", bench.write("list.txt", "10.5555/a\n"))
     assert [row["verdict"] for row in ended.rows] == ["not_found", "resolved"]
-    ended = await bench.run("10.5555/a", "--resume", bench.state)
-    assert (ended.status, "10.5555/a is a name" in ended.errors) == (2, True)
 
 
 async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(bench: Bench) -> None:
@@ -197,7 +190,6 @@ async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(ben
         ((".",), ".: this is a folder; name a file in it"),
         (("10.1000/182", ""), "an argument is empty; name a DOI or a file, or - for standard input"),
         ((path, "--fields", "doi,colour"), "--fields: 'colour' is not one of input, doi"),
-        (("--resume", bench.state), "--resume: standard input cannot be read again"),
     )
     for arguments, message in wrong:
         ended = await bench.run(*arguments)
@@ -216,7 +208,7 @@ async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(ben
 async def test_the_form_of_the_rows_can_be_chosen(bench: Bench, output: str, expected: str) -> None:
     bench.numbered(1)
     path = bench.write("list.txt", "10.5555/0\n10.5555/none\n")
-    ended = await bench.run(path, "--output", output, "--fields", "doi,verdict")
+    ended = await bench.run(path, "--output-format", output, "--fields", "doi,verdict")
     assert ended.output == expected
 
 
@@ -279,11 +271,11 @@ async def test_a_reader_that_leaves_ends_the_program_quietly(bench: Bench) -> No
     assert errors == b""
 
 
-# --- Resumption ---------------------------------------------------------------------------------------------------
+# --- Going on ----------------------------------------------------------------------------------------------------
 
 
 def resumable(bench: Bench, path: Path) -> tuple[str | Path, ...]:
-    return path, "--output-file", bench.output, "--resume", bench.state
+    return path, "--output", bench.output
 
 
 async def interrupted(bench: Bench, path: Path) -> Ended:
@@ -307,9 +299,6 @@ async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twi
     assert (second.status, second.errors) == (0, "60 rows: resolved 60\n")
     assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
     assert [bench.upstream.queries(f"10.5555/{number}") for number in range(60)] == [1] * 60
-    third = await bench.run(*resumable(bench, path))
-    assert (third.status, "all rows are written already" in third.errors) == (0, True)
-    assert len(bench.inputs()) == 60
 
 
 @pytest.mark.process
@@ -318,7 +307,7 @@ async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> Non
     bench.upstream.hold("10.5555/20")
     process = await bench.start(*resumable(bench, path))
     await bench.arrived("10.5555/20")
-    await bench.rows_recorded(20)
+    await bench.rows_written(20)
     process.kill()
     assert (await end_of(process)).status == -signal.SIGKILL
     bench.upstream.release("10.5555/20")
@@ -332,7 +321,7 @@ async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> Non
 
 
 @pytest.mark.process
-async def test_a_second_signal_stops_immediately_and_the_state_holds(bench: Bench) -> None:
+async def test_a_second_signal_stops_immediately_and_the_rows_hold(bench: Bench) -> None:
     path = bench.numbered(60)
     bench.upstream.hold("10.5555/20")
     process = await bench.start(*resumable(bench, path))
@@ -348,35 +337,84 @@ async def test_a_second_signal_stops_immediately_and_the_state_holds(bench: Benc
     assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+#: Members that do not depend on the time.
+STEADY: Final = ("--fields", "input,doi,verdict,url,message,line")
+
+
+@pytest.mark.parametrize("rows_format", ["jsonl", "csv"])
+async def test_a_run_that_was_killed_at_any_byte_ends_with_the_same_file(bench: Bench, rows_format: str) -> None:
+    bench.upstream.put("10.5555/ä", url=URL)
+    names = ["10.5555/ä", 'x, "y"\r\nz', "10.5555/none", "10.5555/ä"]
+    path = bench.write("list.json", json.dumps(names))
+    arguments = (path, "-o", bench.output, "--output-format", rows_format, *STEADY)
+    assert (await bench.run(*arguments)).status == 1
+    whole = bench.output.read_bytes()
+    for size in range(len(whole)):
+        bench.output.write_bytes(whole[:size])
+        ended = await bench.run(*arguments)
+        assert (ended.status, bench.output.read_bytes()) == (1, whole), (size, ended.errors)
+        assert ended.errors == "4 rows: resolved 2, not_found 1, not_a_doi 1\n", size
+
+
+async def test_a_file_with_all_rows_is_left_alone(bench: Bench) -> None:
+    path = bench.write("list.txt", "10.5555/none\n")
+    assert (await bench.run(*resumable(bench, path))).status == 1
+    whole, asked = bench.output.read_bytes(), bench.upstream.queries()
+    ended = await bench.run(*resumable(bench, path), store_url="memory:")
+    assert (ended.status, bench.output.read_bytes(), bench.upstream.queries()) == (0, whole, asked)
+    assert ended.errors == f"-o {bench.output}: all rows are written already\n1 row: not_found 1\n"
+
+
+async def test_a_list_that_has_grown_and_names_among_the_arguments_go_on(bench: Bench) -> None:
+    path = bench.numbered(3)
+    assert (await bench.run(*resumable(bench, path))).status == 0
+    path = bench.numbered(5)
+    assert (await bench.run(*resumable(bench, path))).errors == "5 rows: resolved 5\n"
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(5)]
+    bench.output.unlink()
+    for names in (["10.5555/0"], ["10.5555/0", "10.5555/1"]):
+        assert (await bench.run(*names, "-o", bench.output, "--output-format", "jsonl")).status == 0
+    assert bench.inputs() == ["10.5555/0", "10.5555/1"]
+
+
+@table(
+    ("content", "arguments", "message"),
     [
-        ("list", r"list.txt has changed since the job began: it had \d+ bytes and has \d+"),
-        ("output", r"-o .* has 0 bytes, and the job has written \d+"),
-        ("options", "the job began with --encoding escaped, and this command has --encoding literal"),
-        ("lists", "the job began with other lists"),
-        ("state", "is not the state of such a job; name another file"),
+        ("list", (), "line 1: this is not a row in the format jsonl with the members input and verdict"),
+        ("list", ("--output-format", "csv"), "line 1: this is not a row in the format csv"),
+        ("notes without an end", (), "line 1: this is not a row in the format jsonl"),
+        ("notes without an end", ("--output-format", "csv"), "line 1: this is not a row in the format csv"),
+        ('{"my": "notes"', (), "line 1: this is not a row in the format jsonl"),
+        ("[1]\n", (), "line 1: this is not a row"),
+        ("rows", ("--output-format", "csv"), "line 1: this is not a row in the format csv"),
+        ("rows", ("--fields", "input,verdict"), "the row has the members input,doi,verdict,"),
+        ("rows", ("--suggest",), "use the options of the run that began the file"),
+        ("rows", ("--fields", "doi,verdict"), "rows without the members input and verdict cannot be continued"),
+        ("rows", ("--output-format", "table"), "rows in the format table cannot be continued"),
+        ("rows", ("10.5555/1",), "line 1: the row is not one of these lists: the input in its place is '10.5555/1'"),
+        ("more rows", (), "line 4: the row is not one of these lists: the lists end before it"),
+        ("rows and an error", (), "line 3: the row has the members error, and"),
+        ("rows and notes", (), "line 4: this is not a row"),
     ],
 )
-async def test_a_job_that_has_changed_is_refused_and_nothing_is_written(
-    bench: Bench, change: str, message: str
+async def test_a_file_that_does_not_fit_is_refused_and_unchanged(
+    bench: Bench, content: str, arguments: tuple[str, ...], message: str
 ) -> None:
-    path = bench.numbered(30)
-    await interrupted(bench, path)
-    arguments = list(resumable(bench, path))
-    if change == "list":
-        bench.write("list.txt", path.read_text() + "10.5555/more\n")
-    elif change == "output":
-        bench.output.write_bytes(b"")
-    elif change == "options":
-        arguments += ["--encoding", "literal"]
-    elif change == "lists":
-        arguments.insert(0, bench.write("other.txt", "10.5555/1\n"))
-    else:
-        bench.state.write_bytes(b"10.5555/1")
+    path = bench.numbered(3)
+    bench.output.unlink(missing_ok=True)
+    await bench.run(*resumable(bench, path))
+    rows = bench.output.read_text()
+    contents = {
+        "list": path.read_text(),
+        "rows": rows,
+        "more rows": rows + rows,
+        "rows and an error": "".join(rows.splitlines(keepends=True)[:2]) + '{"error": {"status": 503}}\n',
+        "rows and notes": rows + "notes",
+    }
+    bench.output.write_text(contents.get(content, content))
     before = bench.output.read_bytes()
-    ended = await bench.run(*arguments)
-    assert (ended.status, re.search(message, ended.errors) is not None) == (2, True), ended.errors
+    ended = await bench.run(*arguments, *resumable(bench, path))
+    assert (ended.status, message in ended.errors) == (2, True), (message, ended.errors)
     assert bench.output.read_bytes() == before
 
 
@@ -391,22 +429,6 @@ async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
     assert (await running).status == 0
 
 
-@pytest.mark.process
-async def test_rows_on_standard_output_are_continued_in_its_file_and_not_in_a_pipe(bench: Bench) -> None:
-    path = bench.numbered(2)
-    process = await bench.start(path, "--resume", bench.state)
-    ended = await end_of(process)
-    assert (ended.status, "--resume: rows in a pipe cannot be continued" in ended.errors) == (2, True)
-    with bench.output.open("wb") as file:
-        ended = await end_of(await bench.start(path, "--resume", bench.state, stdout=file))
-    assert (ended.status, len(bench.inputs())) == (0, 2)
-
-
-async def test_the_store_memory_is_named_as_a_reason_for_repeated_queries(bench: Bench) -> None:
-    ended = await bench.run(*resumable(bench, bench.numbered(1)), store_url="memory:")
-    assert (ended.status, "--store-url memory: the cache ends with this process" in ended.errors) == (0, True)
-
-
 # --- Progress -----------------------------------------------------------------------------------------------------
 
 
@@ -415,7 +437,7 @@ async def test_progress_is_shown_on_a_terminal_alone(bench: Bench) -> None:
     path = bench.numbered(60)
     bench.upstream.hold("10.5555/40")
     terminal, other_end = pty.openpty()
-    process = await bench.start(path, "--output-file", bench.output, stderr=other_end)
+    process = await bench.start(path, "--output", bench.output, stderr=other_end)
     os.close(other_end)
     await bench.arrived("10.5555/40")
     bench.upstream.release("10.5555/40")
@@ -510,7 +532,7 @@ async def test_a_limit_of_a_server_is_a_positive_whole_number(number: str, capsy
 
 
 @pytest.mark.process
-async def test_a_job_on_a_server_can_be_interrupted_and_resumed(bench: Bench) -> None:
+async def test_a_list_on_a_server_can_be_interrupted_and_continued(bench: Bench) -> None:
     path = bench.numbered(30)
     async with BatchServer() as server:
         server.plan = ["stall 10"]

@@ -29,7 +29,7 @@ async def test_one_signal_ends_a_list_whose_next_name_has_no_answer(bench: Bench
     bench.upstream.hold("10.5555/20")
     process = await bench.start(*resumable(bench, path))
     await bench.arrived("10.5555/20")
-    await bench.rows_recorded(20)
+    await bench.rows_written(20)
     process.send_signal(number)
     # The upstream never answers.
     ended = await end_of(process)
@@ -62,7 +62,7 @@ async def test_after_a_signal_no_more_suggestions_are_checked(
     names = [f"10.5555/{number}." for number in range(60)]
     path = bench.write("list.txt", "".join(f"{name}\n" for name in names))
     bench.upstream.hold("10.5555/10")
-    arguments = (path, "--check-suggestions", "--output-file", bench.output)
+    arguments = (path, "--check-suggestions", "--output", bench.output)
     running = asyncio.create_task(bench.run(*arguments, **_LONG))
     await bench.arrived("10.5555/10")
     await bench.rows_written(10)
