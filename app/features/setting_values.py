@@ -93,6 +93,8 @@ def write_value(value: Any) -> str:
     """A value of a setting as text, given what `model_dump(mode="json")` has for it: for a variable, a flag, a page."""
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return _plain(Decimal(repr(value)))
     return write_list(value) if isinstance(value, list | tuple) else str(value)
 
 
