@@ -179,7 +179,7 @@ def test_the_installed_service_answers_and_its_user_can_use_the_cache_commands_b
                 "cache", "import", "--no-checksum", str(installed.root / "usr/share/doi-proxy/seed.ndjson")
             )
         )
-        assert "healthy:  yes" in run(*installed.command("cache", "stats"))
+        assert '"healthy": true' in run(*installed.command("cache", "show"))
         run(*installed.command("cache", "export", "--output", str(bundle)))
         run(*installed.command("cache", "purge", "--all"))
     owners = {path.name: path.stat().st_uid for path in bundle.parent.iterdir()}
@@ -189,7 +189,7 @@ def test_the_installed_service_answers_and_its_user_can_use_the_cache_commands_b
 @needs_debian
 def test_another_user_gets_one_line_instead_of_the_store(installed: Installed) -> None:
     store = f"sqlite:///{installed.root}/var/lib/doi-proxy/doi-proxy.sqlite3"
-    command = installed.command("cache", "stats", user=installed.user + 1)
+    command = installed.command("cache", "show", user=installed.user + 1)
     # Nor can this user read the settings.
     command[-2:] = ["--store-url", store]
     done = subprocess.run(

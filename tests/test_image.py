@@ -186,7 +186,7 @@ def test_the_process_of_the_image_answers_and_keeps_its_cache_over_a_restart(
         first.wait()
         assert first.get("/10.1000/182") == (302, "https://example.org/182")
         assert first.check_health() == 0
-        assert first.run("doi-proxy", "cache", "stats").stdout.startswith("entries:  1\n")
+        assert first.run("doi-proxy", "cache", "show").stdout.startswith('{"entries": 1,')
         assert "There are" in first.run("doi-proxy", "check").stdout
         assert first.run("id", "-u").stdout == "10001\n"
         assert first.run("touch", "/opt/doi-proxy/x").returncode == 1

@@ -39,7 +39,7 @@ _ALL: Final = {
     ),
     "mcp": ("run an MCP server, so AI assistants can check references", "app.features.assistants.command"),
     "cache export": (
-        "write records to a bundle: all, the names of a list, or the names under a prefix",
+        "write records to a bundle: all, the names of lists, or the names under a prefix",
         "app.features.admin.store_commands",
     ),
     "cache import": (
@@ -50,11 +50,10 @@ _ALL: Final = {
         "fetch the names of lists that are not fresh in the store, as a bulk job",
         "app.features.admin.store_commands",
     ),
-    "cache stats": (
-        "print the number and size of the entries, and whether the store works",
-        "app.features.admin.store_commands",
+    "cache show": (
+        "print the cached answers about names, or how many entries the store has, as JSON",
+        "app.features.admin.command",
     ),
-    "cache show": ("print the cached answers about names, as JSON", "app.features.admin.command"),
     "cache refresh": ("fetch names from the upstream now, fresh or not", "app.features.admin.command"),
     "cache purge": (
         "delete entries, also in every running proxy on the same store",
@@ -66,4 +65,4 @@ COMMANDS: Final = {
     name: (text, module) for name, (text, module) in _ALL.items() if find_spec(module.rpartition(".")[0]) is not None
 }
 #: The help of commands that have commands of their own.
-GROUPS: Final = {"cache": "export, import, warm, count, show, refresh or purge the records of the store"}
+GROUPS: Final = {"cache": "export, import, warm, show, refresh or purge the records of the store"}

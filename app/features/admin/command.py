@@ -135,8 +135,13 @@ ON_STORE: Final = "use the admin API of the proxy at this URL instead of the sto
 
 
 def _add_show(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--server URL] NAME [NAME ...]")
-    command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
+    set_usage(command, "[--server URL] NAME [NAME ...] | [--every-entry]")
+    command.add_argument(
+        "names", nargs="*", metavar="NAME", help="names, in any presentation form; without one, the store is counted"
+    )
+    command.add_argument(
+        "--every-entry", action="store_true", help="count fresh, stale and negative entries even in a large store"
+    )
     add_server(command, ON_STORE)
 
 
@@ -149,10 +154,22 @@ def _add_refresh(command: argparse.ArgumentParser) -> None:
 
 
 def _show(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if not namespace.names:
+        return _show_counts(context, namespace)
+    if namespace.every_entry:
+        raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
     names = [read_argument(text) for text in namespace.names]
     if namespace.server is not None:
         return show_remote(open_client(context.settings, namespace.server), names)
     return asyncio.run(show_stored(context.stores, names))
+
+
+def _show_counts(context: CommandContext, namespace: argparse.Namespace) -> int:
+    from app.features.admin.counts import show_counts
+
+    if namespace.server is not None:
+        raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
+    return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
 
 
 def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:

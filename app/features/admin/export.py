@@ -1,9 +1,10 @@
-"""`doi-proxy cache export`: writes all records, those of a list, or those under a prefix to a bundle."""
+"""`doi-proxy cache export`: writes all records, those of lists, or those under a prefix to a bundle."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -29,16 +30,16 @@ from app.system.progress import Bar, progress
 
 @dataclass(frozen=True, slots=True)
 class ExportChoice:
-    """The records to export: all, the names of a list, or those under a prefix."""
+    """The records to export: all, the names of lists, or those under a prefix."""
 
-    names_from: str | None = None
+    lists: Sequence[str] = ()
     prefix: HandleName | None = None
     queries_upstream: bool = False
     column: str | None = None
 
 
 async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
-    """Write a bundle. Exit status 1 if a name of the list is not in it. Without records, no file is written.
+    """Write a bundle. Exit status 1 if a name of the lists is not in it. Without records, no file is written.
 
     Raises ConfigurationError and StoreError.
     """
@@ -68,9 +69,9 @@ async def _export(context: CommandContext, choice: ExportChoice, writer: BundleW
     """Write the chosen records. Returns the visit of a list, and the number of registry records that are left out."""
     records = RecordWriter(writer)
     observers, stores = Observers(resolver=records), context.stores
-    if choice.names_from is not None:
+    if choice.lists:
         async with stores.open_online(observers) if choice.queries_upstream else stores.open_sealed(observers) as parts:
-            visit = await _export_list(context.settings, parts, choice, choice.names_from, records)
+            visit = await _export_lists(context.settings, parts, choice, records)
             return visit, records.registry
     elif choice.prefix is not None:
         async with stores.open_sealed(observers) as parts:
@@ -85,11 +86,9 @@ async def _export(context: CommandContext, choice: ExportChoice, writer: BundleW
             return None, 0 if stats.store is None else stats.store.registry
 
 
-async def _export_list(
-    settings: Settings, parts: Core, choice: ExportChoice, path: str, records: RecordWriter
-) -> Visit:
+async def _export_lists(settings: Settings, parts: Core, choice: ExportChoice, records: RecordWriter) -> Visit:
     any_handle = settings.resolve == "any"
-    names = UniqueNames(read_lists([path], column=choice.column, any_handle=any_handle))
+    names = UniqueNames(read_lists(choice.lists, column=choice.column, any_handle=any_handle))
     concurrency = settings.upstream_max_concurrency if choice.queries_upstream else 1
     visit = Visit(
         parts.cache,
@@ -98,7 +97,7 @@ async def _export_list(
         bounds=VisitBounds(concurrency, queries_upstream=choice.queries_upstream),
         after_each=records.write,
     )
-    total = count_names([path], choice.column, any_handle)
+    total = count_names(choice.lists, choice.column, any_handle)
     with progress("exporting", total) as bar, stop_visit_on_signals(visit):
         await visit.run(iter(names), bar)
     return visit
@@ -111,7 +110,7 @@ def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
         for line in visit.tally.messages:
             print(line.removeprefix(f"{VisitOutcome.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
         if missing := visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY]:
-            print(f"{missing} names are not in the store; --ask fetches them from the upstream", file=sys.stderr)
+            print(f"{missing} names are not in the store; --fetch fetches them from the upstream", file=sys.stderr)
     if visit.list_failure is not None:
         raise visit.list_failure
     if visit.stop_reason:

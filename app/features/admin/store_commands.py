@@ -1,58 +1,56 @@
-"""`doi-proxy cache export`, `warm` and `stats`."""
+"""`doi-proxy cache export` and `warm`."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.command import Command, CommandContext, read_prefix, set_usage, whole_number
+from app.features.command import STANDARD_OUTPUT, Command, CommandContext, read_prefix, set_usage, whole_number
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--output FILE] [--from LIST [--ask] [--column NAME] | --prefix PREFIX]")
-    command.add_argument(
-        "--output", default="-", metavar="FILE", help="output file, compressed if it ends in .gz; - is standard output"
-    )
-    command.add_argument("--from", dest="names_from", metavar="LIST", help="only the names of this list (as for warm)")
+    set_usage(command, "[-o FILE] [LIST ... [--fetch] [--column NAME] | --prefix PREFIX]")
+    _add_lists(command, "*", "only the names of these lists: ")
     command.add_argument("--prefix", metavar="PREFIX", help="only the names under this prefix, such as 10.1000")
     command.add_argument(
-        "--ask", action="store_true", help="fetch the names of the list that are not fresh from the upstream"
+        "--fetch", action="store_true", help="fetch the names of the lists that are not fresh from the upstream"
     )
-    command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
+    command.add_argument(
+        "-o",
+        "--output",
+        default=STANDARD_OUTPUT,
+        metavar="FILE",
+        help="write the bundle to FILE, compressed if it ends in .gz; by default to standard output",
+    )
 
 
 def _add_warm(command: argparse.ArgumentParser) -> None:
     set_usage(command, "[--column NAME] [--limit N] LIST [LIST ...]")
-    command.add_argument(
-        "lists",
-        nargs="+",
-        metavar="LIST",
-        help="text file with one name a line, .csv, .bib, .ris, .jsonl or .json, each also with .gz; - is text from "
-        "standard input",
-    )
-    command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
+    _add_lists(command, "+", "")
     command.add_argument("--limit", type=whole_number, metavar="N", help="query the upstream for at most N names")
 
 
-def _add_stats(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--json] [--every-entry]")
-    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+def _add_lists(command: argparse.ArgumentParser, number: str, about: str) -> None:
     command.add_argument(
-        "--every-entry", action="store_true", help="count fresh, stale and negative entries even in a large store"
+        "lists",
+        nargs=number,
+        metavar="LIST",
+        help=f"{about}text file with one name a line, .csv, .bib, .ris, .jsonl or .json, each also with .gz; - is text "
+        "from standard input",
     )
+    command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
 
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.admin.export import ExportChoice, export
     from app.system.interruption import run_job
 
-    if namespace.names_from and namespace.prefix:
-        raise ConfigurationError("--from and --prefix cannot be used together; give one of them")
-    if namespace.ask and not namespace.names_from:
-        raise ConfigurationError("--ask needs --from LIST to say which names to look up")
-    choice = ExportChoice(namespace.names_from, read_prefix(namespace.prefix), namespace.ask, namespace.column)
+    if namespace.lists and namespace.prefix:
+        raise ConfigurationError("a list and --prefix cannot be used together; give one of them")
+    if namespace.fetch and not namespace.lists:
+        raise ConfigurationError("--fetch needs a list of the names to look up")
+    choice = ExportChoice(namespace.lists, read_prefix(namespace.prefix), namespace.fetch, namespace.column)
     return run_job(export(context, choice, namespace.output))
 
 
@@ -63,14 +61,7 @@ def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
     return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 
 
-def _stats(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.admin.stats import show_stats
-
-    return asyncio.run(show_stats(context.stores, as_json=namespace.as_json, every_entry=namespace.every_entry))
-
-
 COMMANDS: Final = (
     Command("cache export", _add_export, _export),
     Command("cache warm", _add_warm, _warm),
-    Command("cache stats", _add_stats, _stats),
 )

@@ -73,10 +73,10 @@ async def test_a_local_record_is_not_exported_and_the_one_of_the_store_is(tmp_pa
         without = settings.model_copy(update={"local_records": None})
         (tmp_path / "one.txt").write_text("10.5072/local\n")
         path, bundle = str(tmp_path / "one.txt"), tmp_path / "bundle.ndjson"
-        choice = ExportChoice(names_from=path, queries_upstream=True)
+        choice = ExportChoice([path], queries_upstream=True)
         assert await export(command_context(settings), choice, str(bundle)) == 1
         assert not bundle.exists()
         assert await warm(command_context(without), [path], column=None, limit=None) == 0
-        assert await export(command_context(settings), ExportChoice(names_from=path), str(bundle)) == 0
+        assert await export(command_context(settings), ExportChoice([path]), str(bundle)) == 0
         assert "https://example.org/registered" in bundle.read_text()
         assert "https://example.org/local" not in bundle.read_text()

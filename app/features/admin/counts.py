@@ -1,4 +1,4 @@
-"""`doi-proxy cache stats`: counts the entries of the store, and says whether it works."""
+"""`doi-proxy cache show` without a name: counts the entries of the store, and says whether it works."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.features.command import Stores
 from app.handle.answer import ResponseCode
 from app.system.progress import Bar, progress
 
-#: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
+#: Entries of which `show` counts the fresh, stale and negative ones without --every-entry. It takes two seconds.
 MAX_COUNTED: Final = 200_000
 
 
-async def show_stats(stores: Stores, *, as_json: bool, every_entry: bool) -> int:
-    """Print the entries and bytes of the store, its fresh, stale and negative entries, and whether it works.
+async def show_counts(stores: Stores, *, every_entry: bool) -> int:
+    """Print the entries and bytes of the store as JSON, its fresh, stale and negative entries, and whether it works.
 
     Exit status 1 if it does not. Raises ConfigurationError, StoreError.
     """
@@ -30,17 +30,8 @@ async def show_stats(stores: Stores, *, as_json: bool, every_entry: bool) -> int
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
-    _print_facts(facts, as_json)
+    print(json.dumps(facts))
     return 0 if store.healthy else 1
-
-
-def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(facts))
-        return
-    for name, value in facts.items():
-        shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-        print(f"{name + ':':10}{shown}")
 
 
 async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, int]:

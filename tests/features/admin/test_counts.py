@@ -6,7 +6,7 @@ import pytest
 
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.features.admin.stats import count_entries
+from app.features.admin.counts import count_entries
 from app.system.progress import NoBar
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
