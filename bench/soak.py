@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import uvloop
 
-from bench.contestants import proxy_command, proxy_environment
+from bench.contestants import proxy_environment
 from bench.findings import Claim, Section, Table
 from bench.names import path_of, zipf
 from bench.plan import Plan
@@ -23,6 +23,7 @@ from bench.records import answer_of
 from bench.servers import Server, served
 from bench.stand_in import StandIn, response
 from bench.verdict import Answer, Verdict, is_registered, judge, most_in_a_second, ttl_of, worst_burst
+from tests.constants import QUEUE_TIMEOUT, RECHECK, STALE_TIMEOUT, command
 from tests.upstream.faults import FAULTS, Asked
 
 NAMES: Final = 10_000
@@ -58,17 +59,19 @@ _KINDS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
     ("values_no_list", {}),
     ("not_http", {}),
 )
+_CONSTANTS: Final = {STALE_TIMEOUT: 0.3, RECHECK: 2, QUEUE_TIMEOUT: 1}
 _SETTINGS: Final = {
     "DOI_PROXY_UPSTREAM_RATE": str(RATE),
     "DOI_PROXY_UPSTREAM_BURST": str(BURST),
     "DOI_PROXY_UPSTREAM_MAX_CONCURRENCY": str(CONCURRENCY),
-    "DOI_PROXY_UPSTREAM_STALE_TIMEOUT": "0.3",
-    "DOI_PROXY_UPSTREAM_RECHECK": "2",
     "DOI_PROXY_UPSTREAM_TIMEOUT": "1",
-    "DOI_PROXY_UPSTREAM_QUEUE_TIMEOUT": "1",
     "DOI_PROXY_UPSTREAM_BREAKER_COOLDOWN": "2",
     "DOI_PROXY_CACHE_NEGATIVE_TTL": "10",
 }
+
+
+def _command(port: int) -> list[str]:
+    return [*command(_CONSTANTS), "serve", "--port", str(port)]
 
 
 @dataclass(slots=True)
@@ -120,7 +123,7 @@ async def _soaked(plan: Plan, names: Sequence[str]) -> Tally:
     tally = Tally()
     async with StandIn(answering=Unreliable(tally)) as upstream:
         chosen = proxy_environment(upstream.url, f"sqlite:///{plan.folder / 'soak.sqlite3'}") | _SETTINGS
-        with served(proxy_command, cores=plan.cores.server, environment=chosen, path="/healthz") as server:
+        with served(_command, cores=plan.cores.server, environment=chosen, path="/healthz") as server:
             questions = zipf(names, _QUESTIONS)
             ends = time.monotonic() + plan.soak_seconds
             await asyncio.gather(

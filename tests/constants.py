@@ -14,8 +14,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
+
+STALE_TIMEOUT: Final = "app.assembly.resolving.STALE_TIMEOUT"
+RECHECK: Final = "app.assembly.resolving.RECHECK"
+FAILURE_TTL: Final = "app.assembly.resolving.FAILURE_TTL"
+STORE_TIMEOUT: Final = "app.assembly.stores.STORE_TIMEOUT"
+#: Seconds that a query for a person waits for the budget.
+QUEUE_TIMEOUT: Final = "app.assembly.upstreams.QUEUE_TIMEOUT"
+MOST_WAITING: Final = "app.assembly.upstreams.MOST_WAITING"
+BYPASSES: Final = "app.features.limits.feature.BYPASSES"
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,7 +19,7 @@ from app.resolver.resolution import TtlPolicy
 from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
 
 DEFAULTS: Final = Settings()
-QUEUE_PATIENCE: Final = read_queue_timeouts(DEFAULTS)
+QUEUE_PATIENCE: Final = read_queue_timeouts()
 
 
 def usual_cache(url: str, *, clock: Callable[[], float]) -> TieredStore:

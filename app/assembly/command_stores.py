@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: Timeout of the store, in seconds. It is long because no client waits and answers are large.
 STORE_TIMEOUT: Final = 5.0
-#: Wait for the fresh record even if there is a stale one: an hour for an upstream query of a bulk job.
-_PATIENT: Final = {"upstream_stale_timeout": 3_600.0, "upstream_recheck": 0.0}
-#: A sealed resolver sends no query, so it has no failure to remember.
-_SEALED: Final = {"mode": "sealed", "upstream_recheck": 0.0}
+#: Seconds that a command waits for the fresh record even if there is a stale one.
+_STALE_TIMEOUT: Final = 3_600.0
 
 
 class CommandStores:
@@ -55,7 +54,7 @@ class CommandStores:
     async def open(self, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
         """See Stores."""
         with self._name_store_in_errors():
-            cache = open_cache(self._for_command(), read_only=read_only)
+            cache = open_cache(self._for_command(), read_only=read_only, timeout=STORE_TIMEOUT)
         try:
             yield cache
             await cache.flush()
@@ -72,21 +71,20 @@ class CommandStores:
             )
         from app.features.bulk_source import BulkSource  # noqa: PLC0415 - see _open
 
-        async with self._open(self._for_command(_PATIENT), observers, BulkSource) as core:
+        async with self._open(self._for_command(), observers, BulkSource) as core:
             yield core
 
     @asynccontextmanager
     async def open_sealed(self, observers: Observers | None = None) -> AsyncIterator[Core]:
         """See Stores."""
-        async with self._open(self._for_command(_SEALED), observers, read_only=True) as core:
+        async with self._open(self._for_command({"mode": "sealed"}), observers, read_only=True) as core:
             yield core
 
     @asynccontextmanager
     async def open_for_lists(self, observers: Observers | None = None) -> AsyncIterator[Core]:
         """See Stores."""
         is_memory = self._settings.store_url.startswith("memory:")
-        settings = self._settings.model_copy(update=_PATIENT) if is_memory else self._for_command(_PATIENT)
-        async with self._open(settings, observers) as core:
+        async with self._open(self._settings if is_memory else self._for_command(), observers) as core:
             yield core
 
     @asynccontextmanager
@@ -94,7 +92,7 @@ class CommandStores:
         """See Stores."""
         memory = min(self._settings.cache_memory_bytes, MEMORY_BYTES)
         async with self._open(
-            self._settings.model_copy(update={"cache_memory_bytes": memory}), must_succeed=False
+            self._settings.model_copy(update={"cache_memory_bytes": memory}), is_service=True
         ) as core:
             yield core
 
@@ -106,9 +104,7 @@ class CommandStores:
                 "--store-url memory: this store ends with its process; give the store of the proxy, "
                 "such as sqlite:///path, or use show, refresh and purge with --server URL"
             )
-        timeout = max(settings.store_timeout, STORE_TIMEOUT)
-        own = {"cache_memory_bytes": MEMORY_BYTES, "store_timeout": timeout}
-        return settings.model_copy(update=own | (changes or {}))
+        return settings.model_copy(update={"cache_memory_bytes": MEMORY_BYTES} | (changes or {}))
 
     @asynccontextmanager
     async def _open(
@@ -118,19 +114,25 @@ class CommandStores:
         wrap_source: Callable[[Source], Source] | None = None,
         *,
         read_only: bool = False,
-        must_succeed: bool = True,
+        is_service: bool = False,
     ) -> AsyncIterator[Core]:
+        """The core with the timeouts of a command, whose store must not fail; or as it `is_service`."""
         # A command that only reads the store needs no upstream and no feature, whose import takes a second.
         from app.assembly.core import SuppliedParts, open_core  # noqa: PLC0415
-        from app.assembly.resolving import UNOBSERVED  # noqa: PLC0415
+        from app.assembly.resolving import UNOBSERVED, read_resolver_timeouts  # noqa: PLC0415
 
+        observers = observers or UNOBSERVED
         parts = SuppliedParts(wrap_source=wrap_source)
         with self._name_store_in_errors():
-            core = open_core(settings, observers=observers or UNOBSERVED, parts=parts, read_only=read_only)
+            if not is_service:
+                cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=STORE_TIMEOUT)
+                timeouts = replace(read_resolver_timeouts(settings), upstream=_STALE_TIMEOUT, recheck=0.0)
+                parts = replace(parts, cache=cache, timeouts=timeouts)
+            core = open_core(settings, observers=observers, parts=parts, read_only=read_only)
         try:
             yield core
             await core.cache.flush()
-            if must_succeed:
+            if not is_service:
                 await core.cache.check()
         finally:
             await core.resolver.close()

@@ -21,6 +21,7 @@ from app.cache.tiered import TieredStore
 from app.features.feature import Context, Core, Facts, Observers, Opened
 from app.features.shared_folder import FOLDER_VARIABLE
 from app.resolver.destination import Destinations
+from app.resolver.fetcher import ResolverTimeouts
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.server.connections import ConnectionLimits, Connections
@@ -88,6 +89,7 @@ class SuppliedParts:
     #: Returns the source that the resolver queries, given the upstream.
     wrap_source: Callable[[Source], Source] | None = None
     access_log: Stage | None = None
+    timeouts: ResolverTimeouts | None = None
 
 
 NO_PARTS: Final = SuppliedParts()
@@ -107,7 +109,13 @@ def open_core(
     """
     context = context or new_context(settings, Lifecycle(settings))
     assembled = assemble(
-        settings, context.clock, observers, cache=parts.cache, wrap_source=parts.wrap_source, read_only=read_only
+        settings,
+        context.clock,
+        observers,
+        cache=parts.cache,
+        wrap_source=parts.wrap_source,
+        timeouts=parts.timeouts,
+        read_only=read_only,
     )
     prefixes = PrefixChain(assembled.resolver, observers.resolver)
     core = Core(

@@ -14,7 +14,7 @@ from app.assembly.allotment import AllottedBucket
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
 from app.assembly.stores import open_cache
-from app.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream
+from app.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream, read_queue_timeouts
 from app.cache.tiered import TieredStore
 from app.features.feature import Observers
 from app.resolver.failure_memory import FailureMemory
@@ -23,8 +23,14 @@ from app.resolver.resolution import TtlPolicy
 from app.resolver.resolver import Resolver
 from app.upstream.budget import TokenBucket
 from app.upstream.routed import Upstream
-from app.upstream.source import Source, Verification
+from app.upstream.source import Priority, Source, Verification
 
+#: Seconds to wait for the upstream before a stale record is served instead. A reader does not leave in two seconds, and
+#: clients of the handle API time out after a few.
+STALE_TIMEOUT: Final = 1.8
+#: Seconds before the next query for a name that is served stale after a failed query. A popular name costs a failing
+#: upstream two queries a minute.
+RECHECK: Final = 30.0
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05
 #: Seconds before the next query for a name that the upstream refused, or whose record is unreadable.
@@ -63,12 +69,13 @@ def assemble(
     *,
     cache: TieredStore | None = None,
     wrap_source: Callable[[Source], Source] | None = None,
+    timeouts: ResolverTimeouts | None = None,
     read_only: bool = False,
 ) -> Parts:
     """The parts that resolve names, without HTTP. Raises ConfigurationError.
 
     `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
-    queries, given the upstream.
+    queries, given the upstream. `timeouts` take the place of the usual ones.
     """
     cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
     # To the upstream, all processes with this store are one client, also a command beside a running proxy.
@@ -83,7 +90,7 @@ def assemble(
         clock,
         options=ResolverOptions(
             policy,
-            read_resolver_timeouts(settings),
+            timeouts or read_resolver_timeouts(settings),
             owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
             verification=read_verification(settings),
         ),
@@ -112,9 +119,9 @@ def read_verification(settings: Settings) -> Verification:
 def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
     """How long the resolver waits."""
     return ResolverTimeouts(
-        upstream=settings.upstream_stale_timeout,
-        recheck=settings.upstream_recheck,
-        query=settings.upstream_timeout + settings.upstream_queue_timeout,
+        upstream=STALE_TIMEOUT,
+        recheck=RECHECK,
+        query=settings.upstream_timeout + read_queue_timeouts()[Priority.PERSON],
         lease=_LEASE,
         poll=_POLL_INTERVAL,
     )

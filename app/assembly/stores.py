@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
-from typing import Any
+from typing import Any, Final
 
 from app.assembly.features import feature_modules
 from app.assembly.settings import Settings
@@ -21,6 +21,10 @@ from app.errors import ConfigurationError, StoreError
 from app.features.store_url import Opener, StoreOptions, find_store_file, open_store, read_store_path
 from app.features.stored_entry import STORE_FORMAT
 
+#: Timeout of a Valkey or Redis command, in seconds. A server in the same network answers in a millisecond, and
+#: after this time an upstream query is as fast.
+STORE_TIMEOUT: Final = 0.1
+
 
 def open_cache(
     settings: Settings,
@@ -28,10 +32,11 @@ def open_cache(
     observer: Callable[[str], None] | None = None,
     *,
     read_only: bool = False,
+    timeout: float | None = None,
 ) -> TieredStore:
     """The cache of a command. Raises ConfigurationError for a URL or a file that cannot be used."""
     try:
-        store = _open_store(settings, clock, read_only=read_only)
+        store = _open_store(settings, clock, read_only=read_only, timeout=timeout)
     except StoreError as error:
         raise _refuse(error) from error
     return _build_cache(settings, clock, observer, store)
@@ -58,7 +63,9 @@ def open_service_cache(
     return _build_cache(settings, clock, observer, readable, late)
 
 
-def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bool = False) -> SharedStore | None:
+def _open_store(
+    settings: Settings, clock: Callable[[], float], *, read_only: bool = False, timeout: float | None = None
+) -> SharedStore | None:
     file = find_store_file(settings.store_url)
     before = _count_bytes(file)
     max_bytes = fitting_bytes(settings, file, before)
@@ -66,7 +73,8 @@ def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bo
     def find_freed() -> int:
         return max(0, fitting_bytes(settings, file, before) - max_bytes)
 
-    options = StoreOptions(clock, max_bytes, settings.store_timeout, read_only, read_tables, find_freed)
+    seconds = STORE_TIMEOUT if timeout is None else timeout
+    options = StoreOptions(clock, max_bytes, seconds, read_only, read_tables, find_freed)
     return open_store(settings.store_url, options, find_openers())
 
 

@@ -18,7 +18,7 @@ from app.features.feature import Observers
 from app.features.source_context import SourceContext
 from app.resolver.resolution import TtlPolicy
 from app.upstream.breaker import Breaker
-from app.upstream.budget import RESERVED_SHARE, Budget, BudgetLimits, TokenBucket
+from app.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, TokenBucket
 from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from app.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamHealth
 from app.upstream.local import SealedSource
@@ -38,6 +38,9 @@ _NAMES_IN_LOG: Final = 2
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3_600.0
+#: Upstream queries of one client that can wait, twice as many as the default budget admits while they wait. One more is
+#: answered 429.
+MOST_WAITING: Final = 100
 #: Seconds that a query waits for the budget if no person waits for its answer.
 _UNATTENDED_TIMEOUT: Final = 60.0
 
@@ -51,7 +54,7 @@ class _Upstreams:
         self._context = context
         self._observers = observers
         self._is_shared = is_shared
-        self._timeouts = read_queue_timeouts(settings)
+        self._timeouts = read_queue_timeouts()
         self.guards: dict[str, Guard] = {}
         self.agencies: dict[str, AgencySource] = {}
 
@@ -104,7 +107,7 @@ def open_upstream(
         # The processes divide the limit among them.
         max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
         reserved_for_people=RESERVED_SHARE,
-        most_of_client=settings.client_most_waiting,
+        most_of_client=MOST_WAITING,
     )
     budget = Budget(limits, time.monotonic, bucket=bucket)
     if settings.mode == "sealed":
@@ -160,10 +163,10 @@ def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
     return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
 
 
-def read_queue_timeouts(settings: Settings) -> Mapping[Priority, float]:
+def read_queue_timeouts() -> Mapping[Priority, float]:
     """How long a query waits for the budget, in seconds, by who waits for the answer."""
     return {
-        Priority.PERSON: settings.upstream_queue_timeout,
+        Priority.PERSON: QUEUE_TIMEOUT,
         Priority.BULK: _UNATTENDED_TIMEOUT,
         Priority.BACKGROUND: _UNATTENDED_TIMEOUT,
     }

@@ -81,7 +81,6 @@ class Settings(SettingsGroup):
         client_idle_timeout: float
         resolve: Literal["doi", "any"]
         store_url: str
-        store_timeout: float
         cache_memory_bytes: int
         cache_negative_ttl: float
         cache_ttl_ceiling: float
@@ -92,7 +91,6 @@ class Settings(SettingsGroup):
         upstream_verify: Literal["never", "when-asked", "lookups", "always"]
         upstream_private_servers: bool
         upstream_timeout: float
-        upstream_queue_timeout: float
         upstream_max_concurrency: int
         upstream_rate: float
         upstream_breaker_failures: int

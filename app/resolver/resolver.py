@@ -122,11 +122,15 @@ class Resolver:
             return None
         if self._sealed is not None:
             return Resolution(name, copy, REGISTRY, self._sealed)
-        failure = self.failures.find_recent(name.key, now, self._timeouts.recheck)
+        failure = self.find_recent_failure(name, now)
         # Another process may have an answer of the upstream, and its announcement may be lost.
         if failure is None or not 0.0 <= now - copy.read_at < REGISTRY_SECONDS:
             return None
         return Resolution(name, copy, REGISTRY, failure)
+
+    def find_recent_failure(self, name: HandleName, now: float) -> CouldNotVerify | None:
+        """The failure of the last query about a name, while a record is served without another query."""
+        return self.failures.find_recent(name.key, now, self._timeouts.recheck)
 
     def is_current_copy(self, entry: Entry) -> bool:
         """Whether an entry of memory is a copy of a registry record, and none has changed since it was read."""
@@ -208,7 +212,7 @@ class Resolver:
         now = self._clock()
         if entry is not None and demand.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, HIT)
-        failure = self.failures.find_recent(name.key, now, self._timeouts.recheck)
+        failure = self.find_recent_failure(name, now)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         no_query = failure or self._sealed
         step = next_step(entry, now, failed_recently=no_query is not None, popular=popular)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bench.attacks.world import Checkout, Row, get, proxy, until, upstream
 from bench.servers import free_port
+from tests.constants import RECHECK
 
 _NEW_NAMES: Final = 10
 
@@ -32,7 +33,7 @@ def failures(checkout: Checkout) -> Iterator[Row]:
 def outage(checkout: Checkout) -> Iterator[Row]:
     """The upstream stops for seconds and comes back, while names are requested."""
     port = free_port()
-    settings: dict[str, Any] = {"upstream_breaker_cooldown": 1, "upstream_recheck": 1, "upstream_breaker_failures": 3}
+    settings: dict[str, Any] = {"upstream_breaker_cooldown": 1, RECHECK: 1, "upstream_breaker_failures": 3}
     with proxy(checkout, f"http://127.0.0.1:{port}", **settings) as running:
         with upstream(port):
             get(running.port, "/10.1000/known")

@@ -16,6 +16,7 @@ import psutil
 import redis
 
 from bench.attacks.world import Checkout, Proxy, Row, get, proxy, upstream
+from tests.constants import STORE_TIMEOUT
 from tests.features.valkey.valkey_server import start_valkey
 
 _NAMES: Final = [f"10.1000/stored-{number}" for number in range(19)]
@@ -50,7 +51,7 @@ def _filled(checkout: Checkout, ttl_ceiling: int = 86_400) -> Iterator[tuple[Any
     try:
         store = f"valkey://127.0.0.1:{server.port}/0"
         # On a busy machine, a record that takes longer than the usual timeout would not be stored, and prove nothing.
-        filling: dict[str, Any] = {"ttl_ceiling": ttl_ceiling, "store_timeout": _FILLING}
+        filling: dict[str, Any] = {"ttl_ceiling": ttl_ceiling, STORE_TIMEOUT: _FILLING}
         with upstream() as url, proxy(checkout, url, store=store, **filling) as running:
             for name in _NAMES:
                 get(running.port, f"/{name}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tests.constants import RECHECK, command, split
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -25,23 +25,24 @@ _SETTINGS: Final = {
     "upstream-rate": "1000000",
     "upstream-burst": "1000000",
     "upstream-breaker-failures": "1000000",
-    "upstream-recheck": "0",
+    RECHECK: 0,
 }
 
 
 @asynccontextmanager
-async def proxy_before(upstream_url: str, **more: str) -> AsyncIterator[str]:
+async def proxy_before(upstream_url: str, **more: Any) -> AsyncIterator[str]:
     """The base URL of a proxy that queries this upstream, until the end. Its log may hold no traceback.
 
-    `more` are further settings, or `config` for a settings file.
+    `more` are further settings and constants, or `config` for a settings file.
     """
     port = free_port()
     settings = {**_SETTINGS, "port": str(port), "upstream-url": upstream_url, **more}
+    constants, settings = split(settings)
     flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("DOI_PROXY_")}
     with tempfile.TemporaryFile() as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "app", "serve", *flags, cwd=ROOT, env=environment, stdout=log, stderr=log
+            *command(constants), "serve", *flags, cwd=ROOT, env=environment, stdout=log, stderr=log
         )
         try:
             await _answers(port, process)

@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from tests.browser.proxy_process import proxy_before
+from tests.constants import BYPASSES
 from tests.fake_upstream import FakeUpstream
 
 #: What stands behind the DOI names that lead somewhere.
@@ -33,7 +34,7 @@ LOCAL_RECORDS: Final = "config/local-records.toml"
 GONE: Final = "10.5072/withdrawn"
 DENIED: Final = "10.5072.3/anything"
 #: A client may bypass the cache once a minute.
-ONE_BYPASS: Final = {"bypass-burst": "1"}
+ONE_BYPASS: Final = {BYPASSES: 1}
 BYPASSING: Final = f"{WORK}?auth=true"
 #: A page is loaded within these seconds.
 REFUSED_SECONDS: Final = 10

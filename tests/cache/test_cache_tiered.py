@@ -46,8 +46,8 @@ async def open_two(
         # Other tests of the session leave names on its server.
         with Redis.from_url(url.replace("valkey:", "redis:")) as client:
             client.flushall()
-    settings = Settings(store_url=url, store_timeout=5.0)
-    caches = open_cache(settings, clock), open_cache(settings, clock)
+    settings = Settings(store_url=url)
+    caches = open_cache(settings, clock, timeout=5.0), open_cache(settings, clock, timeout=5.0)
     for cache in caches:
         await cache.forget_announced()
     yield caches

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psutil
 
-from tests.cluster.processes import START_DEADLINE, STORE_TIMEOUT, Proxy, UpstreamProcess, until
+from tests.cluster.processes import PATIENT, START_DEADLINE, Proxy, UpstreamProcess, until
 from tests.cluster.raw_http import Answered
 
 NAME: Final = "10.1234/held"
@@ -18,7 +18,7 @@ URL: Final = "https://www.example.org/held"
 #: Seconds for which the upstream holds its first answer.
 HELD: Final = 60.0
 #: The query of the process that has the lease lasts longer than the test.
-SETTINGS: Final[dict[str, object]] = {"upstream_timeout": HELD, "store_timeout": STORE_TIMEOUT}
+SETTINGS: Final[dict[str, object]] = {"upstream_timeout": HELD, **PATIENT}
 
 
 async def begin_query(holder: Proxy, upstream: UpstreamProcess) -> asyncio.Task[Any]:

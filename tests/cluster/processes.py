@@ -17,7 +17,7 @@ import psutil
 
 from app.doi.name import fold
 from tests.cluster.raw_http import Answered, ask
-from tests.constants import command, split
+from tests.constants import STORE_TIMEOUT, command, split
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -25,9 +25,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 START_DEADLINE: Final = 60.0
 #: Seconds until a process has ended after SIGTERM.
 STOP_DEADLINE: Final = 15.0
-#: The setting of proxies whose Valkey server does not end, in seconds: longer than any of them stands still on a busy
-#: machine. After the usual 0.1 s the lease of a name holds in one process only, and a test that counts queries fails.
-STORE_TIMEOUT: Final = 30.0
+#: For proxies whose Valkey server does not end: longer than any of them stands still on a busy machine. After the usual
+#: 0.1 s the lease of a name holds in one process only, and a test that counts queries fails.
+PATIENT: Final[dict[str, object]] = {STORE_TIMEOUT: 30.0}
 _LOOK_EVERY: Final = 0.02
 #: A value of a record with the target `url`.
 _VALUE: Final = {"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z"}

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import STORE_TIMEOUT, Proxy, until
+from tests.cluster.processes import PATIENT, Proxy, until
+from tests.constants import QUEUE_TIMEOUT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -54,11 +55,11 @@ async def test_two_proxies_on_one_valkey_share_one_rate(
 ) -> None:
     upstream = start_upstream(NAMES)
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    more = {
+    more: dict[str, object] = {
         "upstream_rate": RATE,
         "upstream_burst": BURST,
-        "upstream_queue_timeout": 0.5,
-        "store_timeout": STORE_TIMEOUT,
+        QUEUE_TIMEOUT: 0.5,
+        **PATIENT,
     }
     await expect_one_budget([start_proxy(upstream.url, store, **more) for _ in range(2)], upstream)
 
@@ -67,5 +68,5 @@ async def test_two_workers_on_one_sqlite_store_share_one_rate(
     start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
 ) -> None:
     upstream = start_upstream(NAMES)
-    more = {"upstream_rate": RATE, "upstream_burst": BURST, "upstream_queue_timeout": 0.5, "workers": 2}
+    more: dict[str, object] = {"upstream_rate": RATE, "upstream_burst": BURST, QUEUE_TIMEOUT: 0.5, "workers": 2}
     await expect_one_budget([start_proxy(upstream.url, store_file, **more)], upstream)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
+from app.assembly.stores import STORE_TIMEOUT
 from app.cache.entry import Entry
 from app.features.valkey.store import ValkeyStore
 from app.handle.answer import Answer, ResponseCode
-from tests.parts import DEFAULTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.process]
 
@@ -20,7 +20,7 @@ READERS: Final = 3_000
 
 
 async def test_thousands_of_readers_at_once_all_get_the_record_from_valkey(valkey: Any) -> None:
-    store = ValkeyStore(f"valkey://127.0.0.1:{valkey.port}/0", clock=time.time, timeout=DEFAULTS.store_timeout)
+    store = ValkeyStore(f"valkey://127.0.0.1:{valkey.port}/0", clock=time.time, timeout=STORE_TIMEOUT)
     later = time.time() + 86_400
     kept = Entry("10.1000/182", Answer(ResponseCode.VALUES_NOT_FOUND), 0.0, later, later)
     await store.put(kept)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import STORE_TIMEOUT, Proxy, UpstreamProcess
+from tests.cluster.processes import PATIENT, Proxy, UpstreamProcess
+from tests.constants import QUEUE_TIMEOUT, STORE_TIMEOUT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -64,7 +65,7 @@ async def test_after_sigterm_everything_is_in_valkey(
 ) -> None:
     upstream = start_upstream(NAMES)
     # On a busy machine a process can stand still for longer than the default. Its names are then misses for a second.
-    proxy = start_proxy(upstream.url, f"valkey://127.0.0.1:{valkey.port}/0", store_timeout=2)
+    proxy = start_proxy(upstream.url, f"valkey://127.0.0.1:{valkey.port}/0", **{STORE_TIMEOUT: 2})
     await expect_nothing_lost(upstream, proxy)
 
 
@@ -96,7 +97,7 @@ async def test_a_killed_proxy_s_question_is_asked_by_the_one_that_waits_for_it(
     name, url = next(iter(NAMES.items()))
     upstream = start_upstream(NAMES)
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    waits = {"upstream_timeout": 2, "upstream_queue_timeout": 0.5, "store_timeout": STORE_TIMEOUT}
+    waits = {"upstream_timeout": 2, QUEUE_TIMEOUT: 0.5, **PATIENT}
     first, second = (start_proxy(upstream.url, store, **waits) for _ in range(2))
     await asyncio.gather(upstream.ready(), first.ready(), second.ready())
     await upstream.tell("fault", name=name, kind="hang", count=1)

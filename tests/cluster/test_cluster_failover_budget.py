@@ -17,6 +17,7 @@ from app.assembly.allotment import ALLOTMENT_SECONDS
 from app.features.valkey.layout import partitions_of_cluster
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess, until
+from tests.constants import QUEUE_TIMEOUT
 from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 from tests.features.valkey.valkey_sentinel import running_sentinels
 
@@ -31,7 +32,7 @@ SETTINGS: Final[dict[str, object]] = {
     "upstream_burst": BURST,
     "upstream_max_concurrency": CONCURRENCY,
     "upstream_machines": 2,
-    "upstream_queue_timeout": 1,
+    QUEUE_TIMEOUT: 1,
 }
 MAX_NAMES: Final = 10_000
 CALLERS: Final = 20

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import STORE_TIMEOUT, Proxy, UpstreamProcess, until
+from tests.cluster.processes import PATIENT, Proxy, UpstreamProcess, until
 from tests.cluster.raw_http import Answered
 from tests.parts import usual_cache
 
@@ -51,7 +51,7 @@ class Cluster:
 async def cluster(valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy) -> AsyncIterator[Cluster]:
     upstream = start_upstream({NAME: OLD})
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    found = Cluster(upstream, [start_proxy(upstream.url, store, store_timeout=STORE_TIMEOUT) for _ in range(2)], store)
+    found = Cluster(upstream, [start_proxy(upstream.url, store, **PATIENT) for _ in range(2)], store)
     await found.remember()
     yield found
 

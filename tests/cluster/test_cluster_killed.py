@@ -13,6 +13,7 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.load import CALLERS, Load, Verdicts
 from tests.cluster.processes import START_DEADLINE, Process, Proxy, until
+from tests.constants import RECHECK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -26,7 +27,7 @@ ANSWERS: Final = 600
 RECOVERY: Final = 10.0
 SETTINGS: Final[dict[str, object]] = {
     "upstream_breaker_cooldown": 0.5,
-    "upstream_recheck": 0.5,
+    RECHECK: 0.5,
     "upstream_timeout": 3,
     "cache_negative_ttl": 1,
 }

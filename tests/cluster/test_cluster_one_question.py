@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import STORE_TIMEOUT, Proxy, UpstreamProcess
+from tests.cluster.processes import PATIENT, Proxy, UpstreamProcess
 from tests.cluster.raw_http import Answered
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
@@ -60,7 +60,7 @@ async def test_two_proxies_on_one_valkey_ask_once_for_two_hundred_callers(
 ) -> None:
     upstream = start_upstream({NAME: URL})
     url = f"valkey://127.0.0.1:{valkey.port}/0"
-    proxies = [start_proxy(upstream.url, url, store_timeout=STORE_TIMEOUT) for _ in range(2)]
+    proxies = [start_proxy(upstream.url, url, **PATIENT) for _ in range(2)]
     await expect_one_question(upstream, proxies)
 
 

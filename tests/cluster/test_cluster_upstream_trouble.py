@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.authority import LOOPBACK, Authority
 from tests.cluster.conftest import StartProxy
 from tests.cluster.processes import START_DEADLINE, Proxy, until
+from tests.constants import RECHECK
 from tests.fake_upstream import FakeUpstream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
@@ -23,7 +24,7 @@ KNOWN: Final = "10.5555/known"
 NEW: Final = [f"10.5555/new{number}" for number in range(16)]
 SETTINGS: Final[dict[str, object]] = {
     "upstream_breaker_cooldown": 0.2,
-    "upstream_recheck": 0.2,
+    RECHECK: 0.2,
     "upstream_rate": 1000,
     "upstream_burst": 1000,
     "status_networks": "0.0.0.0/0, ::/0",

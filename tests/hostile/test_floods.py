@@ -17,6 +17,7 @@ from app.web.conditions import RELOAD_AGE
 from tests.cache.entries import entry
 from tests.cluster.processes import Proxy
 from tests.cluster.raw_http import Answered, ask
+from tests.constants import BYPASSES
 from tests.hostile.conftest import started
 from tests.hostile.records import PREFIX
 from tests.parts import usual_cache
@@ -43,7 +44,7 @@ def flooded(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iter
     folder = tmp_path_factory.mktemp("flooded")
     store_url = f"sqlite:///{folder}/store.sqlite3"
     asyncio.run(_fill(store_url))
-    one = started(folder, upstream_url, store_url=store_url, bypass_burst=BURST)
+    one = started(folder, upstream_url, store_url=store_url, **{BYPASSES: BURST})
     try:
         yield one
     finally:

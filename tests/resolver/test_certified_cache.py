@@ -295,7 +295,7 @@ class TestProcesses:
         url = f"sqlite:///{tmp_path}/store.sqlite3"
         if request.param == "valkey":
             url = request.getfixturevalue("valkey_url")
-        return lambda: open_cache(Settings(store_url=url, store_timeout=5.0), clock)
+        return lambda: open_cache(Settings(store_url=url), clock, timeout=5.0)
 
     async def test_one_query_is_enough_for_all(
         self, server: HandleServer, clock: Clock, open_cache: Callable[[], TieredStore]

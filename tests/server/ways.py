@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from uvicorn import Config
 from uvicorn.server import ServerState
 
 from app.assembly.lifecycle import Lifecycle
+from app.assembly.resolving import read_resolver_timeouts
 from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
 from app.cache.entry import Entry
@@ -125,12 +127,13 @@ class Server:
         )
         # Neither budget, breaker nor patience, which run on a clock of their own.
         unbound = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_breaker_failures": 10**6}
-        unbound |= {"upstream_stale_timeout": 60.0}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
         self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         cache = open_cache(chosen, clock)
         self.memory = cache.memory
-        parts = SuppliedParts(cache, self._without_connections, access_log=None if privacy is None else log)
+        timeouts = replace(read_resolver_timeouts(chosen), upstream=60.0)
+        access_log = None if privacy is None else log
+        parts = SuppliedParts(cache, self._without_connections, access_log=access_log, timeouts=timeouts)
         self.lifecycle = Lifecycle(chosen)
         self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5, lifecycle=self.lifecycle)
         self.clock, self._kind = clock, kind

@@ -31,7 +31,7 @@ from app.web.application import Application
 from app.web.request import below
 from app.web.route import Paths, find_route
 from tests.clock import Clock
-from tests.constants import changed, split
+from tests.constants import BYPASSES, FAILURE_TTL, changed, split
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.described import describe
 
@@ -42,8 +42,8 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "upstream_rate": 1e6,
     "upstream_burst": 1e6,
     "upstream_breaker_failures": 10**6,
-    "bypass_burst": 1e6,
-    "app.assembly.resolving.FAILURE_TTL": 0.0,
+    FAILURE_TTL: 0.0,
+    BYPASSES: 1e6,
 }
 _TOKEN: Final = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(rb"[\t\x20-\x7e]*")

@@ -8,6 +8,7 @@ import pytest
 
 from app.server.plain_head import read_plain
 from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
+from tests.constants import BYPASSES
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
@@ -97,7 +98,7 @@ async def test_reloads_within_the_reload_age_share_one_query() -> None:
 
 
 async def test_a_client_over_its_limit_of_bypasses_gets_the_cached_record() -> None:
-    async with running(bypass_burst=2) as proxy:
+    async with running(**{BYPASSES: 2}) as proxy:
         paths = [await moved(proxy, 0) for _ in range(6)]
         proxy.clock.advance(LATER)
         before = proxy.upstream.queries()

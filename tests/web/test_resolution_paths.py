@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.constants import BYPASSES
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
@@ -425,7 +426,7 @@ async def test_what_a_bypass_learns_is_cached(proxy: Proxy, flag: str) -> None:
 
 @pytest.mark.parametrize("start", ["/", "/api/handles/"])
 async def test_only_the_client_that_bypasses_the_cache_too_often_waits(start: str) -> None:
-    async with running(bypass_burst=2) as proxy:
+    async with running(**{BYPASSES: 2}) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         targets = [f"{start}10.1000/182?{flag}" for flag in ("auth", "cert", "auth")]
         replies = [await proxy.get(target) for target in targets]

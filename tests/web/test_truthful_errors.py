@@ -17,6 +17,7 @@ import pytest
 from app.assembly.features import text_folders
 from app.errors import CouldNotVerify, InvalidName, NotADOI, PrefixDenied, list_errors
 from app.web.languages import CORE, load_catalogues
+from tests.constants import FAILURE_TTL, QUEUE_TIMEOUT, STALE_TIMEOUT
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.table import table
 from tests.upstream.faults import FAULTS
@@ -94,13 +95,13 @@ ERROR_TYPES: Final = {
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
     # Patience is longer than the faults, so the answer reports the failure.
-    async with running(upstream_stale_timeout=20, upstream_timeout=20) as proxy:
+    async with running(**{STALE_TIMEOUT: 20, "upstream_timeout": 20}) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 async def slow() -> AsyncIterator[Proxy]:
-    async with running(upstream_timeout=0.02, upstream_stale_timeout=20) as proxy:
+    async with running(**{"upstream_timeout": 0.02, STALE_TIMEOUT: 20}) as proxy:
         yield proxy
 
 
@@ -281,7 +282,7 @@ async def test_a_stale_page_without_the_values_asked_for_says_that_it_is_stale(p
 
 
 async def test_a_failed_name_is_asked_again_only_after_the_recheck_interval() -> None:
-    async with running(upstream_recheck=30) as proxy:
+    async with running() as proxy:
         name = await known(proxy, ttl=60)
         proxy.clock.advance(100)
         proxy.upstream.fault(name, "html")
@@ -302,7 +303,7 @@ async def test_an_unverified_name_is_queried_each_time(proxy: Proxy) -> None:
 
 
 async def test_when_the_upstream_is_back_the_stale_record_is_renewed() -> None:
-    async with running(upstream_recheck=30) as proxy:
+    async with running() as proxy:
         name = await known(proxy, ttl=60)
         proxy.clock.advance(100)
         proxy.upstream.fault(name, "html", count=1)
@@ -314,7 +315,7 @@ async def test_when_the_upstream_is_back_the_stale_record_is_renewed() -> None:
 
 
 async def test_a_slow_upstream_is_waited_for_no_longer_than_patience() -> None:
-    async with running(upstream_stale_timeout=0) as proxy:
+    async with running(**{STALE_TIMEOUT: 0}) as proxy:
         name = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         proxy.upstream.put(name, url="http://example.org/new")
@@ -383,7 +384,7 @@ async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: st
 
 @everyone
 async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str) -> None:
-    async with running(upstream_rate=0.01, upstream_burst=1, upstream_queue_timeout=1) as proxy:
+    async with running(**{"upstream_rate": 0.01, "upstream_burst": 1, QUEUE_TIMEOUT: 1}) as proxy:
         stale = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         name = proxy.name()
@@ -455,7 +456,7 @@ async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_st
 async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_another(
     fault: str, options: dict[str, int], names: int
 ) -> None:
-    async with running(**{"upstream_breaker_failures": 10, "app.assembly.resolving.FAILURE_TTL": 15}) as proxy:
+    async with running(**{"upstream_breaker_failures": 10, FAILURE_TTL: 15}) as proxy:
         for _ in range(names):
             name = proxy.name()
             proxy.upstream.fault(name, fault, **options)

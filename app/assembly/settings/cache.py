@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
-from app.features.options import MAX_BYTES, MAX_LIFETIME, MAX_WAIT, SettingsGroup
+from app.features.options import MAX_BYTES, MAX_LIFETIME, SettingsGroup
 from app.features.setting_values import Duration, Size
 
 #: The smallest store that can be set, in bytes.
@@ -37,9 +37,6 @@ class CacheSettings(SettingsGroup):
         description="Where records are kept: `memory:`, `sqlite:///path`, or a Valkey or Redis server "
         "(`valkey://host/0`, `valkey+unix:///path`, `valkey+cluster://host1,host2`, "
         "`valkey+sentinel://host1,host2/name`; docs/valkey.md).",
-    )
-    store_timeout: Duration = Field(
-        0.1, gt=0, le=MAX_WAIT, description="Timeout of a Valkey or Redis command, in seconds."
     )
     store_max_bytes: Size = Field(
         20 * 1024**3,

@@ -40,9 +40,3 @@ class ClientSettings(SettingsGroup):
         le=MAX_WAIT,
         description="Seconds after which an idle connection is closed; should exceed the 60 s of nginx.",
     )
-    client_most_waiting: int = Field(
-        100,
-        ge=1,
-        le=MAX_COUNT,
-        description="Limit of one client's upstream queries in the queue; one more is answered 429.",
-    )

@@ -10,7 +10,6 @@ from pydantic import Field, field_validator, model_validator
 
 from app.features.options import (
     MAX_COUNT,
-    MAX_LIFETIME,
     MAX_RATE,
     MAX_WAIT,
     SettingsGroup,
@@ -69,15 +68,6 @@ class UpstreamSettings(SettingsGroup):
         None, description="PEM file of a private certificate authority, trusted in addition to the public ones."
     )
     upstream_timeout: Duration = Field(10.0, gt=0, le=MAX_WAIT, description="Timeout for a whole upstream query.")
-    upstream_stale_timeout: Duration = Field(
-        1.8, ge=0, le=MAX_WAIT, description="Seconds to wait for the upstream before a stale record is served instead."
-    )
-    upstream_recheck: Duration = Field(
-        30.0,
-        ge=0,
-        le=MAX_LIFETIME,
-        description="Seconds before the next upstream query for a name that is served stale after a failed query.",
-    )
     upstream_rate: float = Field(
         10.0, gt=0, le=MAX_RATE, description="Upstream queries a second, for all clients together."
     )
@@ -93,12 +83,6 @@ class UpstreamSettings(SettingsGroup):
         le=1_000,
         description="Machines that share the store. Each has an equal part of `upstream_max_concurrency`, and while "
         "the store fails, of `upstream_rate` and `upstream_burst`.",
-    )
-    upstream_queue_timeout: Duration = Field(
-        5.0,
-        ge=0,
-        le=MAX_WAIT,
-        description="Seconds that a query for a person waits for the budget before the answer is 503.",
     )
     upstream_breaker_failures: int = Field(
         10,

@@ -20,6 +20,7 @@ from app.features.feature import Context
 from app.resolver.demand import ORDINARY
 from app.resolver.destination import Destination, Destinations, Kind
 from app.resolver.resolution import Origin, Resolution, next_step
+from app.upstream.budget import QUEUE_TIMEOUT
 from app.upstream.guard import Guard
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Refusal
@@ -33,11 +34,9 @@ from app.web.stage import NO_DETOUR, Detour
 _SETTINGS: Final[dict[DecisionName, tuple[str, ...]]] = {
     "local record": ("local_records",),
     "cache": ("store_url", "cache_ttl_floor", "cache_ttl_ceiling", "cache_negative_ttl", "cache_grace"),
-    "back-off": ("mode", "upstream_recheck", "upstream_breaker_failures", "upstream_breaker_cooldown"),
-    "budget": (
-        "upstream_rate", "upstream_burst", "upstream_max_concurrency", "upstream_queue_timeout", "client_most_waiting",
-    ),
-    "upstream": ("mode", "upstream_url", "upstream_routes", "upstream_timeout", "upstream_stale_timeout"),
+    "back-off": ("mode", "upstream_breaker_failures", "upstream_breaker_cooldown"),
+    "budget": ("upstream_rate", "upstream_burst", "upstream_max_concurrency"),
+    "upstream": ("mode", "upstream_url", "upstream_routes", "upstream_timeout"),
     "alias": (),
     "location": ("country_database",),
     "target": ("resolve",),
@@ -82,8 +81,7 @@ class Explainer:
 
     async def explain(self, explained: ExplainedRequest, *, fetch: bool = False) -> ExplainReport:
         """Every decision about a request. With `fetch`, a query is sent if one is needed, at the service's own cost."""
-        wait = self._context.settings.upstream_queue_timeout
-        destinations, rehearsed = rehearse(self._core, self._context.clock, wait)
+        destinations, rehearsed = rehearse(self._core, self._context.clock, QUEUE_TIMEOUT)
         admission, refused = self._admission(explained)
         decisions = [admission, self._local_record(explained.name)]
         decisions += [await self._cache(explained.name), self._back_off(explained.name), await self._budget(explained)]
@@ -168,8 +166,7 @@ class Explainer:
         return self._report("back-off", "none", "Queries about the name may be sent.")
 
     def _failed_recently(self, name: HandleName) -> DoiProxyError | None:
-        seconds = self._context.settings.value("upstream_recheck")
-        return self._core.resolver.failures.find_recent(name.key, self._context.clock(), seconds)
+        return self._core.resolver.find_recent_failure(name, self._context.clock())
 
     async def _budget(self, explained: ExplainedRequest) -> DecisionReport:
         budget, tokens = self._core.upstream.budget, await self._core.read_tokens()

@@ -18,6 +18,9 @@ from app.features.limits.settings import LimitSettings
 from app.features.refusals import REFUSED
 from app.web.client_network import client_of
 
+#: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
+#: record again and again sends fewer, and ten such clients are the whole rate of the budget.
+BYPASSES: Final = 60.0
 _SECONDS_A_MINUTE: Final = 60
 
 
@@ -45,7 +48,7 @@ def open_limits(context: Context) -> Opened:
     settings = context.settings.group(LimitSettings)
     limits = ClientLimits(
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
-        bypasses=Rate(settings.bypass_burst / _SECONDS_A_MINUTE, settings.bypass_burst),
+        bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
         allowed=allowed_clients(settings.client_allow_file, context.facts.store_url),
         denied=denied_clients(settings.client_deny_file, context.facts.store_url),
         clock=context.clock,

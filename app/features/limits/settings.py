@@ -24,18 +24,10 @@ class LimitSettings(SettingsGroup):
     )
     client_allow_file: Path | None = Field(
         None,
-        description="File of networks, one a line, that `client_rate` and `bypass_burst` do not limit; read again at "
-        "SIGHUP.",
+        description="File of networks, one a line, that no limit of requests concerns; read again at SIGHUP.",
     )
     client_deny_file: Path | None = Field(
         None, description="File of networks, one a line, whose requests get 403; read again at SIGHUP."
-    )
-    bypass_burst: float = Field(
-        60.0,
-        ge=1,
-        le=MAX_RATE,
-        description="Requests of one client that can bypass the cache (`auth`, `cert`) in a minute, or at once after "
-        "an idle minute.",
     )
 
 

@@ -14,6 +14,7 @@ from app.errors import ConfigurationError
 from app.features.network_list import EVERYONE
 from app.features.options import Settings
 from app.server.listening import UNIX
+from app.upstream.budget import QUEUE_TIMEOUT
 
 #: A host name or an address in brackets, and a port; or a Unix socket.
 _BACKEND: Final = re.compile(
@@ -95,7 +96,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         certificate=certificate,
         key=key,
         cached=cached,
-        timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + settings.upstream_queue_timeout)),
+        timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + QUEUE_TIMEOUT)),
         list_timeout=math.ceil(_TIMEOUT_FACTOR * LIST_WAIT + settings.upstream_timeout),
         status_networks=_status_networks(settings),
     )

@@ -12,9 +12,6 @@ from app.features.check import Finding, Inspection
 from app.features.options import Settings
 from app.server.listening import UNIX
 
-#: What the scheme of a server's URL begins with.
-_STORE_SERVERS: Final = ("redis", "valkey")
-
 
 @dataclass(frozen=True, slots=True)
 class _Dependency:
@@ -25,21 +22,14 @@ class _Dependency:
     condition: str
 
 
-def _store_kind(settings: Settings) -> str:
-    return settings.store_url.partition(":")[0]
-
-
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
     _Dependency("admin_listen", lambda settings: settings.value("admin_token") is not None, "admin_token is set"),
     _Dependency("client_burst", lambda settings: bool(settings.value("client_rate")), "client_rate is set"),
     _Dependency("express_memory_bytes", lambda settings: settings.express_lane, "express_lane is true"),
     _Dependency("privacy_level", lambda settings: settings.value("access_log") != "off", "access_log is json or text"),
-    _Dependency("store_max_bytes", lambda settings: _store_kind(settings) == "sqlite", "store_url names a SQLite file"),
     _Dependency(
-        "store_timeout",
-        lambda settings: _store_kind(settings).startswith(_STORE_SERVERS),
-        "store_url names a Valkey or Redis server",
+        "store_max_bytes", lambda settings: settings.store_url.startswith("sqlite:"), "store_url names a SQLite file"
     ),
     _Dependency(
         "cache_negative_ttl",
@@ -63,34 +53,18 @@ def find_ineffective(inspection: Inspection) -> Iterator[Finding]:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """`smaller` should not exceed `larger`."""
-
-    smaller: str
-    larger: str
-
-
-_ORDERS: Final = (
-    _Order("cache_ttl_floor", "cache_ttl_ceiling"),
-    _Order("upstream_stale_timeout", "upstream_timeout"),
-)
-
-
 def find_contradictions(inspection: Inspection) -> Iterator[Finding]:
-    """Pairs of settings of which the larger one ends the smaller one."""
-    settings = inspection.settings
-    for pair in _ORDERS:
-        smaller, larger = getattr(settings, pair.smaller), getattr(settings, pair.larger)
-        if smaller > larger:
-            # The pair's explicit value is the one to change. Usually only one of the two is set.
-            name = pair.smaller if inspection.is_set(pair.smaller) else pair.larger
-            yield Finding(
-                "warning",
-                inspection.source(name),
-                f"{pair.smaller} is {smaller:g}, and {pair.larger} is only {larger:g}",
-                f"set {pair.smaller} to at most {pair.larger}",
-            )
+    """A shortest lifetime of records that is longer than the longest one."""
+    floor, ceiling = inspection.settings.value("cache_ttl_floor"), inspection.settings.cache_ttl_ceiling
+    if floor > ceiling:
+        # The explicit value is the one to change. Usually only one of the two is set.
+        name = "cache_ttl_floor" if inspection.is_set("cache_ttl_floor") else "cache_ttl_ceiling"
+        yield Finding(
+            "warning",
+            inspection.source(name),
+            f"cache_ttl_floor is {floor:g}, and cache_ttl_ceiling is only {ceiling:g}",
+            "set cache_ttl_floor to at most cache_ttl_ceiling",
+        )
 
 
 def find_refused_routes(inspection: Inspection) -> Iterator[Finding]:

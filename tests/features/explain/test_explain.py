@@ -229,7 +229,7 @@ async def test_a_name_that_a_sealed_proxy_lacks() -> None:
 
 
 async def test_a_budget_that_is_used_up() -> None:
-    async with proxy_with(upstream_rate=0.001, upstream_burst=1.0, upstream_queue_timeout=0.05) as proxy:
+    async with proxy_with(upstream_rate=0.001, upstream_burst=1.0) as proxy:
         await proxy.get(f"/{NAME}")
         report = await explain(proxy, "10.5555/new")
         assert step(report, "budget")["result"] == "used up"

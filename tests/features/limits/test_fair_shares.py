@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.constants import BYPASSES, MOST_WAITING
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ async def crowd(small: Proxy) -> Crowd:
 @pytest.fixture
 async def small() -> AsyncIterator[Proxy]:
     """A proxy with eight places upstream, where one client may have five questions waiting."""
-    async with running(upstream_max_concurrency=8, client_most_waiting=5) as proxy:
+    async with running(**{"upstream_max_concurrency": 8, MOST_WAITING: 5}) as proxy:
         yield proxy
 
 
@@ -145,7 +146,7 @@ async def test_a_which_ra_request_of_a_hundred_names_does_not_keep_another_waiti
 
 class TestBypass:
     async def test_auth_is_counted_by_network(self) -> None:
-        async with running(bypass_burst=3) as proxy:
+        async with running(**{BYPASSES: 3}) as proxy:
             name = proxy.name()
             statuses = [
                 (await proxy.get(f"/api/handles/{name}?auth", client=f"2001:db8::{host}")).status
@@ -190,7 +191,7 @@ class TestLists:
             assert (await proxy.get("/10.5555/x", client="192.0.2.16")).status == 404
 
     async def test_a_network_on_the_allow_list_is_not_limited(self, tmp_path: Path) -> None:
-        options: dict[str, Any] = {"client_rate": 0.001, "client_burst": 1, "bypass_burst": 1}
+        options: dict[str, Any] = {"client_rate": 0.001, "client_burst": 1, BYPASSES: 1}
         async with running(client_allow_file=_file(tmp_path, "192.0.2.0/24"), **options) as proxy:
             assert [(await proxy.get("/10.5555/x?auth")).status for _ in range(3)] == [404] * 3
 

@@ -13,6 +13,7 @@ from app.errors import ConfigurationError
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.value import Value
 from app.main import create
+from tests.constants import BYPASSES
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
@@ -175,7 +176,7 @@ async def test_cert_is_answered_by_a_verified_record_of_the_cache(tmp_path: Path
         file = tmp_path / "root.json"
         file.write_bytes(write_bootstrap(server))
         server.put(NAME, url=URL)
-        settings = {"upstream_url": server.url, "upstream_bootstrap": file, "bypass_burst": 1}
+        settings = {"upstream_url": server.url, "upstream_bootstrap": file, BYPASSES: 1}
         async with running(**settings) as proxy:
             for target in (f"/{NAME}", f"/api/handles/{NAME}"):
                 await proxy.ask("GET", f"{target}?cert")

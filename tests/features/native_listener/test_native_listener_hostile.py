@@ -17,6 +17,7 @@ from app.features.native.wire.response import decode_response
 from app.features.native_listener.datagrams import MAX_NETWORKS, AnswerLimit, NativeDatagrams
 from app.features.native_listener.messages import MAX_REQUEST_BYTES
 from app.server.connections import Reason
+from tests.constants import MOST_WAITING
 from tests.features.native_listener.listening import PATIENCE, Listening, listening, post
 from tests.table import table
 
@@ -105,7 +106,7 @@ async def test_cold_names_by_udp_have_few_places() -> None:
 
 
 async def test_queries_of_forged_addresses_are_not_charged_to_their_network() -> None:
-    async with listening(client_most_waiting=4, upstream_max_concurrency=4) as proxy:
+    async with listening("127.0.0.1", **{MOST_WAITING: 4, "upstream_max_concurrency": 4}) as proxy:
         seconds = itertools.count()
         datagrams, sent = _datagrams(proxy, lambda: float(next(seconds)))
         for number in range(40):

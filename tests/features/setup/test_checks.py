@@ -59,7 +59,6 @@ def test_good_settings_have_no_findings() -> None:
         ({"express_lane": "false", "express_memory_bytes": "7"}, "express_memory_bytes"),
         ({"privacy_level": "0"}, "privacy_level"),
         ({"store_max_bytes": "10000000"}, "store_max_bytes"),
-        ({"store_timeout": "3"}, "store_timeout"),
         ({"mode": "sealed", "upstream_rate": "3"}, "upstream_rate"),
     ],
 )
@@ -83,8 +82,6 @@ def test_a_route_of_a_prefix_that_is_not_resolved_is_a_warning() -> None:
 def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
     (found,) = find_contradictions(configured(cache_ttl_floor=90_000))
     assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
-    (found,) = find_contradictions(configured(upstream_timeout=1))
-    assert found.source == "DOI_PROXY_UPSTREAM_TIMEOUT"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "192.0.2.1:8001", "admin.example.org:8001"])
