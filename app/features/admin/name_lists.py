@@ -11,7 +11,7 @@ from app.doi.presentation import read_typed
 from app.errors import InvalidName, NotUTF8
 from app.features.command import STANDARD_INPUT
 from app.features.lists.lines import NO_DOI, ListItem
-from app.features.lists.list_stream import ListSource, read_list, require_files
+from app.features.lists.list_stream import ListSource, read_items, require_files
 from app.system.progress import shows_progress
 
 #: Limit of a line, in bytes. A longer line is refused.
@@ -80,7 +80,7 @@ def count_names(lists: Sequence[str], column: str | None, any_handle: bool) -> i
 
 
 def _read_list(source: ListSource, any_handle: bool) -> Iterator[NameItem]:
-    for item in read_list(source):
+    for item in read_items(source):
         place = f"{source.path}, line {item.line}"
         if not isinstance(item, ListItem):
             if item.reason != NO_DOI:

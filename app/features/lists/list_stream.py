@@ -124,7 +124,7 @@ class ListParser:
         return ConfigurationError(f"{self._path}: {error.message}")
 
 
-def read_list(source: ListSource) -> Iterator[Item]:
+def read_items(source: ListSource) -> Iterator[Item]:
     """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
     parser = ListParser(source)
     with _open(source.path) as fd:

@@ -11,7 +11,7 @@ from typing import Final
 from app.doi.name import fold
 from app.features.command import STANDARD_INPUT
 from app.features.lists.lines import ListItem
-from app.features.lists.list_stream import ListSource, read_list
+from app.features.lists.list_stream import ListSource, read_items
 from app.features.lists.verdict import Verdict
 from app.system.progress import ProgressLine, show_duration
 from app.upstream.guard import UNSENT_OUTCOMES
@@ -36,7 +36,7 @@ def count_lists(sources: Iterable[ListSource]) -> ListSize | None:
     for source in sources:
         if source.path == STANDARD_INPUT:
             return None
-        for item in read_list(source):
+        for item in read_items(source):
             total += 1
             if isinstance(item, ListItem):
                 distinct.add(fold(item.text.strip()))

@@ -59,11 +59,11 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
 def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:
     """The texts of the arguments, or the lines of standard input."""
     from app.features.lists.lines import ListItem
-    from app.features.lists.list_stream import ListSource, read_list
+    from app.features.lists.list_stream import ListSource, read_items
 
     if arguments:
         return (ListItem(text, number) for number, text in enumerate(arguments, 1))
-    return read_list(ListSource(STANDARD_INPUT))
+    return read_items(ListSource(STANDARD_INPUT))
 
 
 def _describe(parsed: ParsedText) -> Iterator[str]:

@@ -31,6 +31,7 @@ from app.features.admin.warm import warm
 from app.features.bundles import import_bundle
 from app.features.bundles.bundle import BundleWriter
 from app.features.options import ENV_PREFIX
+from app.features.setting_values import write_value
 from app.system.gunzip import GzipLimits
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
@@ -117,7 +118,7 @@ def settings_for(upstream: FakeUpstream, url: str, **more: Any) -> Settings:
 def flags(settings: Settings) -> list[str]:
     """The settings that differ from their defaults, as flags."""
     given = settings.model_dump(mode="json", exclude_defaults=True)
-    return [part for name, one in given.items() for part in ("--" + name.replace("_", "-"), str(one))]
+    return [part for name, one in given.items() for part in ("--" + name.replace("_", "-"), write_value(one))]
 
 
 def started(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
