@@ -22,7 +22,7 @@ from app.assembly.settings import Settings  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import Feature  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
-from app.features.setting_values import Written, find_form  # noqa: E402
+from app.features.setting_values import WrittenForm, find_form  # noqa: E402
 from app.features.setup.front_files import GENERATED, write_file  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -144,7 +144,7 @@ class Setting:
         return ", ".join([kind, *limits(schema, plain)])
 
     @property
-    def written(self) -> Written | None:
+    def written(self) -> WrittenForm | None:
         """The written form of the value, if it has one."""
         return find_form(Settings.model_fields[self.name])
 

@@ -71,7 +71,7 @@ def write_size(size: int) -> str:
     return f"{size // _BYTES.get(unit, 1)}{unit}"
 
 
-def read_list(value: Any) -> Any:
+def read_text_list(value: Any) -> Any:
     """The items of a list: an array, or a text that separates them by commas. Blanks around an item do not count."""
     if isinstance(value, str):
         value = value.split(",")
@@ -104,16 +104,16 @@ def _plain(number: Decimal) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenForm:
     """Marks the type of a setting whose value has a written form."""
 
     kind: Literal["duration", "size", "list"]
     write: Callable[[Any], str]
 
 
-def find_form(field: FieldInfo) -> Written | None:
+def find_form(field: FieldInfo) -> WrittenForm | None:
     """The written form of a setting. None if it is read as any number or text."""
-    return next((mark for mark in field.metadata if isinstance(mark, Written)), None)
+    return next((mark for mark in field.metadata if isinstance(mark, WrittenForm)), None)
 
 
 #: Seconds.
@@ -121,13 +121,13 @@ Duration = Annotated[
     float,
     BeforeValidator(read_duration),
     PlainSerializer(write_duration, return_type=str, when_used="json"),
-    Written("duration", write_duration),
+    WrittenForm("duration", write_duration),
 ]
 #: Bytes.
 Size = Annotated[
     int,
     BeforeValidator(read_size),
     PlainSerializer(write_size, return_type=str, when_used="json"),
-    Written("size", write_size),
+    WrittenForm("size", write_size),
 ]
-TextList = Annotated[tuple[str, ...], BeforeValidator(read_list), Written("list", write_list)]
+TextList = Annotated[tuple[str, ...], BeforeValidator(read_text_list), WrittenForm("list", write_list)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.features.setting_values import read_duration, read_list, read_size, write_duration, write_list, write_size
+from app.features.setting_values import read_duration, read_size, read_text_list, write_duration, write_list, write_size
 from tests.table import table
 
 
@@ -22,7 +22,7 @@ def test_a_size_reads_back_as_the_same_number_of_bytes(size: int) -> None:
 
 @given(st.lists(st.text(st.characters(exclude_characters=","), min_size=1).map(str.strip).filter(bool)))
 def test_a_list_reads_back_as_the_same_items(items: list[str]) -> None:
-    assert read_list(write_list(items)) == tuple(items) == read_list(items)
+    assert read_text_list(write_list(items)) == tuple(items) == read_text_list(items)
 
 
 @table(

@@ -125,7 +125,6 @@ def test_a_bad_url_in_the_environment_is_one_line(
     variable: str, command: str, host: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, host if variable.endswith("LISTEN") else f"http://{host}")
-    monkeypatch.setenv("DOI_PROXY_STATUS_ACCESS", "admin")
     monkeypatch.setenv("DOI_PROXY_ADMIN_TOKEN", "correct-horse-battery-staple")
     status, shown = main([command]), capsys.readouterr()
     assert (status, shown.err.count("\n"), variable in shown.err or "listen" in shown.err) == (2, 1, True)

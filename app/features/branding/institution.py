@@ -61,12 +61,12 @@ def read_institution(document: Mapping[str, Any]) -> Institution:
         privacy=texts.get("privacy", ""),
         footer=texts.get("footer", ""),
         colours={key: texts[key] for key in COLOURS if texts.get(key)},
-        links={key: read_links(key, document[key]) for key in LINKS if key in document},
+        links={key: read_brand_links(key, document[key]) for key in LINKS if key in document},
         languages=_read_languages(document.get("languages", list(LANGUAGES))),
     )
 
 
-def read_links(key: str, table: object) -> tuple[NamedLink, ...]:
+def read_brand_links(key: str, table: object) -> tuple[NamedLink, ...]:
     """The links of a table of addresses by their words. Raises WrongTable."""
     if not isinstance(table, dict):
         raise WrongTable(f"this is not a table of links; {_EXAMPLE}", key)

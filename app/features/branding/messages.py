@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.branding.institution import LINKS, read_links
+from app.features.branding.institution import LINKS, read_brand_links
 from app.system.regular_file import explain_failure, read_regular
 from app.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
 from app.web.branding import NamedLink
@@ -80,7 +80,7 @@ def _read_brand(brand: object, texts: Mapping[str, str]) -> Translation:
     footer = brand.get("footer", "")
     if not isinstance(footer, str):
         raise WrongTable("this is not a text; put it in quotation marks", "footer")
-    return Translation(texts, {key: read_links(key, brand[key]) for key in LINKS if key in brand}, footer)
+    return Translation(texts, {key: read_brand_links(key, brand[key]) for key in LINKS if key in brand}, footer)
 
 
 def _find_fault(text: str, reference: str | None) -> str | None:

@@ -14,7 +14,7 @@ from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.branding.branding import MAX_LOGO_BYTES, read_branding
 from app.features.branding.feature import rebrand
-from app.features.branding.institution import read_links
+from app.features.branding.institution import read_brand_links
 from app.features.branding.settings import BrandingSettings
 from app.main import create
 from app.web.branding import Branding
@@ -86,7 +86,7 @@ def test_the_icon_of_the_site_has_the_colour_and_the_name(tmp_path: Path) -> Non
 
 
 def test_a_search_link_gets_the_name_percent_encoded() -> None:
-    (link,) = read_links("x", {"Catalogue": "https://example.edu/find?q={doi}&x=1"})
+    (link,) = read_brand_links("x", {"Catalogue": "https://example.edu/find?q={doi}&x=1"})
     assert link.fill("10.1000/a b&c") == "https://example.edu/find?q=10.1000%2Fa%20b%26c&x=1"
 
 
