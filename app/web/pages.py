@@ -21,7 +21,13 @@ from app.web.locations_page import show_locations
 from app.web.look import open_look
 from app.web.outline import Outline, ValueRow, rows
 from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, title_text
-from app.web.shown_values import MAX_CHARACTERS_SHOWN, contact_link, is_administrative, public_handle_url, web_address
+from app.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    contact_link,
+    find_target,
+    is_administrative,
+    public_handle_url,
+)
 from app.web.ways import Helpers, Trouble, Way, list_ways
 
 #: The values of `title_key` that `Pages.error` accepts, and the texts below these titles.
@@ -353,16 +359,6 @@ def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
     if not groups["ordinary"]:
         groups = {"ordinary": groups["administrative"]}
     return [(group, found) for group, found in groups.items() if found]
-
-
-def find_target(values: Sequence[HandleValue]) -> str | None:
-    """The address that the record's one URL leads to, None if it has several locations or none."""
-    if any(value.has_type("10320/loc.") for value in values):
-        return None
-    typed = [value for value in values if value.has_type("URL")] or [
-        value for value in values if value.has_type("URL.")
-    ]
-    return web_address(typed[0].text) if typed else None
 
 
 def choose_wait(seconds: int) -> tuple[str, int]:

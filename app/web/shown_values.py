@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from markupsafe import Markup, escape
@@ -131,3 +132,13 @@ def list_permissions(bits: str) -> list[str]:
 def hexadecimal(data: Data) -> str:
     """Bytes as groups of four hexadecimal digits."""
     return (_bytes(data) or b"").hex(" ", -2)
+
+
+def find_target(values: Sequence[HandleValue]) -> str | None:
+    """The address that the record's one URL leads to, None if it has several locations or none."""
+    if any(value.has_type("10320/loc.") for value in values):
+        return None
+    typed = [value for value in values if value.has_type("URL")] or [
+        value for value in values if value.has_type("URL.")
+    ]
+    return web_address(typed[0].text) if typed else None

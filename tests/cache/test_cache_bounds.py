@@ -18,7 +18,7 @@ from app.cache.memory import MemoryStore
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleWriter, Refused, read_bundle
 from app.features.bundles.lines import from_line
-from app.features.sqlite.file import mark_damaged, total_bytes
+from app.features.sqlite.file import mark_damaged
 from app.features.stored_entry import pack, unpack
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import NOW, entry, missing
@@ -114,10 +114,6 @@ def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None
 
 
 # --- SQLite ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_row_counts_48_bytes_besides_its_key_and_data() -> None:
-    assert total_bytes(2, 1_000) == 1_096
 
 
 async def test_a_file_has_its_application_id_and_format(tmp_path: Path, clock: Clock) -> None:

@@ -18,17 +18,16 @@ from app.doi.presentation import read_path
 from app.doi.uri import url_path
 from app.errors import InvalidName, PrefixDenied
 from app.features.feature import Core
-from app.features.help.earlier_targets import read_earlier_targets
 from app.features.own_pages import language_of, no_file, own_page
-from app.features.sqlite.earlier_targets import EarlierTarget
+from app.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
 from app.handle.answer import ResponseCode
 from app.handle.record import Record, parse_record
 from app.web.client_network import client_of
 from app.web.date import write_moment, write_timestamp
 from app.web.freshness import NO_STORE
 from app.web.operations import Face
-from app.web.pages import PageLink, find_target
-from app.web.shown_values import web_address
+from app.web.pages import PageLink
+from app.web.shown_values import find_target, web_address
 
 HELP_PATH: Final = "/help/"
 #: Reads of earlier targets that run or wait, and those of one client.
@@ -57,7 +56,7 @@ class HelpPage:
         self._store = store
         self._clock = clock
         #: The reads of earlier targets, with their client.
-        self._reads: dict[asyncio.Task[list[EarlierTarget]], str] = {}
+        self._reads: dict[asyncio.Task[tuple[EarlierTarget, ...]], str] = {}
         self._turn = asyncio.Lock()
 
     def add_to(self, app: FastAPI, face: Face) -> None:
@@ -127,12 +126,12 @@ class HelpPage:
         self._reads[task] = client
         task.add_done_callback(self._reads.pop)
         await asyncio.wait({task}, timeout=_READ_SECONDS)
-        found = task.result() if task.done() else []
+        found = task.result() if task.done() else ()
         return [
             previous for previous in found if web_address(previous.target) is not None and previous.target != target
         ]
 
-    async def _read_in_turn(self, store: Path, key: str) -> list[EarlierTarget]:
+    async def _read_in_turn(self, store: Path, key: str) -> tuple[EarlierTarget, ...]:
         """Read when no other read runs. DNS and files need the threads too."""
         async with self._turn:
             return await asyncio.to_thread(read_earlier_targets, store, key)

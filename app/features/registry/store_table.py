@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from app.cache.entry import RegistryEntry
+from app.cache.entry import Entry, RegistryEntry
 from app.features.registry import sqlite_blocks as blocks
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import find_row, to_entry
-from app.features.sqlite.feature_tables import ReadRow, Records, Table, Written
+from app.features.sqlite.feature_tables import ReadRow, Records, Table
 from app.features.sqlite.file import translate_open_errors
 from app.features.store_file import connect_to_read
 from app.handle.answer import ResponseCode
@@ -22,11 +23,11 @@ _TOTAL: Final = "SELECT records FROM registry_total"
 _ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
 
 
-def _delete_answered(connection: sqlite3.Connection, written: Written) -> None:
+def _delete_answered(connection: sqlite3.Connection, entries: Sequence[Entry], deleted: Sequence[str]) -> None:
     """A purge deletes the record too, and a "not found" of the upstream wins over what an agency's file says."""
-    absent = [entry.key for entry in written.entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
+    absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
     # A record that a newer release wrote must not cost the batch: it answers nothing here.
-    blocks.delete(connection, [*written.deleted, *absent], skips_newer=True)
+    blocks.delete(connection, [*deleted, *absent], skips_newer=True)
 
 
 def _find(read: ReadRow, key: str) -> RegistryEntry | None:

@@ -12,9 +12,9 @@ from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import MAX_SKEW, Entry, loses_proof
 from app.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN, Purges
 from app.errors import DamagedEntry
+from app.features.sqlite.earlier_targets import add_earlier_target
 from app.features.sqlite.eviction import evict
-from app.features.sqlite.feature_tables import Table, Written
-from app.features.sqlite.file import total_bytes
+from app.features.sqlite.feature_tables import Table
 from app.features.sqlite.writer import Change, is_later
 from app.features.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
 
@@ -43,20 +43,15 @@ def write_batch(
         # Read before this batch adds its own: they were recorded after the queries of its entries.
         purges = _read_purges(connection, now)
         gone = [change.key for change in changes if change.entry is None or change.purged_at is not None]
-        known = {key: _find_usable(connection, key, now) for key in gone}
         _delete(connection, gone)
         admitted = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
         proven = _find_proven(connection, admitted, now)
         entries = [entry for entry in admitted if entry.key not in proven]
-        for table in tables:
-            if table.before_write is not None:
-                table.before_write(connection, entries)
         _put(connection, entries, now)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
-        written = Written(now, entries, gone, known, purged, purges)
         for table in tables:
             if table.after_write is not None:
-                table.after_write(connection, written)
+                table.after_write(connection, entries, gone)
         _record_purges(connection, purged, now)
         announce(connection, [change.key for change in changes if change.announce or change.key in proven])
         connection.executemany(
@@ -134,17 +129,24 @@ def _put(connection: sqlite3.Connection, entries: list[Entry], now: float) -> No
     for at in range(0, len(entries), _ROWS):
         part = entries[at : at + _ROWS]
         # The hard expiry is rounded up: an entry must not leave before it.
-        values = [value for e in part for value in (e.key, ceil(e.stale_until), int(now), pack(e))]
+        values = [value for e in part for value in (e.key, ceil(e.stale_until), int(now), *_write_data(connection, e))]
         connection.execute(_upsert(len(part)), values)
+
+
+def _write_data(connection: sqlite3.Connection, entry: Entry) -> tuple[bytes, bytes | None]:
+    """The columns `data` and `earlier` of an entry."""
+    row = connection.execute("SELECT data, earlier FROM entries WHERE key = ?", (entry.key,)).fetchone()
+    return pack(entry), None if row is None else add_earlier_target(entry, *row)
 
 
 @lru_cache(maxsize=_ROWS)
 def _upsert(rows: int) -> str:
-    places = ", ".join(["(?, ?, ?, ?)"] * rows)
+    places = ", ".join(["(?, ?, ?, ?, ?)"] * rows)
     return (
-        f"INSERT INTO entries (key, stale_until, last_used, data) VALUES {places}"  # noqa: S608 - placeholders alone
+        f"INSERT INTO entries (key, stale_until, last_used, data, earlier) VALUES {places}"  # noqa: S608 - placeholders alone
         " ON CONFLICT (key) DO UPDATE"
-        " SET stale_until = excluded.stale_until, last_used = excluded.last_used, data = excluded.data"
+        " SET stale_until = excluded.stale_until, last_used = excluded.last_used, data = excluded.data,"
+        " earlier = excluded.earlier"
     )
 
 
@@ -163,17 +165,13 @@ def announce(connection: sqlite3.Connection, keys: Sequence[str]) -> None:
 
 
 def _count_size(connection: sqlite3.Connection) -> int:
-    entries, length = connection.execute("SELECT entries, bytes FROM totals").fetchone() or ("", "")
+    entries, size = connection.execute("SELECT entries, bytes FROM totals").fetchone() or ("", "")
     ((pages,), (page_size,)) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
-    if isinstance(entries, int) and isinstance(length, int) and entries >= 0 and length >= 0:
-        size = total_bytes(entries, length)
-        # The rows cannot take much more than the file. ROW_OVERHEAD is an average, hence the margin.
-        if size <= 4 * pages * page_size:
-            return size
+    # The rows cannot take much more than the file. The room of a row is an average, hence the margin.
+    if isinstance(entries, int) and isinstance(size, int) and entries >= 0 and 0 <= size <= 4 * pages * page_size:
+        return size
     # Totals that are damaged would stop every write, or empty the store. So they are counted again.
-    entries, length = connection.execute(
-        "SELECT count(*), coalesce(sum(length(key) + length(data)), 0) FROM entries"
-    ).fetchone()
+    entries, size = connection.execute("SELECT count(*), coalesce(sum(room), 0) FROM entries").fetchone()
     connection.execute("DELETE FROM totals")
-    connection.execute("INSERT INTO totals VALUES (?, ?)", (entries, length))
-    return total_bytes(entries, length)
+    connection.execute("INSERT INTO totals VALUES (?, ?)", (entries, size))
+    return int(size)

@@ -21,6 +21,8 @@ from app.rationing.token_bucket import Bucket, back_off, take_token
 _BUSY_TIMEOUT: Final = 0.25
 #: Releases between two deletions of expired leases and unused buckets.
 _TIDY_EVERY: Final = 256
+#: Pages of the log after which it is copied into the file, which waits for no disk.
+_LOG_PAGES: Final = 64
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS leases (key TEXT PRIMARY KEY, owner TEXT NOT NULL, ends REAL NOT NULL);
@@ -125,6 +127,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         connection.executescript(_TABLES)
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if result != "ok":

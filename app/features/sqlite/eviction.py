@@ -11,8 +11,6 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.features.sqlite.file import ROW_OVERHEAD
-
 #: Entries that the hand passes in one step, and steps in one transaction. One step takes less than a millisecond. Eight
 #: can evict twice as many entries as a batch writes.
 _STEP: Final = 512
@@ -20,11 +18,11 @@ _MAX_STEPS: Final = 8
 #: The part of the entries of one step that may leave because the store is too large.
 _PART: Final = 4
 
-_SELECT: Final = "SELECT key, stale_until, last_used, length(key) + length(data) FROM entries WHERE key > ?"
+_SELECT: Final = "SELECT key, stale_until, last_used, room FROM entries WHERE key > ?"
 _AFTER: Final = f"{_SELECT} ORDER BY key LIMIT ?"
 _UP_TO: Final = f"{_SELECT} AND key <= ? ORDER BY key LIMIT ?"
 
-#: Key, hard expiry, time of the last use (both in seconds since the epoch), and bytes. A damaged row can have any type.
+#: Key, hard expiry, time of the last use (both in seconds since the epoch), and room. A damaged row can have any type.
 Row = tuple[Any, Any, Any, Any]
 
 
@@ -65,7 +63,7 @@ def _move_hand(connection: sqlite3.Connection) -> list[Row]:
 
 
 def _size(row: Row) -> int:
-    return int(_number(row[3])) + ROW_OVERHEAD
+    return int(_number(row[3]))
 
 
 def _number(value: object) -> float:

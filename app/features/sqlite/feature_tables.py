@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.cache.entry import Entry, RegistryEntry
-from app.cache.purges import Purges
 
 #: Reads the first row of a query. Raises StoreError.
 ReadRow = Callable[[str, tuple[object, ...]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a transaction has written so far: new entries, keys whose entry it deleted, and purges with their times."""
-
-    now: float
-    entries: Sequence[Entry]
-    deleted: Sequence[str]
-    #: The usable entries that were deleted.
-    known: Mapping[str, Entry | None]
-    purged: Sequence[tuple[str, float]]
-    #: The purges before this transaction.
-    purges: Purges
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +38,8 @@ class Table:
 
     #: Creates the tables that are missing. Has the time of the opening.
     create: Callable[[sqlite3.Connection, float], None]
-    #: Writes in the same transaction, before the given entries replace those of the file.
-    before_write: Callable[[sqlite3.Connection, Sequence[Entry]], None] | None = None
-    #: Writes in the same transaction, before it is committed.
-    after_write: Callable[[sqlite3.Connection, Written], None] | None = None
+    #: Writes in the same transaction, before it is committed. Has the new entries, and the keys whose entry it deleted.
+    after_write: Callable[[sqlite3.Connection, Sequence[Entry], Sequence[str]], None] | None = None
     records: Records | None = None
 
 

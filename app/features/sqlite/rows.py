@@ -12,7 +12,7 @@ from app.cache.entry import Entry, RegistryEntry
 from app.cache.store import StoreStats
 from app.errors import DamagedEntry, StoreError
 from app.features.sqlite.feature_tables import Records
-from app.features.sqlite.file import is_damage, total_bytes
+from app.features.sqlite.file import is_damage
 from app.features.stored_entry import unpack
 
 #: Rows read at a time by `pages`.
@@ -85,18 +85,18 @@ class Rows:
         """The state of the file."""
         failure = self._last_failure
         try:
-            entries, length = self.row("SELECT entries, bytes FROM totals") or (0, 0)
+            entries, size = self.row("SELECT entries, bytes FROM totals") or (0, 0)
             records = self._count_records()
         except StoreError:
-            entries, length, records, failure = 0, 0, 0, self._last_failure
-        if not (isinstance(entries, int) and isinstance(length, int) and isinstance(records, int)):
-            entries, length, records, failure = 0, 0, 0, "the totals are not numbers"
+            entries, size, records, failure = 0, 0, 0, self._last_failure
+        if not (isinstance(entries, int) and isinstance(size, int) and isinstance(records, int)):
+            entries, size, records, failure = 0, 0, 0, "the totals are not numbers"
         detail = f"SQLite file {self._path}"
         if failure:
             detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
         if self._damaged_entries:
             detail += f"; {self._damaged_entries} reads of damaged entries, which counted as misses"
-        return StoreStats(entries, total_bytes(entries, length), not failure, detail, records)
+        return StoreStats(entries, size, not failure, detail, records)
 
     def has_table(self, name: str) -> bool:
         """Whether the file has a table. A missing one is created when the file is opened for writing."""

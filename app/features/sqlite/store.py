@@ -16,6 +16,7 @@ from app.cache.entry import Entry
 from app.cache.store import NearKeys, StoreStats
 from app.errors import DamagedEntry, StoreError
 from app.features.sqlite.batch import write_batch
+from app.features.sqlite.bounds import StoreBounds
 from app.features.sqlite.coordination import CoordinationFile
 from app.features.sqlite.feature_tables import Table, find_records
 from app.features.sqlite.file import (
@@ -64,14 +65,14 @@ class SqliteStore:
         gather: float = GATHER,
         tables: Sequence[Table] = (),
     ) -> None:
-        """`max_bytes` limits keys, data and their overhead. Beyond it, expired entries are evicted first, then the
-        least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since the epoch.
-        `tables` are those of features. Raises StoreError.
+        """`max_bytes` limits the file and its log, without registry records. Beyond it, expired entries are evicted
+        first, then the least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since
+        the epoch. `tables` are those of features. Raises StoreError.
         """
         prepare(path, clock(), tables)
         self._path = path
         self._clock = clock
-        self._max_bytes, self._find_freed = max_bytes, find_freed
+        self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
         self._tables = tables
         self._records = find_records(tables)
         self._near = NearSearch(path, self._records)
@@ -82,8 +83,16 @@ class SqliteStore:
             self._place = StorePlace(path, reading)
             self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage, records=self._records)
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
+            for pragma in self._bounds.pragmas:
+                self._writing.execute(pragma)
             self._coordination = self._open_coordination()
-        self._writer = BatchWriter(self._write, gather=gather, can_pass=can_pass)
+        self._writer = BatchWriter(
+            self._write,
+            gather=gather,
+            can_pass=can_pass,
+            rows=self._bounds.rows,
+            batch_bytes=self._bounds.batch_bytes,
+        )
         #: When `read_now` did not find a key. A request for a new name calls it first, then `get`.
         self._absent: dict[str, float] = {}
 
@@ -235,7 +244,7 @@ class SqliteStore:
         await asyncio.to_thread(write_note, self._path, name, data)
 
     async def stats(self) -> StoreStats:
-        """See Store. `bytes` is the number that `max_bytes` limits."""
+        """See Store. `bytes` is the room of the entries, which `max_bytes` limits."""
         stats, error = self._rows.stats(), self._writer.last_error
         detail = stats.detail
         if error is not None:
@@ -262,7 +271,7 @@ class SqliteStore:
 
     def _write(self, changes: list[Change], used: dict[str, float]) -> None:
         try:
-            now, max_bytes = self._clock(), self._max_bytes + self._find_freed()
+            now, max_bytes = self._clock(), self._bounds.entries + self._find_freed()
             write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, tables=self._tables)
         except sqlite3.Error as error:
             if is_damage(error):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
 from threading import Condition, Thread
 from typing import Final
 
@@ -13,6 +14,8 @@ from app.errors import StoreError
 
 #: Changes in one transaction. 512 take about 5 ms, during which the writers of other processes wait.
 BATCH: Final = 512
+#: Bytes of their keys and values.
+BATCH_BYTES: Final = 4 * 1024 * 1024
 #: Changes that may wait to be written. Further puts are dropped and counted.
 MAX_PENDING: Final = 8_192
 #: Seconds for which changes are gathered before they are written. A killed process loses these changes.
@@ -45,6 +48,22 @@ class Change:
         return replace(self, announce=self.announce or before.announce, purged_at=purged_at)
 
 
+def split_changes(changes: Iterable[Change], rows: int, batch_bytes: int) -> Iterator[list[Change]]:
+    """The changes of each transaction: at most `rows`, with the keys and values of at most `batch_bytes` or of one.
+
+    Without changes there is one transaction too, which shows whether the file can be written.
+    """
+    part, size = list[Change](), 0
+    for change in changes:
+        length = len(change.key) + (0 if change.entry is None else len(change.entry.answer.values))
+        if part and (len(part) >= rows or size + length > batch_bytes):
+            yield part
+            part, size = [], 0
+        part.append(change)
+        size += length
+    yield part
+
+
 def is_later(known: Entry | None, entry: Entry | None) -> bool:
     """Whether `known` was fetched after `entry`."""
     return known is not None and entry is not None and known.fetched_at > entry.fetched_at
@@ -68,10 +87,13 @@ class BatchWriter:
         *,
         gather: float = GATHER,
         can_pass: Callable[[Exception], bool] = lambda _: False,
+        rows: int = BATCH,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
-        """`write` gets at most BATCH changes at a time. If it raises, they are lost, or if the error `can_pass`, they
-        wait for the next attempt.
+        """`write` gets at most `rows` changes of `batch_bytes` at a time, and as many times of use. If it raises, they
+        are lost, or if the error `can_pass`, they wait for the next attempt.
         """
+        self._rows, self._batch_bytes = rows, batch_bytes
         self._write = write
         self._can_pass = can_pass
         self._gather = gather
@@ -167,11 +189,12 @@ class BatchWriter:
         return self._closing or bool(self._next.waiters) or is_full
 
     def _write_all(self, batch: Batch) -> Exception | None:
-        changes, used, failure = list(batch.changes.values()), batch.used, None
-        for at in range(0, max(len(changes), 1), BATCH):
-            part = changes[at : at + BATCH]
+        parts, times = split_changes(batch.changes.values(), self._rows, self._batch_bytes), iter(batch.used.items())
+        uses, failure = iter(lambda: dict(islice(times, self._rows)), {}), None
+        for changes, used in zip_longest(parts, uses):
+            part = changes or []
             try:
-                self._write(part, used)
+                self._write(part, used or {})
             # Catch everything: if the thread ended, nothing would be written and every flush would hang.
             except Exception as error:
                 failure = error
@@ -179,7 +202,6 @@ class BatchWriter:
                     self._unwritten += part
                 else:
                     self.lost += len(part)
-            used = {}
         return failure
 
     def _keep_unwritten(self) -> None:

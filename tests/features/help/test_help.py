@@ -80,10 +80,10 @@ async def test_slow_reads_of_one_client_hold_one_thread_and_no_page(
 ) -> None:
     begun, release = threading.Semaphore(0), threading.Event()
 
-    def read(path: Path, key: str) -> list[EarlierTarget]:
+    def read(path: Path, key: str) -> tuple[EarlierTarget, ...]:
         begun.release()
         assert release.wait(60)
-        return [EarlierTarget(OLD, 0.0, 1.0)]
+        return (EarlierTarget(OLD, 0.0, 1.0),)
 
     monkeypatch.setattr(help_page, "read_earlier_targets", read)
     monkeypatch.setattr(help_page, "_READ_SECONDS", 0.0)

@@ -12,9 +12,9 @@ import pytest
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, UNKNOWN
 from app.features.sqlite.batch import write_batch
-from app.features.sqlite.file import connect, prepare, total_bytes
+from app.features.sqlite.file import connect, prepare
 from app.features.sqlite.writer import Change
-from app.features.stored_entry import pack, unpack
+from app.features.stored_entry import unpack
 from tests.cache.entries import NOW, entry
 
 KEY = "10.1000/182"
@@ -143,7 +143,7 @@ def test_a_large_store_loses_those_used_longest_ago_of_each_stretch(file: sqlite
     write(file, used=dict.fromkeys(recent, NOW + 9), now=NOW + 9)
     size = file.execute("SELECT bytes FROM totals").fetchone()[0]
     for _ in range(4):
-        write(file, now=NOW + 9, max_bytes=total_bytes(1_600, size) * 3 // 4)
+        write(file, now=NOW + 9, max_bytes=size * 3 // 4)
     left = keys(file)
     assert set(recent) <= set(left)
     assert 1_100 <= len(left) <= 1_200
@@ -155,6 +155,6 @@ def test_expired_entries_leave_first_and_then_those_used_longest_ago(file: sqlit
     write(file, put(entry("10.1000/EXPIRED", ttl=1, grace=0)), now=NOW)
     write(file, used={"10.1000/0": NOW + 9, "10.1000/UNKNOWN": NOW + 9}, now=NOW + 9)
     assert keys(file) == [f"10.1000/{number}" for number in range(4)]
-    of_two = total_bytes(2, 2 * (len("10.1000/0") + len(pack(entry("10.1000/0")))))
-    write(file, now=NOW + 9, max_bytes=of_two)
+    (of_four,) = file.execute("SELECT bytes FROM totals").fetchone()
+    write(file, now=NOW + 9, max_bytes=of_four // 2)
     assert keys(file) == ["10.1000/0", "10.1000/3"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from app.features.sqlite.eviction import Row, choose_leaving
-from app.features.sqlite.file import ROW_OVERHEAD
 
 NOW = 1_000.0
-SIZE = 100 - ROW_OVERHEAD
+SIZE = 100
 
 
 def rows(*used: int, ends: int = 2_000) -> list[Row]:

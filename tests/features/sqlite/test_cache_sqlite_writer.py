@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.errors import StoreError
 from app.features.sqlite import writer as writer_module
-from app.features.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later
+from app.features.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later, split_changes
 from tests.cache.entries import NOW, entry
 from tests.features.sqlite.sqlite_stores import NEVER
 
@@ -183,3 +183,11 @@ def test_a_close_writes_what_waits_and_nothing_is_taken_afterwards() -> None:
     assert [changes for changes, _ in target.writes] == [[change(0)]]
     assert not writer.submit(change(1))
     assert writer.dropped == 1
+
+
+def test_a_transaction_has_a_limit_of_rows_and_of_bytes_and_at_least_one_change() -> None:
+    changes = [Change(f"10.1000/{number}", None, announce=False) for number in range(7)]
+    assert [len(part) for part in split_changes(changes, 3, 1_000)] == [3, 3, 1]
+    assert [len(part) for part in split_changes(changes, 100, 2 * len(changes[0].key))] == [2, 2, 2, 1]
+    assert [len(part) for part in split_changes(changes, 100, 1)] == [1] * 7
+    assert list(split_changes([], 100, 1)) == [[]]
