@@ -17,11 +17,8 @@ from app.system.regular_file import explain_failure, read_regular
 
 
 def _add_arguments(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "FILE [--root FILE] [--at TIME]")
+    set_usage(command, "FILE [--upstream-bootstrap FILE] [--at TIME]")
     command.add_argument("file", metavar="FILE", type=Path, help="the answer of /api/proof/<name>")
-    command.add_argument(
-        "--root", metavar="FILE", type=Path, help="the root's sites and keys; by default upstream_bootstrap"
-    )
     command.add_argument(
         "--at", metavar="TIME", type=_read_time, help="the time at which it must hold, such as 2026-01-31T12:00:00Z"
     )
@@ -41,21 +38,15 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.native.opening import read_root
     from app.features.proof.document import MAX_DOCUMENT_BYTES, verify_document
 
-    settings = context.settings
-    if namespace.root is not None:
-        settings = settings.model_copy(update={"upstream_bootstrap": namespace.root})
-    try:
-        root = read_root(settings)
-    except ConfigurationError as error:
-        if namespace.root is None:
-            raise
-        raise ConfigurationError(f"--root: {error.message.removeprefix('upstream_bootstrap: ')}") from error
-    if root is not None and not root.is_verified:
-        raise ConfigurationError(
-            f"{settings.upstream_bootstrap} has no key of a server of the root, so it proves nothing"
-        )
+    root = read_root(context.settings)
     if root is None:
-        raise ConfigurationError("--root FILE is missing: the answer of a handle API about 0.NA/0.NA (docs/native.md)")
+        raise ConfigurationError(
+            "--upstream-bootstrap FILE is missing: the answer of a handle API about 0.NA/0.NA (docs/native.md)"
+        )
+    if not root.is_verified:
+        raise ConfigurationError(
+            f"{context.settings.upstream_bootstrap} has no key of a server of the root, so it proves nothing"
+        )
     at = time.time() if namespace.at is None else namespace.at
     try:
         print(verify_document(read_regular(namespace.file, MAX_DOCUMENT_BYTES), root, at))

@@ -42,7 +42,7 @@ def proof(tmp_path: Path) -> dict[str, Any]:
 
 
 def verify(folder: Path, *flags: str) -> int:
-    return main(["verify", str(folder / "proof.json"), "--root", str(folder / "root.json"), *flags])
+    return main(["verify", str(folder / "proof.json"), "--upstream-bootstrap", str(folder / "root.json"), *flags])
 
 
 def test_the_exit_status_and_one_sentence_say_whether_a_proof_holds(
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
     assert verify(tmp_path) == 1
     assert "not a regular file" in capsys.readouterr().err
     assert main(["verify", "x.json"]) == 2
-    assert "--root FILE is missing" in capsys.readouterr().err
+    assert "--upstream-bootstrap FILE is missing" in capsys.readouterr().err
 
 
 def _run_manual(folder: Path) -> str:
