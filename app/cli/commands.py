@@ -8,7 +8,7 @@ from typing import Final
 _ALL: Final = {
     "serve": ("answer requests over HTTP", "app.cli.own_commands"),
     "resolve": ("resolve the names of lists: one row with a verdict for each name", "app.features.lists.command"),
-    "demo": ("start a proxy with a stand-in for the upstream, and an outage by a key", "app.features.demo.command"),
+    "demo": ("start a proxy with a stand-in for the upstream, and an outage by a key", "app.features.setup.command"),
     "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
     "check": (
         "examine settings, files, store and upstream before a start, or whether the running proxy is ready",

@@ -33,5 +33,4 @@ NAMES = (
     "setup",
     "assistants",
     "support_bundle",
-    "demo",
 )

@@ -1,14 +1,26 @@
-"""`doi-proxy setup`, `check`, `gen-config` and `doctor`."""
+"""`doi-proxy demo`, `setup`, `check`, `gen-config` and `doctor`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Final
 
-from app.features.command import Command, CommandContext, add_format
+from app.features.command import Command, CommandContext, add_format, set_usage, whole_number
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
 from app.features.setup.setup_command import add_setup_arguments, setup
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--at PORT]")
+    command.add_argument("--at", type=whole_number, default=8000, metavar="PORT", help="the port; 8000 by default")
+
+
+def _demo(_: CommandContext, namespace: argparse.Namespace) -> int:
+    # Its modules are for no other command.
+    from app.features.setup.demo_command import run_demo
+
+    return run_demo(namespace)
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
@@ -32,6 +44,7 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 COMMANDS: Final = (
+    Command("demo", _add_demo, _demo),
     Command("setup", add_setup_arguments, setup),
     Command("check", _add_check, _check),
     Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),

@@ -19,7 +19,6 @@ from typing import Final, cast
 from urllib.parse import unquote
 
 from app.errors import ConfigurationError
-from app.features.command import Command, CommandContext, set_usage, whole_number
 from app.features.options import ENV_PREFIX
 
 _API: Final = "/api/handles/"
@@ -83,11 +82,6 @@ def open_stand_in() -> Iterator[StandIn]:
         stand_in.shutdown()
 
 
-def _add_arguments(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--at PORT]")
-    command.add_argument("--at", type=whole_number, default=8000, metavar="PORT", help="the port; 8000 by default")
-
-
 def _refuse_settings(namespace: argparse.Namespace) -> None:
     """Raise ConfigurationError for the flag of a setting, which the demo would not obey."""
     given = [name for name, value in vars(namespace).items() if isinstance(value, str | Path)]
@@ -95,7 +89,8 @@ def _refuse_settings(namespace: argparse.Namespace) -> None:
         raise ConfigurationError(f"--{given[0].replace('_', '-')}: the demo has settings of its own; --at is its port")
 
 
-def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
+def run_demo(namespace: argparse.Namespace) -> int:
+    """Serve until q or a signal. Returns the exit status."""
     _refuse_settings(namespace)
     # The settings of an installation must not lead the demo to its store.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
@@ -142,6 +137,3 @@ def _read_keys(stand_in: StandIn, ends: SimpleQueue[None]) -> None:
                 stand_in.is_out = not stand_in.is_out
                 print(_DOWN if stand_in.is_out else _UP, flush=True)
     ends.put(None)
-
-
-COMMANDS: Final = (Command("demo", _add_arguments, _run),)
