@@ -11,7 +11,7 @@ _ALL: Final = {
     "demo": ("start a proxy with a stand-in for the upstream, and an outage by a key", "app.features.setup.command"),
     "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
     "check": (
-        "examine settings, files, store and upstream before a start, or whether the running proxy is ready",
+        "examine settings, files, store and upstream, or write an archive for troubleshooting with --bundle",
         "app.features.setup.command",
     ),
     "setup": (
@@ -25,10 +25,6 @@ _ALL: Final = {
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
     "status": ("print what a running proxy is doing", "app.features.status.command"),
     "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
-    "support-bundle": (
-        "write an archive for troubleshooting: versions, masked settings, checks, store, status",
-        "app.features.support_bundle.command",
-    ),
     "verify": (
         "check the proof of an answer offline; exit status 0 if it holds",
         "app.features.proof.command",

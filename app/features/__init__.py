@@ -32,5 +32,4 @@ NAMES = (
     "openapi",
     "setup",
     "assistants",
-    "support_bundle",
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final
 
+from app.errors import ConfigurationError
 from app.features.command import Command, CommandContext, add_format, set_usage, whole_number
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
@@ -29,15 +31,28 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--ready", action="store_true", help="only whether the running proxy is ready: exit status 0, else 1"
     )
+    scope.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="write an archive for troubleshooting: versions, masked settings, checks, store, status",
+    )
+    command.add_argument("--server", metavar="URL", help="with --bundle: the proxy; by default the one on this machine")
     add_format(command)
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if namespace.server is not None and namespace.bundle is None:
+        raise ConfigurationError("--server: only an archive needs the address of a proxy; add --bundle FILE")
     if namespace.ready:
         # Health checks run every few seconds, so this imports none of the checks.
         from app.features.setup.readiness import check_ready
 
         return check_ready(context.settings)
+    if namespace.bundle is not None:
+        from app.features.setup.support_bundle import write_support_bundle
+
+        return write_support_bundle(context, namespace.bundle, namespace.server)
     from app.features.setup.check_command import check_settings
 
     return check_settings(context, offline=namespace.offline, as_json=namespace.format == "json")

@@ -1,11 +1,10 @@
-"""`doi-proxy support-bundle`: writes one .tar.gz with versions, settings, the results of checks, store and status.
+"""`doi-proxy check --bundle FILE`: writes one .tar.gz with versions, settings, the results of checks, store and status.
 
 No file of it has a DOI name, an address of a client or a secret: logs and records stay out of it.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import http.client
 import io
@@ -14,7 +13,6 @@ import os
 import re
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import distributions
@@ -24,8 +22,7 @@ from typing import Any, Final
 
 from app import __version__
 from app.errors import DoiProxyError
-from app.features.command import Command, CommandContext, set_usage
-from app.features.running_proxy import add_server
+from app.features.command import CommandContext
 from app.features.setting_values import write_value
 from app.proxy_client.exchange import Exchange
 from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
@@ -43,21 +40,15 @@ _NOTE: Final = (
 )
 
 
-def _add_arguments(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--output FILE] [--server URL]")
-    command.add_argument("--output", metavar="FILE", help="the archive; doi-proxy-support-TIME.tar.gz by default")
-    add_server(command)
-
-
-def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
-    path = Path(namespace.output or f"doi-proxy-support-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz")
-    parts = collect(context, _find_server(context, namespace.server))
+def write_support_bundle(context: CommandContext, path: Path, server: str | None) -> int:
+    """Write the archive about the proxy at a URL, by default the one on this machine. Returns the exit status."""
+    parts = _collect(context, _find_server(context, server))
     try:
         # A bundle is for the eyes of its operator first.
         with open(path, "xb", opener=_open_private) as file:
-            write_bundle(file, parts)
+            _write_archive(file, parts)
     except OSError as error:
-        print(f"doi-proxy: --output {path}: cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"doi-proxy: --bundle {path}: cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     print(path)
     for name in parts:
@@ -82,7 +73,7 @@ def _find_server(context: CommandContext, server: str | None) -> ProxyServer:
     return server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
 
 
-def collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
+def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
     """The files of the bundle by name. A part that fails leaves a file with the reason."""
     token = context.settings.value("admin_token")
     sources: dict[str, Callable[[], bytes]] = {
@@ -116,7 +107,7 @@ def _mask_address(found: re.Match[str]) -> str:
     return found[0]
 
 
-def write_bundle(file: Any, parts: dict[str, bytes]) -> None:
+def _write_archive(file: Any, parts: dict[str, bytes]) -> None:
     """Write the files into an archive."""
     with tarfile.open(fileobj=file, mode="w:gz") as archive:
         for name, content in parts.items():
@@ -166,6 +157,3 @@ def _fetch(server: ProxyServer, target: str, token: str | None) -> bytes:
         if exchange.send("GET", target, headers) not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
             raise exchange.refusal({})
         return exchange.read(_MAX_ANSWER)
-
-
-COMMANDS: Final = (Command("support-bundle", _add_arguments, _run),)

@@ -1,4 +1,4 @@
-"""`doi-proxy support-bundle`: what is in it, and that no reader and no secret is."""
+"""`doi-proxy check --bundle`: what is in it, and that no reader and no secret is."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ async def test_it_has_the_state_and_neither_readers_nor_secrets(tmp_path: Path) 
     async with serving(store) as (port, url):
         for _ in range(2):
             await asyncio.to_thread(visit, port, NAME)
-        flags = ["--port", str(port), "--store-url", store, "--upstream-url", url, "--output", str(output)]
-        assert await asyncio.to_thread(main, ["support-bundle", *flags]) == 0
+        flags = ["--port", str(port), "--store-url", store, "--upstream-url", url, "--bundle", str(output)]
+        assert await asyncio.to_thread(main, ["check", *flags]) == 0
     parts = read_archive(output)
     expected = {
         "versions.json",
@@ -105,19 +105,19 @@ async def test_it_has_the_state_and_neither_readers_nor_secrets(tmp_path: Path) 
 
 def test_without_a_proxy_and_a_store_it_says_what_is_missing(tmp_path: Path) -> None:
     output = tmp_path / "bundle.tar.gz"
-    flags = ["--port", "9", "--store-url", f"sqlite:///{tmp_path}/none.sqlite3", "--output", str(output)]
-    assert main(["support-bundle", *flags]) == 0
+    flags = ["--port", "9", "--store-url", f"sqlite:///{tmp_path}/none.sqlite3", "--bundle", str(output)]
+    assert main(["check", *flags]) == 0
     parts = read_archive(output)
     missing = {name for name in parts if name.endswith(".missing")}
     assert missing == {f"{name}.missing" for name in ("store.json", "readyz.json", "status.json", "metrics.txt")}
     assert "does not exist" in parts["store.json.missing"]
-    assert main(["support-bundle", *flags]) == 1  # it replaces no file
+    assert main(["check", *flags]) == 1  # it replaces no file
 
 
 async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.features.support_bundle.command._DEADLINE", 0.5)
+    monkeypatch.setattr("app.features.setup.support_bundle._DEADLINE", 0.5)
     ended, tasks, writers = asyncio.Event(), set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
 
     async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,8 +130,8 @@ async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadl
 
     server = await asyncio.start_server(accept_into(tasks, writers, trickle), "127.0.0.1", 0)
     output, port = tmp_path / "bundle.tar.gz", server.sockets[0].getsockname()[1]
-    flags = ["--server", f"http://127.0.0.1:{port}", "--store-url", "memory:", "--output", str(output)]
-    assert await asyncio.to_thread(main, ["support-bundle", *flags]) == 0
+    flags = ["--server", f"http://127.0.0.1:{port}", "--store-url", "memory:", "--bundle", str(output)]
+    assert await asyncio.to_thread(main, ["check", *flags]) == 0
     ended.set()
     await close_server(server, tasks, writers)
     parts = read_archive(output)
@@ -147,7 +147,7 @@ def test_a_finding_about_a_denied_client_has_no_address(
     denied = tmp_path / "denied.txt"
     denied.write_text(f"\n{line}\n", "utf-8")
     monkeypatch.setenv(f"{ENV_PREFIX}CLIENT_DENY_FILE", str(denied))
-    assert main(["support-bundle", "--output", str(tmp_path / "bundle.tar.gz"), "--server", "http://127.0.0.1:9"]) == 0
+    assert main(["check", "--bundle", str(tmp_path / "bundle.tar.gz"), "--server", "http://127.0.0.1:9"]) == 0
     found = read_archive(tmp_path / "bundle.tar.gz")["check.json"]
     assert f"{denied}:2: " in found and "is not a network" in found
     found = found.replace(str(denied), "")
