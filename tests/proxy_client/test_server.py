@@ -91,7 +91,6 @@ def test_the_proxy_on_this_machine_is_reached_where_it_listens(bound: str, host:
         ("cache", "show", "10.1000/182", "--server"),
         ("cache", "refresh", "10.1000/182", "--server"),
         ("cache", "purge", "--all", "--server"),
-        ("cache", "pull", "--token-file", "TOKEN", "--store-url", "sqlite:///STORE"),
         ("resolve", "LIST", "--server"),
         ("doctor", "--url"),
         ("mcp", "--server"),
@@ -106,7 +105,6 @@ def test_each_command_reports_a_bad_url_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("TOKEN").write_text("token")
     Path("LIST").write_text("10.1000/182\n")
     status, shown = main([*command, url]), capsys.readouterr()
     assert (status, shown.err.count("\n"), "not a URL" in shown.err) == (2, 1, True)
