@@ -24,6 +24,12 @@ STORE_TIMEOUT: Final = "app.assembly.stores.STORE_TIMEOUT"
 #: Seconds that a query for a person waits for the budget.
 QUEUE_TIMEOUT: Final = "app.assembly.upstreams.QUEUE_TIMEOUT"
 MOST_WAITING: Final = "app.assembly.upstreams.MOST_WAITING"
+#: Of connections.
+HEAD_TIMEOUT: Final = "app.assembly.core.HEAD_TIMEOUT"
+BODY_TIMEOUT: Final = "app.assembly.core.BODY_TIMEOUT"
+WRITE_TIMEOUT: Final = "app.assembly.core.WRITE_TIMEOUT"
+IDLE_TIMEOUT: Final = "app.assembly.core.IDLE_TIMEOUT"
+PER_CLIENT: Final = "app.assembly.core.PER_CLIENT"
 BYPASSES: Final = "app.features.limits.feature.BYPASSES"
 
 

@@ -24,7 +24,15 @@ from app.resolver.destination import Destinations
 from app.resolver.fetcher import ResolverTimeouts
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
-from app.server.connections import ConnectionLimits, Connections
+from app.server.connections import (
+    BODY_TIMEOUT,
+    HEAD_TIMEOUT,
+    IDLE_TIMEOUT,
+    PER_CLIENT,
+    WRITE_TIMEOUT,
+    ConnectionLimits,
+    Connections,
+)
 from app.server.prepared_answers import ExpressLane
 from app.server.proxies import trusted_addresses
 from app.upstream.source import Source
@@ -191,12 +199,12 @@ def build_prepared_answers(
 def open_connections(settings: Settings) -> Connections:
     """What the server keeps about the connections of this process."""
     limits = ConnectionLimits(
-        head_timeout=settings.client_head_timeout,
-        body_timeout=settings.client_body_timeout,
-        write_timeout=settings.client_write_timeout,
-        idle_timeout=settings.client_idle_timeout,
+        head_timeout=HEAD_TIMEOUT,
+        body_timeout=BODY_TIMEOUT,
+        write_timeout=WRITE_TIMEOUT,
+        idle_timeout=IDLE_TIMEOUT,
         total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
-        per_client=settings.client_max_connections,
+        per_client=PER_CLIENT,
         client_of=client_of,
         is_trusted=trusted_addresses(settings.trusted_proxies),
     )

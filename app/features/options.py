@@ -78,7 +78,6 @@ class Settings(SettingsGroup):
         public_url: str | None
         express_lane: bool
         express_memory_bytes: int
-        client_idle_timeout: float
         resolve: Literal["doi", "any"]
         store_url: str
         cache_memory_bytes: int

@@ -21,6 +21,18 @@ from app.server.malformed_requests import MalformedRequests
 
 log = logging.getLogger(__name__)
 
+#: Seconds from the connection, or from the first byte, in which the head of a request must arrive. It is a packet or
+#: two, and a client on a bad line sends a packet again for some seconds.
+HEAD_TIMEOUT: Final = 15.0
+#: Seconds without progress after which the rest of a body is not waited for.
+BODY_TIMEOUT: Final = 30.0
+#: Seconds after which the connection of a client that does not read its answer is closed.
+WRITE_TIMEOUT: Final = 30.0
+#: Seconds after which an idle connection is closed: longer than nginx keeps one, which is 60 s. Otherwise nginx would
+#: send a request on a connection that this server is closing, and answer 502.
+IDLE_TIMEOUT: Final = 75.0
+#: Open connections of one client, a quarter of the 1,024 files that most systems allow a process.
+PER_CLIENT: Final = 256
 #: The longest time between two sweeps, in seconds.
 MAX_SWEEP_INTERVAL: Final = 1.0
 #: Connections that a sweep checks in one turn of the event loop.

@@ -7,10 +7,11 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from bench.attacks.connections import OTHER
 from bench.attacks.world import Checkout, Door, Peak, Proxy, Repeated, Row, proxy, until, upstream
+from tests.constants import PER_CLIENT
 from tests.hostile.clients import send
 
 _NAME: Final = "/10.1000/182"
@@ -103,7 +104,7 @@ def partial(checkout: Checkout) -> Iterator[Row]:
         for what, sent in _SENT[door].items():
             with (
                 upstream() as url,
-                proxy(checkout, url, door=door, max_connections=_CAP, client_max_connections=_CAP // 2) as target,
+                proxy(checkout, url, door=door, **_caps(_CAP // 2)) as target,
             ):
                 control = _failures(target)
                 before = target.resident()
@@ -128,7 +129,7 @@ def partial(checkout: Checkout) -> Iterator[Row]:
 def neighbour(checkout: Checkout) -> Iterator[Row]:
     """A member of a network who fills its places with heads without bodies, while another member has requests."""
     places = _CAP // 4
-    with upstream() as url, proxy(checkout, url, max_connections=_CAP, client_max_connections=places) as target:
+    with upstream() as url, proxy(checkout, url, **_caps(places)) as target:
         control = _failures(target, _NEIGHBOUR)
         flood = _Flood(target, _WITHOUT_BODY, _PARTIAL // 10, networks=1)
         flood.fill()
@@ -136,11 +137,15 @@ def neighbour(checkout: Checkout) -> Iterator[Row]:
         with flood:
             failed = _failures(target, _NEIGHBOUR)
         yield Row(
-            f"heads without bodies from one network, client_max_connections {places}: "
+            f"heads without bodies from one network, {places} connections of each: "
             "failed requests of another client of that network (without them)",
             f"{failed} of {_REQUESTS} ({control})",
             failed == control == 0,
         )
+
+
+def _caps(per_client: int) -> dict[str, Any]:
+    return {"max_connections": _CAP, PER_CLIENT: per_client}
 
 
 def _failures(target: Proxy, client: str = OTHER) -> int:

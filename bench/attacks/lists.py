@@ -18,6 +18,7 @@ import psutil
 from bench.attacks.connections import ATTACKER, OTHER
 from bench.attacks.world import Checkout, Peak, Probe, Proxy, Row, connect, get, proxy, until, upstream
 from tests.cluster.raw_http import ask
+from tests.constants import WRITE_TIMEOUT
 from tests.hostile.clients import flood, head, read, send, statuses
 
 _MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
@@ -208,7 +209,7 @@ def _processor_time(running: Proxy) -> float:
 
 def unread(checkout: Checkout) -> Iterator[Row]:
     """Clients that send lists of a cached name, and never read the rows."""
-    settings: dict[str, Any] = {"client_write_timeout": _WRITE_TIMEOUT, _MAX_OPEN: 4 * _UNREAD}
+    settings: dict[str, Any] = {WRITE_TIMEOUT: _WRITE_TIMEOUT, _MAX_OPEN: 4 * _UNREAD}
     # A row repeats its input. Long lines fill the buffers of a connection with few rows.
     line = b"10.1000/182" + b" " * 1_000 + b"\n"
     data = head(_PATH, _TEXT, f"Content-Length: {_UNREAD_BYTES}", method="POST") + line * (_UNREAD_BYTES // len(line))
@@ -230,7 +231,7 @@ def unread(checkout: Checkout) -> Iterator[Row]:
         )
         is_open = _count_open(running)
         yield Row(
-            f"their connections, with `client_write_timeout = {_WRITE_TIMEOUT}`: closed within {_CLOSING:.0f} s",
+            f"their connections, which time out after {_WRITE_TIMEOUT} s: closed within {_CLOSING:.0f} s",
             f"{_UNREAD - is_open} of {_UNREAD}",
             not is_open,
         )

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from tests.cluster.processes import Proxy
+from tests.constants import BODY_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT
 from tests.hostile.clients import connect, exchange, flood, head, read, read_to_end, send, statuses, with_body
 from tests.hostile.conftest import started
 
@@ -45,10 +46,8 @@ def impatient(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> It
     one = started(
         tmp_path_factory.mktemp("impatient"),
         upstream_url,
-        client_head_timeout=1,
-        client_body_timeout=1,
-        client_write_timeout=1,
-        client_idle_timeout=1,
+        store_url="memory:",
+        **dict.fromkeys((HEAD_TIMEOUT, BODY_TIMEOUT, WRITE_TIMEOUT, IDLE_TIMEOUT), 1),
     )
     try:
         yield one

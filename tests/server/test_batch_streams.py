@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from app.server.connections import BODY_DEADLINES, BODY_RATE, Reason
+from tests.constants import BODY_TIMEOUT, WRITE_TIMEOUT
 from tests.server.served import PATIENCE, Served, finish
 from tests.server.served import served as serving
 
@@ -88,7 +89,7 @@ async def test_a_client_that_sends_everything_before_it_reads_is_answered(served
 
 @pytest.mark.slow
 async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
-    async with serving(client_write_timeout=0.4) as served:
+    async with serving(**{WRITE_TIMEOUT: 0.4}) as served:
         served.put("10.5555/a")
         served.shrink_send_buffers()
         _, writer = await served.connect()
@@ -110,7 +111,7 @@ async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
 
 @pytest.mark.slow
 async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_read() -> None:
-    async with serving(**{"client_write_timeout": 3_600, MAX_OPEN: 2}) as served:
+    async with serving(**{WRITE_TIMEOUT: 3_600, MAX_OPEN: 2}) as served:
         served.put("10.5555/a")
         served.shrink_send_buffers()
 
@@ -139,7 +140,7 @@ async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_rea
 
 
 async def test_a_client_that_stops_in_the_middle_of_its_list_is_closed() -> None:
-    async with serving(client_body_timeout=0.4) as served:
+    async with serving(**{BODY_TIMEOUT: 0.4}) as served:
         served.put("10.5555/a")
         reader, writer = await served.connect()
         writer.write(CHUNKED + chunk(b"10.5555/a\n"))
@@ -162,7 +163,7 @@ async def test_a_client_that_leaves_ends_the_work(served: Served) -> None:
 
 async def test_a_list_that_drips_is_closed_although_its_rows_are_sent() -> None:
     seconds = 3_600.0
-    async with serving(client_body_timeout=seconds) as served:
+    async with serving(**{BODY_TIMEOUT: seconds}) as served:
         served.put("10.5555/a")
         reader, writer = await served.connect()
         writer.write(CHUNKED)
@@ -184,7 +185,7 @@ async def test_a_list_that_drips_is_closed_although_its_rows_are_sent() -> None:
 
 async def test_a_long_list_may_take_longer_than_a_body() -> None:
     seconds = 10.0
-    async with serving(client_body_timeout=seconds) as served:
+    async with serving(**{BODY_TIMEOUT: seconds}) as served:
         served.put("10.5555/a")
         reader, writer = await served.connect()
         writer.write(CHUNKED)

@@ -11,6 +11,7 @@ import pytest
 
 from app.server.connections import Reason
 from app.server.malformed_requests import MalformedRequests
+from tests.constants import BODY_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT, WRITE_TIMEOUT
 from tests.server.served import PATIENCE, finish, served
 from tests.server.test_requests import GET, LAST, statuses
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 SHORT = 0.2
 LONG = 3_600.0
-DEADLINES = ("client_head_timeout", "client_body_timeout", "client_write_timeout", "client_idle_timeout")
+DEADLINES = (HEAD_TIMEOUT, BODY_TIMEOUT, WRITE_TIMEOUT, IDLE_TIMEOUT)
 
 
 def only(short: str) -> dict[str, Any]:
@@ -28,31 +29,31 @@ def only(short: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("sent", "answers"), [(b"", []), (b"GET / HTTP/1.1\r\n", [408])])
 async def test_a_head_that_does_not_arrive_ends_its_connection(sent: bytes, answers: list[int]) -> None:
-    async with served(**only("client_head_timeout")) as server:
+    async with served(**only(HEAD_TIMEOUT)) as server:
         assert statuses(await server.exchange(sent)) == answers
         await server.closed(Reason.HEAD_TIMEOUT)
 
 
 async def test_a_second_head_that_does_not_arrive_ends_its_connection() -> None:
-    async with served(**only("client_head_timeout")) as server:
+    async with served(**only(HEAD_TIMEOUT)) as server:
         assert statuses(await server.exchange(GET + b"GET")) == [302, 408]
 
 
 async def test_a_body_without_progress_ends_its_connection() -> None:
-    async with served(**only("client_body_timeout")) as server:
+    async with served(**only(BODY_TIMEOUT)) as server:
         head = b"POST /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
         assert statuses(await server.exchange(head + b"a")) == [408]
         await server.closed(Reason.BODY_TIMEOUT)
 
 
 async def test_an_idle_connection_is_closed_without_an_answer() -> None:
-    async with served(**only("client_idle_timeout")) as server:
+    async with served(**only(IDLE_TIMEOUT)) as server:
         assert statuses(await server.exchange(GET)) == [302]
         await server.closed(Reason.IDLE)
 
 
 async def test_a_client_that_does_not_read_is_disconnected() -> None:
-    async with served(**only("client_write_timeout")) as server:
+    async with served(**only(WRITE_TIMEOUT)) as server:
         server.put("10.1000/BIG", size=8_000_000)
         _, writer = await server.connect()
         writer.write(GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big"))
@@ -80,7 +81,7 @@ async def test_the_oldest_idle_connection_gives_way_at_the_cap(caplog: pytest.Lo
 
 async def test_a_client_network_has_a_cap_of_its_own_and_a_trusted_proxy_has_none() -> None:
     for trusted, expected in (("192.0.2.1", 1), ("127.0.0.1", 0)):
-        async with served(client_max_connections=2, trusted_proxies=trusted) as server:
+        async with served(**{PER_CLIENT: 2, "trusted_proxies": trusted}) as server:
             held = [await server.connect() for _ in range(3)]
             for reader, writer in held[1:]:
                 writer.write(GET)
@@ -97,7 +98,7 @@ async def finish_reading(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_body_that_drips_after_its_answer_is_not_waited_for() -> None:
-    async with served(**only("client_write_timeout")) as server:
+    async with served(**only(WRITE_TIMEOUT)) as server:
         reader, writer = await server.connect()
         writer.write(GET.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n"))
         assert statuses(await finish_reading(reader)) == [302]
@@ -112,7 +113,7 @@ async def test_a_body_that_drips_after_its_answer_is_not_waited_for() -> None:
 
 
 async def test_a_body_that_drips_has_a_deadline_in_all() -> None:
-    async with served(**only("client_body_timeout")) as server:
+    async with served(**only(BODY_TIMEOUT)) as server:
         reader, writer = await server.connect()
         writer.write(b"POST /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n")
         answer = asyncio.ensure_future(finish_reading(reader))
@@ -128,7 +129,7 @@ async def test_a_body_that_drips_has_a_deadline_in_all() -> None:
 
 async def test_a_dripping_body_of_the_admin_api_has_the_same_deadline_and_delays_no_other_client() -> None:
     token = "correct-horse-battery-staple"
-    async with served(**only("client_body_timeout"), admin_token=token) as server:
+    async with served(**only(BODY_TIMEOUT), admin_token=token) as server:
         reader, writer = await server.connect()
         head = "POST /admin/purge HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n"
         writer.write(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
@@ -148,7 +149,7 @@ async def test_a_dripping_body_of_the_admin_api_has_the_same_deadline_and_delays
 
 
 async def test_a_client_that_does_not_read_gives_way_at_the_cap() -> None:
-    async with served(max_connections=1, client_idle_timeout=SHORT) as server:
+    async with served(**{"max_connections": 1, IDLE_TIMEOUT: SHORT}) as server:
         server.put("10.1000/BIG", size=8_000_000)
         _, writer = await server.connect()
         writer.write(GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big"))
@@ -160,7 +161,7 @@ async def test_a_client_that_does_not_read_gives_way_at_the_cap() -> None:
 
 
 async def test_malformed_requests_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async with served(client_idle_timeout=SHORT) as server:
+    async with served(**{IDLE_TIMEOUT: SHORT}) as server:
         for _ in range(50):
             assert statuses(await server.exchange(b"\0\r\n\r\n")) == [400]
         # Closed as idle by a later sweep, so one sweep at least has reported.

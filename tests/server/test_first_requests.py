@@ -16,6 +16,7 @@ from bench.attacks.handshakes import PART_OF_HELLO
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import Proxy
+from tests.constants import HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
 from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -91,7 +92,7 @@ def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: st
 def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(
     workers: int, sent: bytes, start: Any
 ) -> None:
-    proxy = start(workers, max_connections=CAP, client_max_connections=CAP // 2)
+    proxy = start(workers, **{"max_connections": CAP, PER_CLIENT: CAP // 2})
     before = proxy.descriptors()
     with ExitStack() as stack:
         unfinished = [
@@ -113,7 +114,7 @@ def test_every_worker_resumes_a_session_of_any(workers: int, start: Any) -> None
 
 
 def test_an_unfinished_handshake_has_the_deadline_of_a_head_and_a_failed_one_is_counted(start: Any) -> None:
-    proxy = start(client_head_timeout=1, client_idle_timeout=3600)
+    proxy = start(**{HEAD_TIMEOUT: 1, IDLE_TIMEOUT: 3600})
     with ExitStack() as stack:
         unfinished = [stack.enter_context(connect(proxy.port, source=OTHER)) for _ in range(10)]
         for number, connection in enumerate(unfinished):
@@ -128,7 +129,7 @@ def test_an_unfinished_handshake_has_the_deadline_of_a_head_and_a_failed_one_is_
 
 
 def test_a_connection_after_its_handshake_has_the_deadline_of_a_head_too(start: Any) -> None:
-    proxy = start(client_head_timeout=1)
+    proxy = start(**{HEAD_TIMEOUT: 1})
     with proxy.connect() as silent, proxy.connect() as partial:
         send(partial, head(TARGET)[:-2])
         assert statuses(read_to_end(partial, PATIENCE) or b"") == [408]
@@ -137,7 +138,7 @@ def test_a_connection_after_its_handshake_has_the_deadline_of_a_head_too(start: 
 
 def test_answered_connections_over_tls_that_stay_open_take_no_more_places_either(start: Any) -> None:
     # The client never answers close_notify, so a connection that waited for it would keep its descriptor.
-    proxy = start(max_connections=CAP, client_max_connections=CAP // 2)
+    proxy = start(**{"max_connections": CAP, PER_CLIENT: CAP // 2})
     before = proxy.descriptors()
     with ExitStack() as stack:
         for number in range(UNFINISHED // 2):

@@ -24,6 +24,7 @@ from bench.attacks.world import Proxy as Target
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import START_DEADLINE, Proxy, until
+from tests.constants import PER_CLIENT
 from tests.features.setup.generated_front import GeneratedFront
 from tests.hostile.clients import head, is_ended, read, send, statuses
 
@@ -79,7 +80,7 @@ def ask(target: Target, *lines: str) -> list[int]:
 def test_a_socket_has_the_limit_of_all_connections_and_none_of_a_client(
     workers: int, start: Start, folder: Path
 ) -> None:
-    proxy = start(workers, max_connections=CAP, client_max_connections=1)
+    proxy = start(workers, **{"max_connections": CAP, PER_CLIENT: 1})
     target = target_of(proxy, folder)
     assert ask(target) == [302]
     with ExitStack() as stack:

@@ -9,7 +9,6 @@ from pydantic import create_model, model_validator
 
 from app.assembly.features import feature_modules
 from app.assembly.settings.cache import CacheSettings
-from app.assembly.settings.client import ClientSettings
 from app.assembly.settings.server import ServerSettings
 from app.assembly.settings.upstream import UpstreamSettings
 from app.features.options import Settings as Root
@@ -19,10 +18,10 @@ _MOST_WORKERS: Final = 4
 
 
 # pydantic lists the fields of the last class first.
-class CoreSettings(CacheSettings, UpstreamSettings, ClientSettings, ServerSettings, Root):
+class CoreSettings(CacheSettings, UpstreamSettings, ServerSettings, Root):
     """The settings of the core."""
 
-    tables = ("server", "client", "upstream", "cache", "store")
+    tables = ("server", "upstream", "cache", "store")
 
     @model_validator(mode="before")
     @classmethod

@@ -32,4 +32,4 @@ class LimitSettings(SettingsGroup):
 
 
 SETTINGS: Final = LimitSettings
-TABLES: Final = ()
+TABLES: Final = ("client",)

@@ -106,7 +106,7 @@ class OpenList:
         return self._body.speed
 
     def give_way(self) -> None:
-        """See Holder. A client that does not read would keep the list, without a place, for client_write_timeout."""
+        """See Holder. A client that does not read would keep the list, without a place, for WRITE_TIMEOUT seconds."""
         self._gave_way = True
         if self._is_sending:
             self._abort()

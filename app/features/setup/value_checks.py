@@ -111,13 +111,6 @@ def find_risks(inspection: Inspection) -> Iterator[Finding]:
             "links and redirects to this resolver use the scheme and Host of each request",
             "set public_url to the address that browsers see",
         )
-    if settings.client_idle_timeout <= _NGINX_KEEP_ALIVE:
-        yield Finding(
-            "warning",
-            source("client_idle_timeout"),
-            "a front proxy may send a request on a connection that this proxy is closing, and answer 502",
-            f"set client_idle_timeout above the keep-alive time of the front proxy ({_NGINX_KEEP_ALIVE:g} s for nginx)",
-        )
 
 
 def _is_open_to_others(admin_listen: str | None) -> bool:
@@ -129,7 +122,3 @@ def _is_open_to_others(admin_listen: str | None) -> bool:
         return not ip_address(host).is_loopback
     except ValueError:
         return host != "localhost"
-
-
-#: Seconds after which nginx closes an idle connection to an upstream (`keepalive_timeout` in `upstream`).
-_NGINX_KEEP_ALIVE: Final = 60.0

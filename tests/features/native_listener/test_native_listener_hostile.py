@@ -17,7 +17,7 @@ from app.features.native.wire.response import decode_response
 from app.features.native_listener.datagrams import MAX_NETWORKS, AnswerLimit, NativeDatagrams
 from app.features.native_listener.messages import MAX_REQUEST_BYTES
 from app.server.connections import Reason
-from tests.constants import MOST_WAITING
+from tests.constants import MOST_WAITING, PER_CLIENT
 from tests.features.native_listener.listening import PATIENCE, Listening, listening, post
 from tests.table import table
 
@@ -213,7 +213,7 @@ async def test_the_time_for_a_head_of_http_begins_with_the_connection() -> None:
 
 
 async def test_connections_of_one_client_are_bounded() -> None:
-    async with listening(client_max_connections=4, trusted_proxies="192.0.2.1") as proxy:
+    async with listening("127.0.0.1", **{PER_CLIENT: 4, "trusted_proxies": "192.0.2.1"}) as proxy:
         idle = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(12)]
         await _until(lambda: len(proxy.connections) == 4)
         proxy.connections.sweep(proxy.connections.now + 5)
