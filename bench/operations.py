@@ -30,9 +30,9 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.doi.presentation import read_path
 from app.doi.uri import url_path
-from app.features.access_log.feature import new_access_log
-from app.features.access_log.line import LineFormat, LogLine
-from app.features.access_log.line_writer import LineWriter
+from app.features.privacy.feature import new_access_log
+from app.features.privacy.line import LineFormat, LogLine
+from app.features.privacy.line_writer import LineWriter
 from app.features.sqlite.store import SqliteStore
 from app.features.stored_entry import pack, unpack
 from app.handle.answer import read_answer

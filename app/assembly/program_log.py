@@ -1,6 +1,6 @@
 """The log of the program, on standard error, as text or as one JSON object per line.
 
-Requests are logged by app/features/access_log/access_log.py.
+Requests are logged by app/features/privacy/access_log.py.
 """
 
 from __future__ import annotations

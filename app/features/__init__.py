@@ -2,11 +2,10 @@
 
 NAMES = (
     "branding",
-    "access_log",
-    "tracing",
-    "limits",
     "library",
     "privacy",
+    "tracing",
+    "limits",
     "help",
     "country",
     "record_headers",

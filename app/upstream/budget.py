@@ -25,8 +25,7 @@ from app.upstream.upstream_log import BudgetLog
 
 #: Queries that wait in one queue, of all clients together.
 MAX_WAITING: Final = 10_000
-#: Seconds that a query for a person waits for the budget before the answer is 503, of the 8 s that all queries of a
-#: request have together.
+#: Seconds that a query for a person waits for the budget. All queries of a request have 8 s together.
 QUEUE_TIMEOUT: Final = 5.0
 #: The share of places and tokens that is left to people.
 RESERVED_SHARE: Final = 0.5

@@ -17,8 +17,8 @@ from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
 from app.cache.entry import Entry
 from app.errors import UpstreamUnreachable
-from app.features.access_log.access_log import AccessLog
-from app.features.access_log.line import LineFormat
+from app.features.privacy.access_log import AccessLog
+from app.features.privacy.line import LineFormat
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.prepared_answers import ExpressLane

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pytest
 from msgspec import UNSET
 
-from app.features.access_log.access_log import AccessLog
-from app.features.access_log.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
+from app.features.privacy.access_log import AccessLog
+from app.features.privacy.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
 from app.web.freshness import NO_STORE
 from app.web.request import Request
 from app.web.responses import Message, Reply, Scope, send_reply

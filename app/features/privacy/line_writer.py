@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
 
-from app.features.access_log.line import LogLine
+from app.features.privacy.line import LogLine
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from app.features.access_log.line import MAX_PATH, NO_CLIENTS, LogLine
+from app.features.privacy.line import MAX_PATH, NO_CLIENTS, LogLine
 from app.web.freshness import cache_status_text
 from app.web.header import header_lines
 from app.web.request import Request
