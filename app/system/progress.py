@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 #: Seconds between two updates of the line.
 INTERVAL: Final = 0.25
@@ -15,85 +15,85 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 _MEGABYTE: Final = 1_000_000
 
 
-class ProgressLine:
-    """A line that replaces itself. `clock` is monotonic, in seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._began = self._last_draw = clock()
-
-    def draw(self, write: Callable[[float], str]) -> None:
-        """Draw the line if it is time. `write` returns its text, given the seconds since the start."""
-        now = self._clock()
-        if now - self._last_draw >= INTERVAL:
-            self._last_draw = now
-            self.replace(write(now - self._began))
-
-    def replace(self, text: str) -> None:
-        """Draw the line now."""
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(_CLEAR_LINE + text[:width])
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Remove the line."""
-        self.replace("")
+#: Returns the seconds that are left, None if nobody can tell: of the items or bytes of this run that are done, of those
+#: that are left, and of the seconds that this run took.
+Estimate = Callable[[float, float, float], float | None]
 
 
-class Bar(Protocol):
-    """The progress of a command."""
+class Bar:
+    """The progress of a command. This one is not shown."""
 
     def advance(self, done: float) -> None:
         """Advance by this number of items or bytes."""
 
     def describe(self, text: str) -> None:
-        """Replace the label."""
+        """Replace the text after the numbers."""
 
 
-class NoBar:
-    """Progress that is not shown."""
-
-    def advance(self, done: float) -> None:
-        """Do nothing."""
-
-    def describe(self, text: str) -> None:
-        """Do nothing."""
+def assume_pace(done: float, left: float, seconds: float) -> float | None:
+    """The seconds that are left if the rest is as slow as what is done."""
+    return left * seconds / done if done else None
 
 
-class LineBar:
-    """Progress as a line: the label, the count, the pace, and the time that is left if the total is known."""
+class LineBar(Bar):
+    """Progress as a line that replaces itself: a label, the count, the pace, the time that is left, and a text.
 
-    def __init__(self, label: str, total: float | None, clock: Callable[[], float], *, in_bytes: bool) -> None:
+    `before` was done by earlier runs. Without a total, no time is estimated. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        total: float | None,
+        clock: Callable[[], float],
+        *,
+        in_bytes: bool = False,
+        before: float = 0.0,
+        estimate: Estimate = assume_pace,
+    ) -> None:
         self._label = label
         self._total = total
+        self._clock = clock
         self._in_bytes = in_bytes
+        self._before = before
+        self._estimate = estimate
         self._done = 0.0
-        self._line = ProgressLine(clock)
-        self._line.replace(label)
+        self._text = ""
+        self._began = self._last_draw = clock()
+        self._replace(label)
 
     def advance(self, done: float) -> None:
-        """See Bar."""
+        """See Bar. Draws the line if it is time."""
         self._done += done
-        self._line.draw(self._write)
+        now = self._clock()
+        if now - self._last_draw >= INTERVAL:
+            self._last_draw = now
+            self._replace(self._write(now - self._began))
 
     def describe(self, text: str) -> None:
         """See Bar."""
-        self._label = text
+        self._text = text
 
     def clear(self) -> None:
         """Remove the line."""
-        self._line.clear()
+        self._replace("")
+
+    def _replace(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(_CLEAR_LINE + text[:width])
+        sys.stderr.flush()
 
     def _write(self, seconds: float) -> str:
-        total, pace = self._total, self._done / seconds
-        parts = [self._show(self._done) if total is None else f"{self._show(self._done)} of {self._show(total)}"]
-        parts.append(f"{self._show(pace)} a second")
-        if total is not None and pace:
-            parts.append(f"{show_duration(max(0.0, total - self._done) / pace)} left")
-        return f"{self._label}: {'; '.join(parts)}"
+        done = self._before + self._done
+        count = self._show(done, 0) if self._total is None else f"{self._show(done, 0)} of {self._show(self._total, 0)}"
+        parts = [f"{self._label}: {count}", f"{self._show(self._done / seconds, 1)} a second"]
+        if self._total is not None:
+            left = self._estimate(self._done, max(0.0, self._total - done), seconds)
+            parts.append("" if left is None else f"{show_duration(left)} left")
+        return "; ".join(filter(None, [*parts, self._text]))
 
-    def _show(self, number: float) -> str:
-        return f"{number / _MEGABYTE:,.1f} MB" if self._in_bytes else f"{number:,.0f}"
+    def _show(self, number: float, decimals: int) -> str:
+        return f"{number / _MEGABYTE:,.1f} MB" if self._in_bytes else f"{number:,.{decimals}f}"
 
 
 def shows_progress() -> bool:
@@ -102,12 +102,19 @@ def shows_progress() -> bool:
 
 
 @contextmanager
-def progress(label: str, total: float | None, *, in_bytes: bool = False) -> Iterator[Bar]:
+def progress(
+    label: str,
+    total: float | None,
+    *,
+    in_bytes: bool = False,
+    before: float = 0.0,
+    estimate: Estimate = assume_pace,
+) -> Iterator[Bar]:
     """Show the progress while the body runs, if standard error is a terminal."""
     if not shows_progress():
-        yield NoBar()
+        yield Bar()
         return
-    bar = LineBar(label, total, time.monotonic, in_bytes=in_bytes)
+    bar = LineBar(label, total, time.monotonic, in_bytes=in_bytes, before=before, estimate=estimate)
     try:
         yield bar
     finally:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -21,8 +20,8 @@ from app.features.lists.command import ResolveChoice
 from app.features.lists.list_job import ListFiles, ListJob, chain, find_obstacle, go_on
 from app.features.lists.list_stream import ListSource, require_files, stream_items
 from app.features.lists.name_lookup import BatchOptions, agency_source
-from app.features.lists.progress import Progress, count_lists, report_rows
-from app.features.lists.row_output import RowOutput, RowRecorder
+from app.features.lists.remaining_time import RemainingTime, count_lists
+from app.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
 from app.features.lists.server_client import BatchClient
 from app.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
 from app.features.lists.writing import (
@@ -36,6 +35,8 @@ from app.features.lists.writing import (
 )
 from app.features.options import Settings
 from app.system.interruption import INTERRUPTED, stop_on_signals
+from app.system.progress import Bar, progress, shows_progress
+from app.upstream.guard import RecordQuery
 
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
@@ -81,19 +82,17 @@ async def _run(
     stop: asyncio.Event,
     fields: Sequence[str],
 ) -> None:
-    # In a thread, because the list is counted: a signal is handled meanwhile.
-    progress = await asyncio.to_thread(_open_progress, context.settings, choice, recorder)
-    try:
-        async with aclosing(inputs), open_rows(context, choice, inputs, stop, progress, fields) as groups:
+    # In a thread: a signal is handled while the list is counted.
+    time_left = await asyncio.to_thread(_count_time, context.settings, choice)
+    query_recorder = None if time_left is None else time_left.record_query
+    with _show_progress(choice, recorder, time_left) as bar:
+        async with aclosing(inputs), open_rows(context, choice, inputs, stop, query_recorder, fields) as groups:
             async for rows in groups:
                 await recorder.write(rows)
                 if _is_short(choice):
                     _explain_failures(rows)
-                if progress is not None:
-                    progress.draw(recorder.verdicts)
-    finally:
-        if progress is not None:
-            progress.clear()
+                bar.describe(show_verdicts(recorder.verdicts))
+                bar.advance(len(rows))
 
 
 # --- The lists ----------------------------------------------------------------------------------------------------
@@ -145,7 +144,7 @@ async def open_rows(
     choice: ResolveChoice,
     inputs: AsyncIterator[list[BatchInput]],
     stop: asyncio.Event,
-    progress: Progress | None,
+    record_query: RecordQuery | None,
     fields: Sequence[str],
 ) -> AsyncIterator[AsyncIterator[list[ListRow]]]:
     """The rows of the inputs in groups, of a server or of this process."""
@@ -171,7 +170,7 @@ async def open_rows(
         checks=choice.checks,
         agency=agency_source(fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
     )
-    observers = Observers() if progress is None else Observers(upstream=lambda _: progress.record_query)
+    observers = Observers() if record_query is None else Observers(upstream=lambda _: record_query)
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(context.stores.open_for_lists(observers))
         names, compare = build_suggested_names(settings, core.resolver, settings.public_url), None
@@ -250,12 +249,25 @@ def _is_terminal_output(choice: ResolveChoice) -> bool:
     return choice.output is None and sys.stdout.isatty()
 
 
-def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecorder) -> Progress | None:
-    """The progress line; None if standard error is not a terminal, or if rows go to it."""
-    if not sys.stderr.isatty() or _is_terminal_output(choice):
+def _count_time(settings: Settings, choice: ResolveChoice) -> RemainingTime | None:
+    """What estimates the time. None if no progress is shown, and for lists whose length is not known."""
+    if not shows_progress() or _is_terminal_output(choice):
         return None
+    size = count_lists(_sources(choice))
     rate = None if choice.server is not None or choice.only_cached else settings.upstream_rate
-    return Progress(count_lists(_sources(choice)), recorder.earlier_rows, rate, time.monotonic)
+    return None if size is None else RemainingTime(size, rate)
+
+
+def _show_progress(
+    choice: ResolveChoice, recorder: RowRecorder, time_left: RemainingTime | None
+) -> AbstractContextManager[Bar]:
+    """The progress line, unless rows go to the terminal."""
+    if _is_terminal_output(choice):
+        return nullcontext(Bar())
+    if time_left is None:
+        return progress("resolving", None, before=recorder.earlier_rows)
+    total, estimate = time_left.size.items, time_left.estimate
+    return progress("resolving", total, before=recorder.earlier_rows, estimate=estimate)
 
 
 # --- The end ------------------------------------------------------------------------------------------------------

@@ -121,3 +121,16 @@ class RowRecorder:
     async def finish(self) -> None:
         """Write the end of the output, after all rows."""
         await self._output.write(self._writer.end())
+
+
+def report_rows(verdicts: Counter[Verdict], others: int = 0) -> None:
+    """Print how many rows have which verdict, and how many names lead to another work."""
+    count = verdicts.total()
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    end = f"; another work {others:,}" if others else ""
+    print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}{end}", file=sys.stderr)
+
+
+def show_verdicts(verdicts: Counter[Verdict]) -> str:
+    """The counts of the verdicts that occur, in the order of the vocabulary."""
+    return ", ".join(f"{verdict.value} {verdicts[verdict]:,}" for verdict in Verdict if verdicts[verdict])

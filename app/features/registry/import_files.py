@@ -158,7 +158,7 @@ class _Pace:
             self._refused += report.refused
             self._is_any_usable = self._is_any_usable or report.refused < report.read
             rate = self._records / max(self._clock() - self._began, 1.0)
-            self._bar.describe(f"reading: {self._records:,} records, {rate:,.0f}/s")
+            self._bar.describe(f"{self._records:,} records, {rate:,.0f}/s")
             self._bar.advance(part.weight)
 
     @property

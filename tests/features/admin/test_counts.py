@@ -7,7 +7,7 @@ import pytest
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.features.admin.counts import count_entries
-from app.system.progress import NoBar
+from app.system.progress import Bar
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 
@@ -19,4 +19,4 @@ async def test_fresh_stale_and_negative_entries_are_counted_apart() -> None:
     cache = TieredStore(MemoryStore(1_000_000, clock=clock), None, clock=clock, ceiling=86_400.0)
     for one in (entry("10.1000/1"), entry("10.1000/2", ttl=10.0), missing()):
         await cache.put(one)
-    assert await count_entries(cache, NOW + 20, NoBar()) == {"fresh": 1, "stale": 1, "negative": 1}
+    assert await count_entries(cache, NOW + 20, Bar()) == {"fresh": 1, "stale": 1, "negative": 1}

@@ -19,7 +19,7 @@ from app.features.bundles.output import OutputFile
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.system.progress import NoBar
+from app.system.progress import Bar
 from app.upstream.local import SealedSource
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
@@ -73,7 +73,7 @@ async def test_every_record_of_the_cache_is_exported() -> None:
     expected = {f"10.1/{number}" for number in range(450)}
     cache = await fill(Clock(NOW), *map(entry, expected))
     file = BytesIO()
-    await export_all(cache, BundleWriter(file), NoBar())
+    await export_all(cache, BundleWriter(file), Bar())
     assert set(keys(file)) == expected
     await cache.close()
 
@@ -94,7 +94,7 @@ async def test_a_prefix_is_exported_with_the_records_that_its_redirects_need() -
         failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
         observer=records,
     )
-    await export_prefix(cache, resolver, HandleName("10.1"), records, NoBar())
+    await export_prefix(cache, resolver, HandleName("10.1"), records, Bar())
     assert sorted(keys(file)) == ["10.1/ALIAS", "10.1/GONE", "10.2/END"]
     await resolver.close()
     await cache.close()

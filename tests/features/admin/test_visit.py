@@ -24,7 +24,7 @@ from app.resolver.destination import Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
-from app.system.progress import NoBar
+from app.system.progress import Bar
 from app.upstream.client import HandleClient
 from app.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
@@ -80,7 +80,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 async def run(visit: Visit, *items: NameItem | str) -> dict[VisitOutcome, int]:
-    await visit.run(iter([HandleName(item) if isinstance(item, str) else item for item in items]), NoBar())
+    await visit.run(iter([HandleName(item) if isinstance(item, str) else item for item in items]), Bar())
     return dict(visit.tally.counts)
 
 
@@ -166,7 +166,7 @@ async def test_an_error_in_the_list_ends_a_visit_and_is_left_for_the_caller(benc
 
     calls: list[None] = []
     visit = bench.visit(concurrency=2, after_each=lambda: calls.append(None))
-    await visit.run(items(), NoBar())
+    await visit.run(items(), Bar())
     assert (visit.list_failure, visit.stop_reason) == (failure, "list.gz: its end is missing")
     assert len(calls) == visit.tally.counts.total() == 1
 

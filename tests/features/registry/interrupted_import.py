@@ -20,7 +20,7 @@ RUN_ROWS = 7
 BATCH = 5
 
 
-class KillingBar:
+class KillingBar(Bar):
     """A bar that kills its process with SIGKILL after some steps. A negative number never does."""
 
     def __init__(self, steps: int) -> None:
@@ -31,9 +31,6 @@ class KillingBar:
         self._steps -= bool(done)
         if self._steps == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-
-    def describe(self, text: str) -> None:
-        """Do nothing."""
 
 
 def run(store: Path, source: str, steps: int = -1) -> RegistryReport:

@@ -24,7 +24,7 @@ from app.features.registry.reading import RegistryFormat
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.store_table import count_registry
 from app.features.sqlite.store import SqliteStore
-from app.system.progress import Bar, NoBar
+from app.system.progress import Bar
 from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @contextmanager
 def no_bar(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]:
     """No bar."""
-    yield NoBar()
+    yield Bar()
 
 
 def imports(
