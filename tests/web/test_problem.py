@@ -135,10 +135,10 @@ async def test_head_has_the_headers_of_the_problem(proxy: Proxy) -> None:
     assert (head.status, head.fields, head.body) == (get.status, get.fields, b"")
 
 
-@pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-async def test_the_documentation_explains_every_type(proxy: Proxy, language: str) -> None:
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_the_documentation_explains_every_type_in_english(proxy: Proxy, language: str) -> None:
     page = (await proxy.get("/docs", accept_language=language)).text
-    assert 'lang="en"' not in page.partition("<main")[2] or language == "en"
+    assert ('<div lang="en">' in page) == (language != "en")
     assert [token for token in all_titles() if f'id="{token}"' not in page] == []
 
 
