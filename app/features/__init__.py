@@ -1,4 +1,7 @@
-"""The features, in the order of their stages: the first is the outermost. Each has a folder with its feature.py."""
+"""The features, in the order of their stages: the first is the outermost. Each has a folder with its feature.py.
+
+The first line of a folder's __init__.py says who would miss the feature, and when.
+"""
 
 NAMES = (
     "branding",

@@ -1,0 +1,1 @@
+"""A researcher misses it when an assistant is to check the DOIs of its own answer."""

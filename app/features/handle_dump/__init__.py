@@ -1,1 +1,1 @@
-"""The dump of a handle server, as local records."""
+"""An institution misses it when its handle server dies, and its names must go on resolving."""

@@ -1,0 +1,1 @@
+"""A reader misses it when the landing page behind a DOI is dead."""

@@ -1,1 +1,1 @@
-"""Title, first author and year of a work, by content negotiation."""
+"""An editor misses it when a DOI resolves, and is that of another article."""

@@ -1,0 +1,1 @@
+"""IT staff miss it when an alert must wake them before readers complain."""

@@ -1,1 +1,1 @@
-"""The native Handle protocol (RFC 3650 to 3652, DO-IRP 3.0): resolution at handle servers, without an HTTP API."""
+"""An institution with handle servers misses it when the public HTTP API is down and its own servers answer."""

@@ -1,0 +1,1 @@
+"""The developer of an app misses it when the first call is to be written."""

@@ -1,0 +1,1 @@
+"""The developer of an app misses it when people paste what is almost a DOI."""

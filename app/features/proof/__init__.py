@@ -1,1 +1,1 @@
-"""The proof of an answer: what a handle server signed, and the keys up to the root."""
+"""An auditor misses it when an answer of a year ago must be proven without trusting this proxy."""

@@ -1,0 +1,1 @@
+"""A student misses it on the evening before a thesis is handed in."""

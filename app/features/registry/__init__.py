@@ -1,4 +1,4 @@
-"""Reads the data files of registration agencies: names and their URLs. All of it is pure.
+"""The operator of an island network misses it when every registered name must resolve without a network.
 
-Crossref and DataCite publish the metadata of every DOI name that they register, under CC0.
+Its readers are pure. Crossref and DataCite publish the metadata of every DOI name that they register, under CC0.
 """

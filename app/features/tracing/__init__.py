@@ -1,1 +1,1 @@
-"""Traces for OpenTelemetry, an optional extra of the package."""
+"""IT staff of a site with a collector of traces miss it when one slow request must be followed."""
