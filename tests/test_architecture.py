@@ -49,7 +49,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
     "cryptography": frozenset({"features.native"}),
-    "sqlite3": frozenset({"features.store_file", "features.sqlite", "features.registry"}),
+    "sqlite3": frozenset({"features.store_file", "features.sqlite", "features.registry", "features.bundles"}),
     "redis": frozenset({"features.valkey"}),
     # The second has the templates of an institution.
     "jinja2": frozenset({"web", "features.branding"}),

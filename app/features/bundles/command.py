@@ -13,7 +13,9 @@ from app.features.handle_dump.feature import HANDLE_DUMP
 
 def _add_import(command: argparse.ArgumentParser) -> None:
     set_usage(
-        command, "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--no-checksum] FILE|FOLDER|-"
+        command,
+        "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--replace] [--no-checksum] "
+        "FILE|FOLDER|-",
     )
     command.add_argument(
         "path",
@@ -38,6 +40,11 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--restart", action="store_true", help="begin again, and do not continue an import that was interrupted"
     )
+    command.add_argument(
+        "--replace",
+        action="store_true",
+        help="make the store what the bundle says: its records replace those of the store, and other names are deleted",
+    )
     command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
 
 
@@ -45,9 +52,10 @@ def _import(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.format == HANDLE_DUMP:
         from app.features.handle_dump.import_dump import import_dump
 
-        if namespace.since or namespace.missing or namespace.restart or namespace.no_checksum:
+        options = namespace.since, namespace.missing, namespace.restart, namespace.replace, namespace.no_checksum
+        if any(options):
             raise ConfigurationError(
-                "--since, --missing, --restart and --no-checksum are not for the dump of a handle server"
+                "--since, --missing, --restart, --replace and --no-checksum are not for the dump of a handle server"
             )
         return import_dump(context.settings, Path(namespace.path))
     from app.features.bundles.import_command import run_import

@@ -37,6 +37,8 @@ _STEP: Final = 200
 
 #: The results for a record, in the order of the report.
 OUTCOMES: Final = ("new", "kept", "expired", "refused")
+#: Names that a bundle which replaces a store does not have.
+DELETED: Final = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,9 @@ class ImportReport:
     checksum: Checksum = Checksum.ABSENT
 
     def describe_counts(self) -> str:
-        """The counts by outcome."""
-        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in OUTCOMES)
+        """The counts by outcome. Names are deleted only if the bundle replaces what the store has."""
+        outcomes = (*OUTCOMES, DELETED) if DELETED in self.counts else OUTCOMES
+        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in outcomes)
 
 
 def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
@@ -184,15 +187,19 @@ class BundleImport:
         entry = None if believed is None else bound_entry(believed, self._bounds, now)
         if entry is None or not entry.is_usable(now):
             return "expired"
-        if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
-            return "kept"
-        if not await self._cache.put_newer(entry):
+        if not await self._store(entry, now):
             return "kept"
         self._waiting += 1
         self._waiting_bytes += len(entry.answer.values)
         if self._waiting >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
             await self.finish()
         return "new"
+
+    async def _store(self, entry: Entry, now: float) -> bool:
+        """Store a record, unless what the store has stays. Returns whether it is stored."""
+        if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
+            return False
+        return await self._cache.put_newer(entry)
 
     async def _has_record(self, key: str, now: float) -> bool:
         """Whether the store has a usable record. Only an answer of the upstream may replace it by "not found"."""

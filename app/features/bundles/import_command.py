@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
@@ -14,6 +15,7 @@ from typing import Final, cast
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import Checksum
 from app.features.bundles.import_bundle import (
+    DELETED,
     BundleImport,
     ImportBounds,
     ImportReport,
@@ -21,6 +23,7 @@ from app.features.bundles.import_bundle import (
     open_bundle,
     size_of,
 )
+from app.features.bundles.replacement import BundleReplacement, ListedNames
 from app.features.command import STANDARD_INPUT, CommandContext
 from app.features.feature import require_libraries
 from app.features.options import Settings
@@ -51,14 +54,12 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     path, form = namespace.path, namespace.format
     if form == AUTO:
         form = _detect(path)
-    registry_options = {"--since": namespace.since, "--missing": namespace.missing, "--restart": namespace.restart}
+    of_files = {"--since": namespace.since, "--missing": namespace.missing, "--restart": namespace.restart}
+    of_bundles = {"--no-checksum": namespace.no_checksum, "--replace": namespace.replace}
     if form == BUNDLE:
-        for option, value in registry_options.items():
-            if value:
-                raise ConfigurationError(f"{option} is for the files of registration agencies, and {path} is a bundle")
-        return run_job(import_file(context, path, accept_no_checksum=namespace.no_checksum))
-    if namespace.no_checksum:
-        raise ConfigurationError(f"--no-checksum is for bundles, and {path} is a file of a registration agency")
+        _refuse_options(of_files, f"is for the files of registration agencies, and {path} is a bundle")
+        return run_job(import_file(context, path, accept_no_checksum=namespace.no_checksum, replaces=namespace.replace))
+    _refuse_options(of_bundles, f"is for bundles, and {path} is a file of a registration agency")
     if namespace.since and namespace.missing:
         raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
     if form != RegistryFormat.CSV:
@@ -85,18 +86,39 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     return _report_registry(report, request)
 
 
+def _refuse_options(options: Mapping[str, object], reason: str) -> None:
+    for option, value in options.items():
+        if value:
+            raise ConfigurationError(f"{option} {reason}")
+
+
 # --- bundles ------------------------------------------------------------------------------------------------------
 
 
-async def import_file(context: CommandContext, path: str, *, accept_no_checksum: bool) -> int:
-    """Import a bundle, `-` for standard input. Exit status 1 for refused lines, and a wrong or missing checksum."""
-    settings = context.settings
-    bounds = read_bounds(settings)
-    with open_bundle(path) as file:
+async def import_file(context: CommandContext, path: str, *, accept_no_checksum: bool, replaces: bool = False) -> int:
+    """Import a bundle, `-` for standard input; with `replaces`, the store becomes what the bundle says.
+
+    Exit status 1 for refused lines, a wrong or missing checksum, and a bundle that cannot replace a store.
+    """
+    bounds = read_bounds(context.settings)
+    with open_bundle(path) as file, closing(ListedNames()) as names:
         async with context.stores.open() as cache:
+            replacement = BundleReplacement(cache, bounds, time.time, names) if replaces else None
             with progress("importing", size_of(path), in_bytes=True) as bar:
-                imported = await import_bundle(BundleImport(cache, bounds, time.time), path, file, bar)
-    return _report_import(imported, accept_no_checksum)
+                work = replacement or BundleImport(cache, bounds, time.time)
+                imported = await import_bundle(work, path, file, bar)
+            if replacement is not None and _can_replace(imported, accept_no_checksum):
+                await replacement.delete_others()
+    if replaces and DELETED not in imported.counts:
+        print("no name was deleted: the bundle is not whole, or has no usable record", file=sys.stderr)
+    return _report_import(imported, accept_no_checksum) or int(replaces and DELETED not in imported.counts)
+
+
+def _can_replace(imported: ImportReport, accept_no_checksum: bool) -> bool:
+    """Whether a bundle is whole, and leaves some record. Names are not deleted for any other one."""
+    is_whole = imported.checksum is Checksum.RIGHT or (imported.checksum is Checksum.ABSENT and accept_no_checksum)
+    counts = imported.counts
+    return is_whole and not counts["refused"] and counts["new"] + counts["kept"] > 0
 
 
 def read_bounds(settings: Settings) -> ImportBounds:
