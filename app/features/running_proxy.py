@@ -7,7 +7,7 @@ from typing import Final
 
 from app.features.options import Settings
 from app.proxy_client.admin import AdminClient
-from app.proxy_client.server import parse_server, server_on_this_machine
+from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
 from app.server.listening import UNIX
 
 #: What the help of a command says about a `--server` that is not given.
@@ -19,13 +19,17 @@ def add_server(command: argparse.ArgumentParser, about: str = _ON_THIS_MACHINE) 
     command.add_argument("--server", metavar="URL", help=about)
 
 
-def open_client(settings: Settings, server: str | None) -> AdminClient:
+def find_server(settings: Settings, server: str | None) -> ProxyServer:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
     if server is not None:
-        place = parse_server(server, "--server")
-    elif settings.value("admin_listen") is not None and settings.value("admin_token") is not None:
-        address = settings.value("admin_listen")
+        return parse_server(server, "--server")
+    return server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+
+
+def open_client(settings: Settings, server: str | None) -> AdminClient:
+    """The same with the admin API, which can have a listener of its own. Raises ConfigurationError."""
+    place, token = find_server(settings, server), settings.value("admin_token")
+    address = settings.value("admin_listen")
+    if server is None and address is not None and token is not None:
         place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
-    else:
-        place = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
-    return AdminClient(place, settings.value("admin_token"))
+    return AdminClient(place, token)

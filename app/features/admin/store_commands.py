@@ -6,7 +6,15 @@ import argparse
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.command import STANDARD_OUTPUT, Command, CommandContext, read_prefix, set_usage, whole_number
+from app.features.command import (
+    STANDARD_INPUT,
+    STANDARD_OUTPUT,
+    Command,
+    CommandContext,
+    read_prefix,
+    set_usage,
+    whole_number,
+)
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
@@ -44,10 +52,14 @@ def _add_lists(command: argparse.ArgumentParser, number: str, about: str) -> Non
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.admin.export import ExportChoice, export
+    from app.features.lists.list_stream import exists
     from app.system.interruption import run_job
 
     if namespace.lists and namespace.prefix:
         raise ConfigurationError("a list and --prefix cannot be used together; give one of them")
+    # `cache import FILE` reads a bundle, so FILE may be meant as one here too.
+    if absent := [path for path in namespace.lists if path != STANDARD_INPUT and not exists(path)]:
+        raise ConfigurationError(f"{absent[0]}: this list does not exist; -o FILE names the bundle that is written")
     if namespace.fetch and not namespace.lists:
         raise ConfigurationError("--fetch needs a list of the names to look up")
     choice = ExportChoice(namespace.lists, read_prefix(namespace.prefix), namespace.fetch, namespace.column)

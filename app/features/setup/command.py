@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.command import Command, CommandContext, add_format, set_usage, whole_number
+from app.features.command import Command, CommandContext, add_format, set_usage
+from app.features.running_proxy import add_server
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
 from app.features.setup.setup_command import add_setup_arguments, setup
 
 
 def _add_demo(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--at PORT]")
-    command.add_argument("--at", type=whole_number, default=8000, metavar="PORT", help="the port; 8000 by default")
+    set_usage(command, "[--port PORT]")
 
 
 def _demo(_: CommandContext, namespace: argparse.Namespace) -> int:
@@ -37,18 +37,18 @@ def _add_check(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write an archive for troubleshooting: versions, masked settings, checks, store, status",
     )
-    command.add_argument("--server", metavar="URL", help="with --bundle: the proxy; by default the one on this machine")
+    add_server(command, "with --ready or --bundle: the proxy; by default the one on this machine")
     add_format(command)
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
-    if namespace.server is not None and namespace.bundle is None:
-        raise ConfigurationError("--server: only an archive needs the address of a proxy; add --bundle FILE")
+    if namespace.server is not None and not namespace.ready and namespace.bundle is None:
+        raise ConfigurationError("--server is for a running proxy; add --ready or --bundle FILE")
     if namespace.ready:
         # Health checks run every few seconds, so this imports none of the checks.
         from app.features.setup.readiness import check_ready
 
-        return check_ready(context.settings)
+        return check_ready(context.settings, namespace.server)
     if namespace.bundle is not None:
         from app.features.setup.support_bundle import write_support_bundle
 

@@ -27,6 +27,8 @@ _TTL: Final = 10
 _DOWN: Final = "The upstream is down."
 #: See docs/caching.md.
 _UP: Final = "The upstream answers again. A name is queried again half a minute after its last failure."
+#: Port without --port.
+_PORT: Final = "8000"
 #: Seconds for the proxy to end.
 _END: Final = 15
 _HELP: Final = """The proxy is http://127.0.0.1:{port}; every DOI name is registered. Try in another terminal:
@@ -84,19 +86,23 @@ def open_stand_in() -> Iterator[StandIn]:
 
 def _refuse_settings(namespace: argparse.Namespace) -> None:
     """Raise ConfigurationError for the flag of a setting, which the demo would not obey."""
-    given = [name for name, value in vars(namespace).items() if isinstance(value, str | Path)]
+    given = [name for name, value in vars(namespace).items() if isinstance(value, str | Path) and name != "port"]
     if given:
-        raise ConfigurationError(f"--{given[0].replace('_', '-')}: the demo has settings of its own; --at is its port")
+        flag = given[0].replace("_", "-")
+        raise ConfigurationError(f"--{flag}: the demo has settings of its own, of which only --port can be changed")
 
 
 def run_demo(namespace: argparse.Namespace) -> int:
     """Serve until q or a signal. Returns the exit status."""
     _refuse_settings(namespace)
+    port = namespace.port or _PORT
+    if not port.isdecimal():
+        raise ConfigurationError(f"--port {port!r}: this is not a whole number")
     # The settings of an installation must not lead the demo to its store.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     with open_stand_in() as stand_in, tempfile.TemporaryDirectory() as folder:
         settings = {
-            "port": namespace.at,
+            "port": port,
             "store-url": f"sqlite:///{Path(folder) / 'demo.sqlite3'}",
             "upstream-url": stand_in.url,
             "upstream-contact": "mailto:demo@example.org",
@@ -107,7 +113,7 @@ def run_demo(namespace: argparse.Namespace) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: ends.put(None))
         with subprocess.Popen([sys.executable, "-m", "app", "serve", *flags], env=environment) as proxy:  # noqa: S603
-            print(_HELP.format(port=namespace.at), flush=True)
+            print(_HELP.format(port=port), flush=True)
             threading.Thread(target=_end_with, args=(proxy, ends), daemon=True).start()
             threading.Thread(target=_read_keys, args=(stand_in, ends), daemon=True).start()
             ends.get()

@@ -23,9 +23,10 @@ from typing import Any, Final
 from app import __version__
 from app.errors import DoiProxyError
 from app.features.command import CommandContext
+from app.features.running_proxy import find_server
 from app.features.setting_values import write_value
 from app.proxy_client.exchange import Exchange
-from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
+from app.proxy_client.server import ProxyServer
 from app.system.redaction import MASK, redact, redact_value
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
@@ -42,7 +43,7 @@ _NOTE: Final = (
 
 def write_support_bundle(context: CommandContext, path: Path, server: str | None) -> int:
     """Write the archive about the proxy at a URL, by default the one on this machine. Returns the exit status."""
-    parts = _collect(context, _find_server(context, server))
+    parts = _collect(context, find_server(context.settings, server))
     try:
         # A bundle is for the eyes of its operator first.
         with open(path, "xb", opener=_open_private) as file:
@@ -64,13 +65,6 @@ _ADDRESS: Final = re.compile(r"(?<![\w.:])[0-9a-f.:]{2,45}", re.IGNORECASE)
 
 def _open_private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
-
-
-def _find_server(context: CommandContext, server: str | None) -> ProxyServer:
-    settings = context.settings
-    if server is not None:
-        return parse_server(server, "--server")
-    return server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
 
 
 def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:

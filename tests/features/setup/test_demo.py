@@ -38,7 +38,7 @@ def status_of(port: int, path: str) -> int:
 def test_a_known_name_is_answered_in_the_outage_and_a_new_one_is_not() -> None:
     port, ends = free_port(), time.monotonic() + DEADLINE
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "demo", "--at", str(port)],
+        [sys.executable, "-m", "app", "demo", "--port", str(port)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as demo:  # fmt: skip
         assert demo.stdin is not None and demo.stdout is not None
@@ -56,13 +56,15 @@ def test_a_known_name_is_answered_in_the_outage_and_a_new_one_is_not() -> None:
 
 
 def test_a_setting_that_the_demo_would_not_obey_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--port", "9000"]) == 2
-    assert capsys.readouterr().err == "doi-proxy: --port: the demo has settings of its own; --at is its port\n"
+    assert main(["demo", "--host", "::1"]) == 2
+    assert capsys.readouterr().err == (
+        "doi-proxy: --host: the demo has settings of its own, of which only --port can be changed\n"
+    )
 
 
 def start_demo(port: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "app", "demo", "--at", str(port)],
+        [sys.executable, "-m", "app", "demo", "--port", str(port)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -81,7 +83,7 @@ def test_a_demo_that_is_ended_leaves_no_proxy(number: signal.Signals) -> None:
 def test_a_terminal_that_closes_leaves_no_proxy() -> None:
     port, ends = free_port(), time.monotonic() + DEADLINE
     terminal, inside = pty.openpty()
-    command = ["setsid", "--ctty", sys.executable, "-m", "app", "demo", "--at", str(port)]
+    command = ["setsid", "--ctty", sys.executable, "-m", "app", "demo", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdin=inside, stdout=inside, stderr=inside) as demo:
         os.close(inside)
         while status_of(port, "/healthz") != 200 and time.monotonic() < ends:
