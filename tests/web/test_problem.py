@@ -138,7 +138,7 @@ async def test_head_has_the_headers_of_the_problem(proxy: Proxy) -> None:
 @pytest.mark.parametrize("language", ["en", "de"])
 async def test_the_documentation_explains_every_type_in_english(proxy: Proxy, language: str) -> None:
     page = (await proxy.get("/docs", accept_language=language)).text
-    assert ('<div lang="en">' in page) == (language != "en")
+    assert '<div lang="en">' in page
     assert [token for token in all_titles() if f'id="{token}"' not in page] == []
 
 
