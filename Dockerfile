@@ -19,12 +19,15 @@ COPY pyproject.toml LICENSE README.md ./
 COPY packaging packaging
 COPY app app
 COPY config config
-RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
+# The version of the checkout, which has the history: --build-arg VERSION="$(doi-proxy --version | cut -d' ' -f2)"
+ARG VERSION=1.0.0.dev
+RUN echo "$VERSION" >app/system/built_version.txt \
+ && python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete
 
 FROM docker.io/library/python:3.11.14-slim-bookworm
-ARG VERSION=0.2.0
+ARG VERSION=1.0.0.dev
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="doi-proxy" \
       org.opencontainers.image.description="A self-hosted DOI resolver proxy for institutions" \

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from app import __version__
 from app.assembly.checks import CoreInspection
 from app.assembly.core import (
     NO_PARTS,
@@ -33,6 +32,7 @@ from app.assembly.stores import open_service_cache
 from app.errors import ConfigurationError, refuse_stripped_texts
 from app.features.fastapi_errors import allowed_methods
 from app.server.proxies import trusted_addresses
+from app.system.version import read_version
 from app.upstream.loop import read_loop_id
 from app.web.application import Application, OwnSite
 from app.web.operations import Operations
@@ -76,7 +76,7 @@ def create(
             add(gate.app, face)
     gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
-        __version__,
+        read_version(),
         lambda app: run_lifespan(core, pages, opened.services),
         face,
         opened.routes,

@@ -10,10 +10,10 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from app import __version__
+from app.system.version import read_version
 
 project = "doi-proxy"
-release = __version__
+release = read_version()
 extensions = ["myst_parser"]
 # The source folder is the repository: pages link to README.md, to the changelog and to the results of the benchmarks.
 include_patterns = ["*.md", "docs/**.md", "bench/*.md", "contrib/*.md"]
@@ -21,7 +21,7 @@ root_doc = "docs/index"
 # Anchors of headings are those that a code-hosting site gives them, so links work in both places.
 myst_heading_anchors = 4
 html_theme = "furo"
-html_title = f"doi-proxy {__version__}"
+html_title = f"doi-proxy {read_version()}"
 # The site loads nothing from other hosts, so it works behind a firewall.
 html_theme_options = {"source_repository": "", "footer_icons": []}
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from app.system.version import read_version
 from tests.zygote import Zygote, can_fork
 
 # Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make quick`
@@ -81,6 +82,8 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector what was imported and collected: a tenth of the time of tests with an application."""
     gc.collect()
     gc.freeze()
+    # An application asks git for the version of its checkout, once in a process.
+    read_version()
     gc.set_threshold(50_000, 20, 100)
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pytest
 
-from app import __version__
+from app.system.version import VERSION
 from tests.ports import free_port
 from tests.test_packaging import ROOT
 
@@ -92,7 +92,7 @@ def make_base(folder: Path) -> Buildah:
 @pytest.fixture(scope="module")
 def image(buildah: Buildah) -> str:
     """The image of the Dockerfile."""
-    name = f"localhost/doi-proxy:{__version__}"
+    name = f"localhost/doi-proxy:{VERSION}"
     mounts = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
     buildah("build", "--pull-never", "--format", "docker", *mounts, "--tag", name, ".")
     return name

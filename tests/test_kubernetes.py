@@ -14,9 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from app import __version__
 from app.assembly.settings import Settings, load
 from app.features.options import ENV_PREFIX
+from app.system.version import VERSION
 from tests.test_packaging import all_of, stages, variables
 
 pytestmark = pytest.mark.repository
@@ -76,14 +76,14 @@ def test_kustomize_puts_the_manifests_together() -> None:
     (settings_file,) = (one["metadata"]["name"] for one in made if one["kind"] == "ConfigMap")
     (pod,) = (one["spec"]["template"]["spec"] for one in made if one["kind"] == "Deployment")
     assert pod["volumes"][0]["configMap"]["name"] == settings_file != "doi-proxy"
-    assert pod["containers"][0]["image"] == f"registry.example.org/doi-proxy:{__version__}"
+    assert pod["containers"][0]["image"] == f"registry.example.org/doi-proxy:{VERSION}"
 
 
 def test_every_manifest_of_the_folder_is_in_the_kustomization() -> None:
     assert {path.name for path in FOLDER.glob("*.yaml")} == {*MANIFESTS, "kustomization.yaml"}
     (generated,) = KUSTOMIZATION["configMapGenerator"]
     assert [(FOLDER / name).is_file() for name in generated["files"]] == [True]
-    assert [image["newTag"] for image in KUSTOMIZATION["images"]] == [__version__]
+    assert [image["newTag"] for image in KUSTOMIZATION["images"]] == [VERSION]
 
 
 def test_all_manifests_select_the_pods_of_the_deployment() -> None:

@@ -15,13 +15,15 @@ from urllib.error import HTTPError
 
 import pytest
 
-from app import __version__
+from app.system.version import VERSION, read_version
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
 
 UV: Final = ROOT / ".tools/bin/uv"
+#: The version of the checkout, in an archive without the history.
+VERSION_FILE: Final = "app/system/built_version.txt"
 #: For one command that installs packages, in seconds.
 INSTALL_DEADLINE: Final = 300
 #: A heading of the changelog: a version, and the day of its release (ISO 8601) unless it is still to come.
@@ -89,8 +91,21 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_holds_what_a_build_from_it_needs(distribution: Path) -> None:
     with tarfile.open(next(distribution.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "app/web/texts/home.html"}
+    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "app/web/texts/home.html", VERSION_FILE}
     assert wanted <= names
+
+
+@pytest.mark.slow
+def test_an_archive_of_git_reports_its_commit(tmp_path: Path) -> None:
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    if not head:
+        pytest.skip("this checkout has no history")
+    run("git", "archive", "--output", tmp_path / "archive.tar", "HEAD")
+    run("tar", "-xf", tmp_path / "archive.tar", "-C", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"doi-proxy {VERSION}+g{head[:8]}\n"
 
 
 class Unfollowed(urllib.request.HTTPRedirectHandler):
@@ -119,7 +134,9 @@ async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tm
     run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", next(distribution.glob("*.whl")))
     assert (environment / "share/man/man1/doi-proxy.1").is_file()
     program, port = environment / "bin/doi-proxy", free_port()
-    assert run(program, "--version").strip().endswith(__version__)
+    assert run(program, "--version") == f"doi-proxy {read_version()}\n"
+    metadata = "import importlib.metadata; print(importlib.metadata.version('doi-proxy'))"
+    assert run(python, "-c", metadata).strip() == read_version()
     seed = environment / "share/doi-proxy/seed.ndjson"
     settings = {
         "DOI_PROXY_UPSTREAM_URL": "http://127.0.0.1:9",

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from app import __version__
 from app.assembly.descriptors import connections_that_fit
 from app.assembly.features import switched_on, text_folders
 from app.assembly.lifecycle import Lifecycle
@@ -35,6 +34,7 @@ from app.server.connections import (
 )
 from app.server.prepared_answers import ExpressLane
 from app.server.proxies import trusted_addresses
+from app.system.version import read_version
 from app.upstream.source import Source
 from app.web.api import RestApi
 from app.web.client_network import client_of
@@ -59,7 +59,7 @@ def read_public_url(settings: Settings) -> str | None:
 def read_facts(settings: Settings) -> Facts:
     """What features can know of the settings of the core."""
     return Facts(
-        version=__version__,
+        version=read_version(),
         mode=settings.mode,
         public_url=read_public_url(settings),
         store_url=settings.store_url,
@@ -84,7 +84,7 @@ def build_pages(settings: Settings) -> Pages:
     """The pages, with the texts and templates of the features."""
     return Pages(
         base_url_hint=settings.public_url or "",
-        product_version=__version__,
+        product_version=read_version(),
         of_features=text_folders(),
     )
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from app import __version__
 from app.assembly.features import upstream_kinds
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import StorePause
@@ -17,6 +16,7 @@ from app.errors import ConfigurationError
 from app.features.feature import Observers
 from app.features.source_context import SourceContext
 from app.resolver.resolution import TtlPolicy
+from app.system.version import read_version
 from app.upstream.breaker import Breaker
 from app.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, TokenBucket
 from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
@@ -149,7 +149,7 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
             f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
             "hdl://host:port instead, or set upstream_verify to lookups"
         )
-    identity = ClientIdentity(f"doi-proxy/{__version__}", settings.upstream_contact, read_loop_id())
+    identity = ClientIdentity(f"doi-proxy/{read_version()}", settings.upstream_contact, read_loop_id())
     options = HttpOptions(
         total_timeout=settings.upstream_timeout,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,

@@ -13,10 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from app import __version__
 from app.cli.commands import COMMANDS, GROUPS
 from app.cli.context import ParsedContext
 from app.errors import ConfigurationError, DoiProxyError, refuse_stripped_texts
+from app.system.version import read_version
 
 if TYPE_CHECKING:
     from app.features.command import Command
@@ -148,11 +148,11 @@ def _run(arguments: Sequence[str] | None) -> int:
 def create_parser(*, is_complete: bool = False) -> argparse.ArgumentParser:
     """The parser of all commands.
 
-    `is_complete` adds the arguments of all of them: packaging/shell_files.py writes the completion scripts and the man
+    `is_complete` adds the arguments of all of them: packaging/built_files.py writes the completion scripts and the man
     page from it.
     """
     parser = _Parser(prog="doi-proxy", description="A self-hosted resolver for DOI names.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"doi-proxy {__version__}")
+    parser.add_argument("--version", action=_PrintVersion, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     groups: dict[str, Any] = {"": commands}
     for name, (text, module) in COMMANDS.items():
@@ -199,6 +199,17 @@ def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] 
             metavar="VALUE",
             help=text if shown is None or name in shown else argparse.SUPPRESS,
         )
+
+
+class _PrintVersion(argparse.Action):
+    """Prints the version, which is looked up only then."""
+
+    def __init__(self, option_strings: Sequence[str], help: str, **_: object) -> None:  # noqa: A002 - argparse's name
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"doi-proxy {read_version()}")
+        parser.exit()
 
 
 class _HelpSettings(argparse.Action):

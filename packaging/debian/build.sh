@@ -48,7 +48,8 @@ rm -rf "$home/share"
 gzip -9n <CHANGELOG.md >"$root/usr/share/doc/doi-proxy/changelog.gz"
 chmod -R u+rwX,go+rX,go-w "$root"
 
-version=$("$home/bin/doi-proxy" --version | cut -d' ' -f2)
+# In Debian, a tilde sorts before the end: 1.0.0~dev12 is older than 1.0.0.
+version=$("$home/bin/doi-proxy" --version | cut -d' ' -f2 | sed 's/\.dev/~dev/')
 architecture=$(dpkg --print-architecture)
 release=$("$python" -c 'import sys; print("%d.%d %d.%d" % (*sys.version_info[:2], sys.version_info[0], sys.version_info[1] + 1))')
 # In KiB. The sizes of folders differ between two builds.

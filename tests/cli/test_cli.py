@@ -23,8 +23,8 @@ from typing import Final, Self
 
 import pytest
 
-from app import __version__
 from app.assembly.settings import Settings
+from app.system.version import read_version
 
 pytestmark = pytest.mark.process
 
@@ -78,14 +78,14 @@ def test_a_python_without_docstrings_is_refused_in_one_line() -> None:
 class TestVersion:
     def test_the_module_says_it(self) -> None:
         ended = run("--version")
-        assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"doi-proxy {__version__}\n", "")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"doi-proxy {read_version()}\n", "")
 
     def test_the_installed_command_says_it(self) -> None:
         installed = Path(sysconfig.get_path("scripts"), "doi-proxy")
         if not installed.exists():
             pytest.skip("the project is not installed")
         ended = run("--version", command=(str(installed),))
-        assert (ended.returncode, ended.stdout) == (0, f"doi-proxy {__version__}\n")
+        assert (ended.returncode, ended.stdout) == (0, f"doi-proxy {read_version()}\n")
 
 
 # A start takes a second, nearly all of it imports. Commands that end by themselves are forked off one interpreter that

@@ -1,4 +1,4 @@
-"""The completion scripts and the man page that packaging/shell_files.py writes for the wheel, in real shells."""
+"""The completion scripts and the man page that packaging/built_files.py writes for the wheel, in real shells."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ needs_fish: Final = pytest.mark.skipif(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installation, with the files of this checkout."""
     place = tmp_path_factory.mktemp("installed")
-    script = ROOT / "packaging/shell_files.py"
+    script = ROOT / "packaging/built_files.py"
     subprocess.run([sys.executable, str(script), str(place)], check=True, timeout=DEADLINE)
     return place
 

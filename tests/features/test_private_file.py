@@ -8,13 +8,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from app.features.bundles.bundle import BundleWriter
 from app.features.private_file import create_file, make_folders, open_private
 from app.features.sqlite.store import SqliteStore
+from tests.cache.entries import entry
 
 #: Another user than root, which has no account here.
 USER = 64_321
@@ -72,7 +75,12 @@ def test_a_user_keeps_its_own_files(tmp_path: Path) -> None:
 def test_the_service_uses_a_store_that_an_import_of_root_has_created(folder: Path) -> None:
     """The first import after a restore on new hardware: the files were root's, and the service could not start."""
     path = folder / "var" / "store.sqlite3"
-    bundle = ROOT_DIRECTORY / "tests" / "releases" / "0.2.0.bundle.ndjson"
+    bundle = folder / "bundle.ndjson"
+    with bundle.open("wb") as file:
+        writer = BundleWriter(file)
+        writer.add(entry(fetched_at=time.time()))
+        writer.finish()
+    os.chown(bundle, USER, USER)
     command = (sys.executable, "-m", "app", "cache", "import", str(bundle), "--store-url", f"sqlite:///{path}")
     imported = subprocess.run(command, check=False, cwd=ROOT_DIRECTORY, capture_output=True, text=True)
     assert imported.returncode == 0, imported.stderr

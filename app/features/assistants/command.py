@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from app import __version__
 from app.features.assistants.feature import FEATURE
 from app.features.command import Command, CommandContext
 from app.features.feature import require_libraries
 from app.proxy_client.server import ProxyServer, parse_server
+from app.system.version import read_version
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -101,7 +101,7 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
             # Each call that is under way holds a thread. The timeout of a call ends it, whatever the proxy does.
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(bounds.calls))
             names = ServerNames(server, CALL_TIMEOUT)
-        yield create_server(Tools(names, bounds, base_url, frozenset({host} if host else ())), __version__)
+        yield create_server(Tools(names, bounds, base_url, frozenset({host} if host else ())), read_version())
 
 
 COMMANDS: Final = (Command("mcp", add_mcp_arguments, run_mcp),)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from app import __version__
 from app.cache.tiered import TieredStore
 from app.features.feature import Core, Service, required
 from app.features.metadata.client import MetadataClient
@@ -15,6 +14,7 @@ from app.features.metadata.works import FetchBudget, Works
 from app.features.native.addresses import AllowedAddresses
 from app.features.options import Settings
 from app.features.suggestions.suggested_names import SuggestedNames
+from app.system.version import read_version
 from app.upstream.client import identify
 
 #: Seconds between two writes of the note.
@@ -62,7 +62,7 @@ def open_works(
     """
     allowed = AllowedAddresses(settings.upstream_private_servers)
     authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
-    identity = identify(f"doi-proxy/{__version__}", settings.upstream_contact)
+    identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
     client = MetadataClient(allowed, identity, authorities)
     budget = FetchBudget(required(names.background), core.upstream.budget, waits=waits)
     return OpenWorks(Works(core.destinations, client.fetch, budget, core.cache, count, clock), client, core.cache)

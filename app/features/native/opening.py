@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from app import __version__
 from app.errors import ConfigurationError
 from app.features.feature import require_libraries
 from app.features.native.addresses import Address, AllowedAddresses, read_inside
@@ -40,6 +39,7 @@ from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.options import Settings
 from app.features.source_context import SourceContext
 from app.system.regular_file import read_regular
+from app.system.version import read_version
 from app.upstream.budget import Budget
 from app.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
 from app.upstream.source import CONTROL_NAME
@@ -252,7 +252,7 @@ def _open_transports(
     tunnel = TunnelTransport(
         Egress(connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES),
         requests,
-        headers=identify(f"doi-proxy/{__version__}", settings.upstream_contact),
+        headers=identify(f"doi-proxy/{read_version()}", settings.upstream_contact),
         max_bytes=MAX_ANSWER_BYTES,
         clock=time.time,
     )

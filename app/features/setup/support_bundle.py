@@ -20,7 +20,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from app import __version__
 from app.errors import DoiProxyError
 from app.features.command import CommandContext
 from app.features.running_proxy import find_server
@@ -28,6 +27,7 @@ from app.features.setting_values import write_value
 from app.proxy_client.exchange import Exchange
 from app.proxy_client.server import ProxyServer
 from app.system.redaction import MASK, redact, redact_value
+from app.system.version import read_version
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
 _FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
@@ -116,7 +116,7 @@ def _json(document: Any) -> bytes:
 
 def _describe_versions() -> dict[str, Any]:
     return {
-        "doi-proxy": __version__,
+        "doi-proxy": read_version(),
         "python": sys.version,
         "platform": " ".join(os.uname()[::2]),
         "packages": {distribution.metadata["Name"]: distribution.version for distribution in distributions()},

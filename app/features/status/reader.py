@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import asdict
 
-from app import __version__
 from app.errors import PrefixDenied
 from app.features.feature import Context, required
 from app.features.metrics.gauges import set_process_state
@@ -32,6 +31,7 @@ from app.features.status.prefixes import PrefixCounts, PrefixKind
 from app.features.status.readiness import describe_readiness
 from app.features.status.summary import read_english, summarize, write_sentence
 from app.features.status.upstream_states import UpstreamStates
+from app.system.version import read_version
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -57,7 +57,7 @@ class StatusReader:
         now = context.clock()
         self._started, is_first = _note_start(context.shared_file("started"), now)
         if is_first:
-            self._events.add(Event("start", int(now), detail=__version__))
+            self._events.add(Event("start", int(now), detail=read_version()))
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
@@ -119,7 +119,7 @@ class StatusReader:
         unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
         denied = unverified.pop(PrefixDenied.token, 0)
         status = Status(
-            version=__version__,
+            version=read_version(),
             started=int(self._started),
             uptime=int(self._context.clock() - self._started),
             mode=self._context.facts.mode,

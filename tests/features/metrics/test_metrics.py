@@ -31,13 +31,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from app import __version__
 from app.cache.coordination import Coordination
 from app.cache.store import RecordStore, Store
 from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import Exposition
 from app.features.shared_folder import FOLDER_PREFIX, temporary_folder
+from app.system.version import read_version
 from app.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.ports import free_port
 from tests.table import table
@@ -598,7 +598,7 @@ def test_two_workers_count_together_and_the_death_of_one_loses_no_count(tmp_path
             assert value(found, "http_requests_total", **total) == sent
             assert value(found, "http_request_duration_seconds_count", route="resolve") == sent
             assert value(found, "workers") == 2
-            assert value(found, "build_info", version=__version__) == 1
+            assert value(found, "build_info", version=read_version()) == 1
             assert value(found, "store_up") == 1
             assert value(found, "upstream_breaker_state", upstream="1") == 0
 

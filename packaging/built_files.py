@@ -1,6 +1,6 @@
-"""The completion scripts and the man page, written from the parser when the wheel is built.
+"""The version, and the completion scripts and the man page from the parser, written when an archive is built.
 
-Usage without a build: shell_files.py FOLDER. The FOLDER then has share/ as an environment has it after an installation.
+Usage without a build: built_files.py FOLDER. The FOLDER then has share/ as an environment has it after an installation.
 """
 
 from __future__ import annotations
@@ -25,14 +25,24 @@ MAN_PAGE: Final = "share/man/man1/doi-proxy.1"
 FILES: Final = ("FILE", "LIST", "STATE")
 
 
-class ShellFiles(BuildHookInterface):
-    """Adds the files to the wheel. The build needs the dependencies of the program, because it imports the parser."""
+#: The file that app/system/version.py reads. A source archive has it.
+VERSION_FILE: Final = "app/system/built_version.txt"
+
+
+class BuiltFiles(BuildHookInterface):
+    """Adds the files. To build a wheel, the dependencies of the program are needed, because it imports the parser."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the files, except for an editable installation."""
         if version == "editable":
             return
         self.folder = tempfile.TemporaryDirectory()
+        if not Path(self.root, VERSION_FILE).exists():
+            built = Path(self.folder.name, Path(VERSION_FILE).name)
+            built.write_text(self.metadata.version, encoding="ascii")
+            build_data["force_include"][str(built)] = VERSION_FILE
+        if self.target_name == "sdist":
+            return
         names = write_files(Path(self.folder.name), self.metadata.version)
         build_data["shared_data"] |= {f"{self.folder.name}/{name}": name for name in names}
 
