@@ -127,6 +127,10 @@ def test_the_dockerfile_s_install_steps_give_a_working_program(tmp_path: Path) -
     assert run([str(program), "--version"], tmp_path, environment) == f"doi-proxy {VERSION}7+g0123abcd\n"
     installed = next((tmp_path / "opt/doi-proxy/lib").glob("python3*/site-packages/app"))
     assert data_files(ROOT / "app") - data_files(installed) == set()
+    setup = ["setup", f"--root={tmp_path}/root", "--front=none", "--public-url=https://doi.example.org"]
+    run([str(program), *setup], tmp_path, environment)
+    alerts = tmp_path / "root/etc/doi-proxy/doi-proxy-alerts.yml"
+    assert alerts.read_bytes() == (ROOT / "config/prometheus/alerts.yml").read_bytes()
 
 
 def test_the_image_installs_only_what_the_locks_pin_with_hashes() -> None:
