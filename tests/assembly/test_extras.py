@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 BLOCKER: Final = """
 import sys
 
-for name in ("cryptography", "isal", "mcp", "mcp_types", "opentelemetry.sdk"):
+for name in ("cryptography", "isal", "maxminddb", "mcp", "mcp_types", "opentelemetry.sdk"):
     sys.modules[name] = None
 """
 WORK: Final = {"DOI": "10.5555/one", "resource": {"primary": {"URL": "https://example.org/one"}}, "indexed": {}}
@@ -105,9 +105,12 @@ def test_files_of_agencies_need_the_extra_registry(name: str, tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (2, f"doi-proxy: {sentence('registry', 'isal', 'registry')}\n")
 
 
-def test_tools_and_traces_name_their_extras(tmp_path: Path) -> None:
+def test_tools_traces_and_countries_name_their_extras(tmp_path: Path) -> None:
     done = run(tmp_path, "mcp")
     assert (done.returncode, done.stderr) == (2, f"doi-proxy: {sentence('assistants', 'mcp', 'assistants')}\n")
     done = run(tmp_path, "check", "--offline", "--store-url", "memory:", "--otel-endpoint", "http://127.0.0.1:9/")
     assert done.returncode == 2
     assert sentence("tracing", "opentelemetry.sdk", "otel") in done.stdout
+    done = run(tmp_path, "check", "--offline", "--store-url", "memory:", "--country-database", "countries.mmdb")
+    assert done.returncode == 2
+    assert sentence("country", "maxminddb", "country") in done.stdout

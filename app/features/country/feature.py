@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.features.check import Finding, Inspection
-from app.features.country.database import open_countries
 from app.features.country.settings import CountrySettings
-from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.feature import NOTHING, Context, Extra, Feature, Opened
 
 
 def open_country(context: Context) -> Opened:
     """Look up addresses in the database. Raises ConfigurationError."""
     path = context.settings.group(CountrySettings).country_database
     if path is not None:
+        # Most services have no such database, and an installation without it has no library that reads it.
+        from app.features.country.database import open_countries  # noqa: PLC0415
+
         context.find_country = open_countries(path)
     return NOTHING
 
@@ -23,12 +25,16 @@ def find_database_problems(inspection: Inspection) -> Iterator[Finding]:
     """A database that cannot be used."""
     path = inspection.settings.group(CountrySettings).country_database
     if path is not None:
+        from app.features.country.database import open_countries  # noqa: PLC0415 - see open_country
+
         yield from inspection.find_refusal("country_database", lambda: open_countries(path))
 
 
 FEATURE: Final = Feature(
     "country",
     "the country of a client, for records that choose a location by it",
+    extra=Extra("country", ("maxminddb",)),
+    is_on=lambda settings: settings.value("country_database") is not None,
     open=open_country,
     check=find_database_problems,
 )

@@ -16,7 +16,7 @@ class CountrySettings(SettingsGroup):
     country_database: Path | None = Field(
         None,
         description="MMDB file that maps addresses to countries, for records that choose a location by country. "
-        "None is included.",
+        "None is included. It needs `pip install 'doi-proxy[country]'`.",
     )
 
 
