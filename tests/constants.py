@@ -24,6 +24,9 @@ STORE_TIMEOUT: Final = "app.assembly.stores.STORE_TIMEOUT"
 #: Seconds that a query for a person waits for the budget.
 QUEUE_TIMEOUT: Final = "app.assembly.upstreams.QUEUE_TIMEOUT"
 MOST_WAITING: Final = "app.assembly.upstreams.MOST_WAITING"
+#: Seconds for requests under way, and for idle connections, at the end.
+GRACE: Final = "app.cli.serve.GRACE"
+LINGER: Final = "app.server.http_server.LINGER"
 #: Of connections.
 HEAD_TIMEOUT: Final = "app.assembly.core.HEAD_TIMEOUT"
 BODY_TIMEOUT: Final = "app.assembly.core.BODY_TIMEOUT"

@@ -118,7 +118,7 @@ def dpkg(root: Path, *arguments: str | Path) -> None:
 def serving(installed: Installed) -> Iterator[int]:
     """The port of the service, which runs as its user with its settings file."""
     text = installed.settings.read_text().replace("sqlite:////", f"sqlite:///{installed.root}/")
-    text = text.replace('"/etc/', f'"{installed.root}/etc/').replace("drain_seconds = 10", "drain_seconds = 0")
+    text = text.replace('"/etc/', f'"{installed.root}/etc/')
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         upstream = f'url = "http://127.0.0.1:{closed.getsockname()[1]}"'

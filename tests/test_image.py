@@ -119,7 +119,7 @@ class Container:
         facts = json.loads(buildah("inspect", "--type", "image", image).stdout)["Docker"]["config"]
         self.port, self._volume, self._buildah = free_port(), volume, buildah
         self._facts: dict[str, Any] = facts
-        settings = {"PORT": self.port, "UPSTREAM_URL": upstream, "WORKERS": 2, "DRAIN_SECONDS": 0}
+        settings = {"PORT": self.port, "UPSTREAM_URL": upstream, "WORKERS": 2}
         environment = [word for key, value in settings.items() for word in ("--env", f"DOI_PROXY_{key}={value}")]
         self._words = ["--volume", f"{volume}:{STATE}", *environment, buildah.work_in(image), "--"]
         # The process number is that of this machine: chroot isolation has no namespace for them.

@@ -16,6 +16,7 @@ import yaml
 
 from app.assembly.settings import Settings, load
 from app.features.options import ENV_PREFIX
+from app.server.http_server import GRACE
 from app.system.version import VERSION
 from tests.test_packaging import all_of, stages, variables
 
@@ -128,12 +129,10 @@ def test_the_probes_and_the_services_reach_the_port_that_is_served(tmp_path: Pat
     assert POD["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
 
 
-def test_a_pod_has_the_time_to_drain(tmp_path: Path) -> None:
-    found = settings(tmp_path)
-    readiness = CONTAINER["readinessProbe"]
-    notices = readiness["periodSeconds"] * readiness["failureThreshold"] + readiness["timeoutSeconds"]
-    assert notices < found.drain_seconds
-    assert found.drain_seconds + found.grace_seconds < POD["spec"]["terminationGracePeriodSeconds"]
+def test_a_pod_has_the_time_to_end() -> None:
+    program, seconds = CONTAINER["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    assert float(seconds) + GRACE < POD["spec"]["terminationGracePeriodSeconds"]
 
 
 def test_the_memory_of_a_pod_suffices_for_the_settings(tmp_path: Path) -> None:

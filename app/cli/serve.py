@@ -32,7 +32,7 @@ from app.features.shared_states import SharedStates
 from app.features.store_url import find_store_file
 from app.main import check, create
 from app.server.certificate import Certificate
-from app.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
+from app.server.http_server import GRACE, Events, FurtherListener, HttpServer, ServerOptions
 from app.server.listening import UNIX, listen, listen_at
 from app.web.application import Application
 
@@ -172,7 +172,7 @@ def _supervise(
             [*sockets.values()],
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
             reload=reload,
-            seconds_to_end=lambda: in_force.drain_seconds + in_force.grace_seconds,
+            seconds_to_end=GRACE,
         ).run()
 
 
@@ -213,19 +213,11 @@ def register(server: HttpServer, lifecycle: Lifecycle) -> None:
     """Apply a reload to the server."""
     lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
     lifecycle.on_reload(lambda new: server.set_trusted_proxies(new.trusted_proxies), "trusted_proxies")
-    lifecycle.on_reload(
-        lambda new: server.set_shutdown_times(new.drain_seconds, new.grace_seconds), "drain_seconds", "grace_seconds"
-    )
 
 
 def server_options(settings: Settings, certificate: Certificate) -> ServerOptions:
     """The settings of the server."""
-    return ServerOptions(
-        trusted_proxies=settings.trusted_proxies,
-        certificate=certificate,
-        drain_seconds=settings.drain_seconds,
-        grace_seconds=settings.grace_seconds,
-    )
+    return ServerOptions(trusted_proxies=settings.trusted_proxies, certificate=certificate, grace=GRACE)
 
 
 def _report_ready(notifier: Notifier, status: str) -> None:

@@ -67,7 +67,7 @@ class Supervisor:
         events: Events,
         *,
         reload: Callable[[], Any],
-        seconds_to_end: Callable[[], float],
+        seconds_to_end: float,
     ) -> None:
         """`work` is what a worker does, given its end of a pipe. `reload` returns the message for each worker.
 
@@ -127,7 +127,7 @@ class Supervisor:
             worker.reloading = _send(worker, settings)
 
     def _end(self) -> None:
-        self._deadline = time.monotonic() + self._seconds_to_end() + END_MARGIN
+        self._deadline = time.monotonic() + self._seconds_to_end + END_MARGIN
         self._events.draining()
         # When the last descriptor of a port is closed, the kernel resets connections that no process has accepted.
         # So the supervisor closes its descriptors first: a worker accepts waiting connections before it closes its own.

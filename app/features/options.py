@@ -69,8 +69,6 @@ class Settings(SettingsGroup):
         workers: int
         upstream_machines: int
         upstream_burst: float
-        drain_seconds: float
-        grace_seconds: float
         tls_cert: Path | None
         tls_key: Path | None
         trusted_proxies: tuple[str, ...]

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG: Final = 2048
+#: Seconds for requests under way to finish after the port is closed: all queries of one request have 8 s together.
+GRACE: Final = 8.0
 #: Seconds for which idle connections are still read after the port is closed, because a request may be on its way.
 LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
@@ -37,10 +39,8 @@ class ServerOptions:
 
     trusted_proxies: tuple[str, ...]
     certificate: Certificate
-    #: Seconds for which requests are still answered after `/readyz` has turned to 503.
-    drain_seconds: float
-    #: Seconds for requests under way to finish after that.
-    grace_seconds: float
+    #: See GRACE.
+    grace: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,6 @@ class HttpServer(uvicorn.Server):
         self.set_trusted_proxies(options.trusted_proxies)
         self._events = events
         self._further = further
-        self._drain_seconds = options.drain_seconds
         self._draining = False
 
     def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
@@ -85,26 +84,18 @@ class HttpServer(uvicorn.Server):
         if certificate is not None:
             log.info("new connections get the certificate in %s", certificate)
 
-    def set_shutdown_times(self, drain_seconds: float, grace_seconds: float) -> None:
-        """Set how long a shutdown may take; see ServerOptions."""
-        self._drain_seconds = drain_seconds
-        self.config.timeout_graceful_shutdown = grace_seconds  # type: ignore[assignment]
-
     def set_trusted_proxies(self, proxies: tuple[str, ...]) -> None:
         """Accept forwarding headers from these addresses only."""
         middleware: Any = self.config.loaded_app
         middleware.trusted_hosts = trusted_hosts(proxies)
 
     def drain(self) -> None:
-        """Answer 503 at `/readyz`, serve for `drain_seconds` more, then shut down. Later calls do nothing."""
+        """Answer 503 at `/readyz`, and shut down. Later calls do nothing."""
         if self._draining:
             return
         self._draining = True
-        log.info("draining: /readyz answers 503, and the port closes in %s s", self._drain_seconds)
+        log.info("draining: /readyz answers 503, and the port closes")
         self._events.draining()
-        asyncio.get_running_loop().call_later(self._drain_seconds, self._end)
-
-    def _end(self) -> None:
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -171,7 +162,7 @@ def _configure(application: Any, options: ServerOptions) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=True,
-        timeout_graceful_shutdown=options.grace_seconds,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
+        timeout_graceful_shutdown=options.grace,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
         ws="none",
         backlog=BACKLOG,
         lifespan="on",

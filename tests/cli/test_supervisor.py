@@ -55,9 +55,7 @@ class Watched:
         self.draining = False
         self._steps = list(steps)
         events = Events(ready=self._answers, draining=self._drain)
-        self.supervisor = Supervisor(
-            work, 2, [socket.socket()], events, reload=lambda: "settings", seconds_to_end=lambda: 1.0
-        )
+        self.supervisor = Supervisor(work, 2, [socket.socket()], events, reload=lambda: "settings", seconds_to_end=1.0)
 
     def _answers(self) -> None:
         self.workers.append(list(multiprocessing.active_children()))

@@ -16,7 +16,7 @@ from bench.attacks.handshakes import PART_OF_HELLO
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import Proxy
-from tests.constants import HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
+from tests.constants import GRACE, HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
 from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -150,7 +150,7 @@ def test_answered_connections_over_tls_that_stay_open_take_no_more_places_either
 
 
 def test_a_shutdown_does_not_wait_for_unfinished_handshakes(start: Any) -> None:
-    proxy = start(grace_seconds=3600)
+    proxy = start(**{GRACE: 3600})
     with connect(proxy.port, source=OTHER) as connection:
         send(connection, PART_OF_HELLO)
         proxy.ask()

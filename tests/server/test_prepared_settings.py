@@ -29,8 +29,6 @@ PLAIN: Final[dict[str, Any]] = {
     "host": "127.0.0.2",
     "port": 8001,
     "workers": 2,
-    "drain_seconds": 1.0,
-    "grace_seconds": 9.0,
     "trusted_proxies": "127.0.0.1,192.0.2.1",
     "mode": "sealed",
     "log_level": "debug",

@@ -19,7 +19,8 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import START_DEADLINE, Proxy, until
-from tests.cluster.raw_http import ask, read_answer
+from tests.cluster.raw_http import read_answer
+from tests.constants import GRACE, LINGER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -74,13 +75,6 @@ class Load:
     port: int
     answers: int = 0
     lost: list[str] = field(default_factory=list)
-    #: Set when new connections have to go to another server.
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def call_by_new_connections(self) -> None:
-        """One connection for each request, until they have to go to another server."""
-        while not self.leave.is_set():
-            await self._count(ask(self.port, f"/{NAME}"))
 
     async def call_on_one_connection(self) -> None:
         """One connection, until an answer says that it is the last."""
@@ -116,28 +110,7 @@ class Load:
 
 
 @BOTH
-async def test_a_drain_under_load_loses_no_request(workers: int, start: Any) -> None:
-    proxy = await start(workers, drain_seconds=3)
-    load = Load(proxy.port)
-    async with asyncio.TaskGroup() as callers:
-        for _ in range(3):
-            callers.create_task(load.call_by_new_connections())
-            callers.create_task(load.call_on_one_connection())
-        await load.more()
-        proxy.process.send(signal.SIGTERM)
-
-        async def drains() -> bool:
-            return bool((await proxy.ask("/readyz")).status == 503)
-
-        await until(drains, PATIENCE, "/readyz is 503")
-        # As a load balancer does; requests on open connections go on.
-        load.leave.set()
-    assert load.lost == []
-    assert await asyncio.to_thread(proxy.process.ended) == 0
-
-
-@BOTH
-async def test_open_connections_lose_no_request_without_a_drain(workers: int, start: Any) -> None:
+async def test_open_connections_lose_no_request(workers: int, start: Any) -> None:
     proxy = await start(workers)
     load = Load(proxy.port)
     async with asyncio.TaskGroup() as callers:
@@ -150,23 +123,33 @@ async def test_open_connections_lose_no_request_without_a_drain(workers: int, st
 
 
 @BOTH
-async def test_a_drain_is_shown_by_readyz_and_a_second_signal_ends_at_once(workers: int, start: Any) -> None:
-    proxy = await start(workers, drain_seconds=3600)
-    proxy.process.send(signal.SIGTERM)
+async def test_an_open_connection_sees_the_end_at_readyz_and_a_second_signal_ends_at_once(
+    workers: int, start: Any
+) -> None:
+    proxy = await start(workers, **{LINGER: 3600})
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
 
-    async def drains() -> bool:
-        answered = await proxy.ask("/readyz")
-        return bool(answered.status == 503 and answered.json["detail"]["service"] == "draining")
+    async def request(target: str) -> Any:
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return await read_answer(reader)
 
-    await until(drains, PATIENCE, "/readyz is 503")
-    assert (await proxy.ask("/healthz")).status == 200
-    assert (await proxy.ask(f"/{NAME}")).location == URL
-    proxy.process.send(signal.SIGINT)
-    await asyncio.to_thread(proxy.process.ended)
+    with closing(writer):
+        assert (await request("/healthz")).status == 200
+        _, idle = await asyncio.open_connection("127.0.0.1", proxy.port)
+        proxy.process.send(signal.SIGTERM)
+
+        async def drains() -> bool:
+            answered = await request("/readyz")
+            return bool(answered.status == 503 and answered.json["detail"]["service"] == "draining")
+
+        await until(drains, PATIENCE, "/readyz is 503")
+        with closing(idle):
+            proxy.process.send(signal.SIGINT)
+            await asyncio.to_thread(proxy.process.ended)
 
 
 async def test_an_endless_body_does_not_delay_the_shutdown(start: Any) -> None:
-    proxy = await start(1, grace_seconds=0.5)
+    proxy = await start(1, **{GRACE: 0.5})
     _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     with closing(writer):
         head = f"POST /api/handles/{NAME} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1"

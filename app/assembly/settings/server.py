@@ -37,20 +37,6 @@ class ServerSettings(SettingsGroup):
         description="Number of worker processes; they share one SQLite store or one Valkey server. `0` starts one for "
         "each processor, at most 4, and one with `memory:`.",
     )
-    drain_seconds: float = Field(
-        0.0,
-        ge=0,
-        le=3600,
-        description="Seconds after SIGTERM in which `/readyz` answers 503 while requests are still answered.",
-        json_schema_extra=RELOADED,
-    )
-    grace_seconds: float = Field(
-        8.0,
-        ge=0,
-        le=3600,
-        description="Seconds that requests in progress get to finish after the port is closed.",
-        json_schema_extra=RELOADED,
-    )
     tls_cert: Path | None = Field(
         None,
         description="PEM file with the certificate chain, to serve HTTPS without a front proxy.",

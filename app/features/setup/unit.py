@@ -1,8 +1,7 @@
-"""The systemd unit for the settings in force: the shipped one, in which four directives follow from them."""
+"""The systemd unit for the settings in force: the shipped one, in which three directives follow from them."""
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Final
@@ -17,21 +16,13 @@ _STATE: Final = Path("/var/lib/doi-proxy")
 #: Ports below this one need a capability.
 _UNPRIVILEGED: Final = 1024
 _BIND: Final = "CAP_NET_BIND_SERVICE"
-#: Seconds for writing the store at the end, and for a margin.
-_WRITE_SECONDS: Final = 12
-#: The drain of the settings file that package, image and `setup` write. The program's own default is none.
-PUBLIC_DRAIN: Final = 10.0
 #: A path that needs no quotes or escapes.
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/@+-]*")
 
 
 def write_unit(settings: Settings, config: Path) -> str:
     """A systemd unit. The settings themselves stay in the file `config`. Raises ConfigurationError."""
-    drain = settings.drain_seconds or PUBLIC_DRAIN
-    values = {
-        "Environment": f"{CONFIG_VARIABLE}={_check_path('--config', config)}",
-        "TimeoutStopSec": str(math.ceil(drain + settings.grace_seconds) + _WRITE_SECONDS),
-    }
+    values = {"Environment": f"{CONFIG_VARIABLE}={_check_path('--config', config)}"}
     folder = _find_store_folder(settings.store_url)
     if folder is not None:
         values["ProtectSystem"] = f"strict\nReadWritePaths={_check_path('store_url', folder)}"

@@ -125,9 +125,9 @@ def test_every_value_that_cannot_be_used_is_named_and_the_rest_is_still_checked(
         with suppress(OSError):
             other.bind(("127.0.0.1", 8000))
             other.listen()
-        found = findings_of(drain_seconds="x", upstream_rat="1", client_burst="7")
+        found = findings_of(port="x", upstream_rat="1", client_burst="7")
     assert [(one.severity, one.source) for one in found] == [
-        ("error", "DOI_PROXY_DRAIN_SECONDS"),
+        ("error", "DOI_PROXY_PORT"),
         ("error", "DOI_PROXY_UPSTREAM_RAT"),
         ("warning", "DOI_PROXY_CLIENT_BURST"),
     ]

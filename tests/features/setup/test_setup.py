@@ -173,7 +173,7 @@ def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, t
     unit.write_text(unit.read_text().replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
     subprocess.run([program("systemd-analyze"), "verify", unit], check=True)
     port = free_port()
-    places = [f"--port={port}", f"--store-url=sqlite:///{tmp_path}/x.sqlite3", "--mode=sealed", "--drain-seconds=0"]
+    places = [f"--port={port}", f"--store-url=sqlite:///{tmp_path}/x.sqlite3", "--mode=sealed"]
     places += [f"--client-allow-file={root}/etc/doi-proxy/allow.txt", f"--config={root / SETTINGS}"]
     text = (root / FRONTS[kind]).read_text().replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     with subprocess.Popen(

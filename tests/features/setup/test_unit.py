@@ -17,12 +17,11 @@ from tests.cluster.processes import ROOT
 
 @pytest.mark.process
 def test_the_unit_follows_the_settings(tmp_path: Path) -> None:
-    settings = Settings(port=443, drain_seconds=5, grace_seconds=20, store_url="sqlite:////srv/doi/x.sqlite3")
+    settings = Settings(port=443, store_url="sqlite:////srv/doi/x.sqlite3")
     text = write_unit(settings, Path("/etc/other.toml"))
     lines = text.splitlines()
     assert {
         "Environment=DOI_PROXY_CONFIG=/etc/other.toml",
-        "TimeoutStopSec=37",
         "ReadWritePaths=/srv/doi",
         "AmbientCapabilities=CAP_NET_BIND_SERVICE",
         "CapabilityBoundingSet=CAP_NET_BIND_SERVICE",
