@@ -79,7 +79,7 @@ PURE: Final = tuple(
             "local_records.file_text", "metadata.csl", "metadata.match",
             "local_records.records", "parse.confusable", "parse.parsing", "registry.crossref",
             "registry.csv_file", "registry.datacite", "registry.json_values", "registry.reading",
-            "registry.record", "registry.tar", "suggestions.repair", "suggestions.suggestion",
+            "registry.archive", "registry.record", "suggestions.repair", "suggestions.suggestion",
         )),
         # Everything of it but the transports and what awaits them.
         *(f"features.native.{name}" for name in (

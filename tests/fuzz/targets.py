@@ -38,12 +38,12 @@ from app.features.native_listener.messages import read_request
 from app.features.native_listener.responder import Peer, Responder
 from app.features.parse.parsing import parse, write_line
 from app.features.registry import csv_file
+from app.features.registry.archive import ArchiveReader, InvalidArchive
 from app.features.registry.crossref import CrossrefReader
 from app.features.registry.datacite import DataCiteReader
 from app.features.registry.import_streams import cut_blocks
 from app.features.registry.reading import BlockReader, Findings, detect_format
 from app.features.registry.record import RecordDates
-from app.features.registry.tar import InvalidArchive, TarReader
 from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
 from app.features.store_compression import compress
 from app.features.stored_entry import pack, unpack
@@ -322,7 +322,7 @@ def registry(data: bytes) -> None:
         for record in findings.records:
             assert record.name.is_doi and record.url.strip() == record.url != "" and 0 <= record.date <= 2, record
     file = BytesIO(data)
-    archive = TarReader(file.read)
+    archive = ArchiveReader(file.read)
     try:
         while (member := archive.next()) is not None:
             assert len(archive.read(member.size)) == member.size

@@ -27,6 +27,7 @@ from app.features.bundles.replacement import BundleReplacement, ListedNames
 from app.features.command import STANDARD_INPUT, CommandContext
 from app.features.feature import require_libraries
 from app.features.options import Settings
+from app.features.registry.archive import is_tar
 from app.features.registry.feature import FEATURE as REGISTRY
 from app.features.registry.import_absent import Missing
 from app.features.registry.import_files import MAX_USELESS, ImportRequest, import_registry
@@ -34,7 +35,6 @@ from app.features.registry.import_report import COUNTS, RegistryReport
 from app.features.registry.import_streams import HEAD_BYTES, decompress_head, is_gzip
 from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.record import parse_date
-from app.features.registry.tar import is_tar
 from app.features.store_url import find_store_file
 from app.system.interruption import interrupt_on_signals, run_job
 from app.system.progress import Bar, progress

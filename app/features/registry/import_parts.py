@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
+from app.features.registry.archive import ArchiveReader, InvalidArchive, is_tar
 from app.features.registry.import_streams import (
     HEAD_BYTES,
     PIECE_BYTES,
@@ -27,7 +28,6 @@ from app.features.registry.import_streams import (
     is_gzip,
     open_stream,
 )
-from app.features.registry.tar import InvalidArchive, TarReader, is_tar
 from app.system.regular_file import open_regular
 
 #: Files and members up to this size are read by one process. Those of the agencies have 5 to 10 MB.
@@ -156,7 +156,7 @@ def _parts_of_file(path: Path, now: int) -> Iterator[Part | LeftOut]:
             head = file.read(HEAD_BYTES)
             file.seek(0)
             if is_tar(head):
-                archive = TarReader(file.read, lambda count: _skip(file, count))
+                archive = ArchiveReader(file.read, lambda count: _skip(file, count))
                 yield from _parts_of_archive(str(path), archive, _Weight(file.tell), found.st_size)
                 return
             is_archive = is_gzip(head) and is_tar(decompress_head(head))
@@ -175,7 +175,7 @@ def _skip(file: BinaryIO, count: int) -> None:
 
 
 def _parts_of_archive(
-    path: str, archive: TarReader, weight: _Weight, file_bytes: int | None = None
+    path: str, archive: ArchiveReader, weight: _Weight, file_bytes: int | None = None
 ) -> Iterator[Part | LeftOut]:
     """The members of an archive. If it is a file of `file_bytes`, processes read them from there.
 
@@ -203,7 +203,7 @@ def _parts_of_stream(name: str, read: Read, date: int, weight: _Weight) -> Itera
     try:
         head, read = open_stream(read)
         if is_tar(head):
-            yield from _parts_of_archive(name, TarReader(read), weight)
+            yield from _parts_of_archive(name, ArchiveReader(read), weight)
             return
         first_line = b""
         pieces = iter(lambda: read(PIECE_BYTES), b"")

@@ -7,14 +7,15 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
+from itertools import chain, repeat
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.features.registry.archive import BLOCK_BYTES, MAX_HEADER_BYTES, ArchiveReader, InvalidArchive, Member, is_tar
 from app.features.registry.import_streams import OversizeRecord, cut_blocks, is_gzip
 from app.features.registry.reading import RegistryFormat, detect_format
-from app.features.registry.tar import BLOCK_BYTES, InvalidArchive, Member, TarReader, is_tar
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 from tests.table import table
 
@@ -81,7 +82,7 @@ def test_lines_and_documents_have_a_limit() -> None:
 def members(data: bytes, *, seek: bool = False) -> Iterator[tuple[Member, bytes]]:
     """The members of an archive and their data."""
     file = io.BytesIO(data)
-    reader = TarReader(file.read, (lambda count: file.seek(count, io.SEEK_CUR)) if seek else None)  # type: ignore[arg-type]
+    reader = ArchiveReader(file.read, (lambda count: file.seek(count, io.SEEK_CUR)) if seek else None)  # type: ignore[arg-type]
     while (member := reader.next()) is not None:
         content = b""
         while piece := reader.read(100):
@@ -106,7 +107,7 @@ def test_members_have_their_names_data_offsets_and_times(form: int) -> None:
 @pytest.mark.parametrize("seek", [False, True], ids=["read", "seek"])
 def test_members_that_are_not_read_are_skipped(seek: bool) -> None:
     file = io.BytesIO(tar(FILES))
-    reader = TarReader(file.read, (lambda count: file.seek(count, io.SEEK_CUR)) if seek else None)  # type: ignore[arg-type]
+    reader = ArchiveReader(file.read, (lambda count: file.seek(count, io.SEEK_CUR)) if seek else None)  # type: ignore[arg-type]
     names = []
     while (member := reader.next()) is not None:
         names.append(member.name)
@@ -158,18 +159,75 @@ def _header(name: str, kind: bytes, size: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("archive", "reason"),
     [
-        (_header("x", b"x", b"77777777777"), "the limit is"),
-        (_header("x", b"L", b"\x80" + b"\xff" * 11), "the limit is"),
-        (_header("a.json", b"0", b"9999"), "a number in a header"),
-        (_header("x", b"x", b"00000000006") + b"99 a=b".ljust(BLOCK_BYTES, b"\0"), "extended header"),
-        (_header("x", b"x", b"00000000006") + b"0 a=bc".ljust(BLOCK_BYTES, b"\0"), "extended header"),
-        (_header("x", b"x", b"00000000013") + b"11 size=-5\n".ljust(BLOCK_BYTES, b"\0"), "extended header"),
+        (_header("a.json", b"0", b"9999"), "damaged before byte 512"),
+        (_header("x", b"x", b"00000000006") + b"99 a=b".ljust(BLOCK_BYTES, b"\0"), "damaged before byte 1024"),
+        (_header("x", b"x", b"00000000006") + b"0 a=bc".ljust(BLOCK_BYTES, b"\0"), "damaged before byte 1024"),
+        (_header("x", b"x", b"00000000013") + b"11 size=-5\n".ljust(BLOCK_BYTES, b"\0"), "damaged before byte 1024"),
         (_header("a.json", b"0", b"\x80" + b"\xff" * 11), "ends too early"),
     ],
 )
 def test_hostile_headers_are_refused_before_anything_is_read(archive: bytes, reason: str) -> None:
     with pytest.raises(InvalidArchive, match=reason):
         list(members(archive))
+
+
+def _sparse_map() -> Iterator[bytes]:
+    """A sparse file of the pax format 1.0, whose map has no end."""
+    records = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n28 GNU.sparse.realsize=10\n21 GNU.sparse.name=a\n"
+    yield _header("x", b"x", b"%011o" % len(records)) + records.ljust(BLOCK_BYTES, b"\0")
+    yield _header("a.json", b"0", b"77777777777") + b"99999999\n"
+    yield from repeat(b"1" * BLOCK_BYTES)
+
+
+def _sparse_blocks() -> Iterator[bytes]:
+    """A sparse file of the old format of GNU tar, whose map goes on in further blocks."""
+    header = bytearray(_header("a.json", b"S", b"00000000001"))
+    header[482:483] = b"1"
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    yield bytes(header)
+    yield from repeat(b"00000000001\0" * 42 + b"1".ljust(8, b"\0"))
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        chain((_header("x", b"x", b"77777777777"),), repeat(b"1 a=b\n" * 100)),
+        chain((_header("x", b"g", b"00000200000"),), repeat(b"1 a=b\n" * 100)),
+        chain((_header("x", b"L", b"\x80" + b"\xff" * 11),), repeat(b"x" * BLOCK_BYTES)),
+        chain((_header("x", b"K", b"00000200000"),), repeat(b"x" * BLOCK_BYTES)),
+        repeat(_header("x", b"x", b"00000000000")),
+        repeat(_header("x", b"L", b"00000000001") + b"x".ljust(BLOCK_BYTES, b"\0")),
+        _sparse_map(),
+        _sparse_blocks(),
+    ],
+    ids=["pax", "global", "name", "link", "many headers", "many names", "sparse map", "sparse blocks"],
+)
+def test_a_giant_header_is_refused_within_a_bound_of_bytes(archive: Iterator[bytes]) -> None:
+    """Each archive has no end."""
+    rest, taken = b"", 0
+
+    def read(count: int) -> bytes:
+        nonlocal rest, taken
+        while len(rest) < count:
+            rest += next(archive)
+        data, rest = rest[:count], rest[count:]
+        taken += count
+        return data
+
+    with pytest.raises(InvalidArchive):
+        ArchiveReader(read).next()
+    assert taken <= MAX_HEADER_BYTES
+
+
+def test_the_headers_of_earlier_members_are_not_remembered() -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for number in range(50):
+            info = tarfile.TarInfo(f"{number}.json")
+            info.pax_headers = {"comment": "x" * 4_000}
+            archive.addfile(info)
+    assert [member.name for member, _ in members(out.getvalue())] == [f"{number}.json" for number in range(50)]
 
 
 @given(st.binary(max_size=3 * BLOCK_BYTES), st.integers(0, 1_500))
