@@ -14,7 +14,7 @@ from pathlib import Path
 from app.doi.name import fold
 from app.doi.presentation import read_typed
 from app.errors import InvalidName
-from app.features.suggestions.suggestion import suggest
+from app.features.texts.suggestion import suggest
 
 
 def sort(text: str, expected: str | None) -> str:

@@ -31,7 +31,7 @@ NOT_DECIDING: Final = frozenset(
         "features/explain/explainer.py",  # a request that the cache alone answers
         "features/admin/show.py",  # the age of an entry, a key in JSON
         "features/lists/verdict.py",  # the age in a row of a list
-        "features/lists/writing.py",
+        "features/texts/writing.py",
         "features/proof/document.py",  # the end of a proof, a key in JSON
     }
 )

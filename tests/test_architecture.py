@@ -73,13 +73,12 @@ PURE: Final = tuple(
             "resolution", "target", "target_url",
         )),
         *(f"features.{name}" for name in (
-            "library.copy", "library.rules", "library.service_kinds",
-            "lists.json_lists", "lists.lines", "lists.references", "lists.table", "lists.typed_name",
-            "lists.verdict",
-            "local_records.file_text", "metadata.csl", "metadata.match",
-            "local_records.records", "parse.confusable", "parse.parsing", "registry.crossref",
-            "registry.csv_file", "registry.datacite", "registry.json_values", "registry.reading",
-            "registry.archive", "registry.record", "suggestions.repair", "suggestions.suggestion",
+            "library.copy", "library.rules", "library.service_kinds", "lists.verdict",
+            "local_records.file_text", "local_records.records", "metadata.csl", "metadata.match",
+            "registry.archive", "registry.crossref", "registry.csv_file", "registry.datacite", "registry.json_values",
+            "registry.reading", "registry.record", "texts.confusable", "texts.json_lists",
+            "texts.lines", "texts.parsing", "texts.references", "texts.repair", "texts.suggestion",
+            "texts.table", "texts.typed_name",
         )),
         # Everything of it but the transports and what awaits them.
         *(f"features.native.{name}" for name in (

@@ -31,7 +31,7 @@ _ALL: Final = {
     ),
     "parse": (
         "tell whether a text is a DOI name, a handle, a prefix or none of them",
-        "app.features.parse.command",
+        "app.features.texts.command",
     ),
     "mcp": ("run an MCP server, so AI assistants can check references", "app.features.assistants.command"),
     "cache export": (

@@ -10,9 +10,9 @@ import pytest
 from app.doi.name import HandleName
 from app.doi.presentation import BLANKS, read_path
 from app.errors import NameTooLong
-from app.features.suggestions.repair.characters import with_hyphens, without_latex_escapes
-from app.features.suggestions.repair.endings import without_trailing_punctuation
-from app.features.suggestions.suggestion import suggest
+from app.features.texts.repair.characters import with_hyphens, without_latex_escapes
+from app.features.texts.repair.endings import without_trailing_punctuation
+from app.features.texts.suggestion import suggest
 
 
 def test_blanks_are_white_space_spaces_separators_and_eight_more() -> None:

@@ -11,7 +11,7 @@ from app.doi.percent import decode, encode
 from app.doi.presentation import BLANKS, read, read_path, read_typed
 from app.doi.uri import component, from_uri, template_path, to_uri, to_url, url_path
 from app.errors import InvalidName
-from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from app.features.texts.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from tests.examples import examples
 
 #: Without a deadline: no test here depends on the speed of the machine.

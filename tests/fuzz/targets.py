@@ -21,11 +21,6 @@ from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
 from app.features.bundles.lines import InvalidBundleLine, from_line
-from app.features.lists.errors import UnreadableList
-from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.lists.lines import Item, LinesReader, ListReader
-from app.features.lists.references import BibtexReader, RisReader
-from app.features.lists.table import ColumnReader
 from app.features.native.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.encoding import decode_filters
@@ -36,7 +31,6 @@ from app.features.native.wire.response import AnswerText, Values, decode_respons
 from app.features.native.wire.site_value import decode_site, encode_site
 from app.features.native_listener.messages import read_request
 from app.features.native_listener.responder import Peer, Responder
-from app.features.parse.parsing import parse, write_line
 from app.features.registry import csv_file
 from app.features.registry.archive import ArchiveReader, InvalidArchive
 from app.features.registry.crossref import CrossrefReader
@@ -47,7 +41,13 @@ from app.features.registry.record import RecordDates
 from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
 from app.features.store_compression import compress
 from app.features.stored_entry import pack, unpack
-from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from app.features.texts.errors import UnreadableList
+from app.features.texts.json_lists import JsonArrayReader, JsonLinesReader
+from app.features.texts.lines import Item, LinesReader, ListReader
+from app.features.texts.parsing import parse, write_line
+from app.features.texts.references import BibtexReader, RisReader
+from app.features.texts.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from app.features.texts.table import ColumnReader
 from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.location import MalformedLocations, read_locations
 from app.handle.namespace import read_namespace

@@ -15,8 +15,6 @@ from app.doi.presentation import MAX_TYPED_CHARACTERS
 from app.errors import DoiProxyError
 from app.features.bundles.bundle import MAX_LINE
 from app.features.bundles.lines import InvalidBundleLine, from_line
-from app.features.lists.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
-from app.features.lists.list_stream import READERS
 from app.features.native.source import read_response
 from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
 from app.features.native.wire.query import Filters, Query, encode_query
@@ -24,7 +22,9 @@ from app.features.native.wire.response import Response, Values, decode_response
 from app.features.native.wire.value import Value, ValueReference
 from app.features.native_listener.messages import read_request, write_record
 from app.features.native_listener.responder import convert
-from app.features.parse.parsing import parse, write_line
+from app.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
+from app.features.texts.list_stream import READERS
+from app.features.texts.parsing import parse, write_line
 from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.record import MAX_VALUES
 from app.resolver.resolution import Origin, Resolution

@@ -56,6 +56,6 @@ def _refuse_first_token(new: Settings) -> None:
 FEATURE: Final = Feature(
     "admin",
     "the admin API, and the commands on the store: export, warm, show, refresh, purge",
-    needs=("bundles", "lists"),
+    needs=("bundles", "texts"),
     open=open_admin,
 )

@@ -10,8 +10,8 @@ from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read_typed
 from app.errors import InvalidName, NotUTF8
 from app.features.command import STANDARD_INPUT
-from app.features.lists.lines import NO_DOI, ListItem
-from app.features.lists.list_stream import ListSource, read_items, require_files
+from app.features.texts.lines import NO_DOI, ListItem
+from app.features.texts.list_stream import ListSource, read_items, require_files
 from app.system.progress import shows_progress
 
 #: Limit of a line, in bytes. A longer line is refused.
@@ -60,7 +60,7 @@ class UniqueNames:
 def read_lists(paths: Sequence[str], *, column: str | None = None, any_handle: bool = False) -> Iterator[NameItem]:
     """Read the names of lists, one list after the other. `-` is standard input.
 
-    The name of a file decides its format (features/lists/list_stream.py). Handles that are not DOI names or shortDOIs
+    The name of a file decides its format (features/texts/list_stream.py). Handles that are not DOI names or shortDOIs
     need `any_handle`. Raises ConfigurationError now if a file does not exist, and during the iteration if it cannot be
     read to its end.
     """

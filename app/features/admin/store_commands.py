@@ -52,7 +52,7 @@ def _add_lists(command: argparse.ArgumentParser, number: str, about: str) -> Non
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.admin.export import ExportChoice, export
-    from app.features.lists.list_stream import exists
+    from app.features.texts.list_stream import exists
     from app.system.interruption import run_job
 
     if namespace.lists and namespace.prefix:

@@ -9,7 +9,7 @@ from app.features.feature import Extra, Feature
 FEATURE: Final = Feature(
     "assistants",
     "tools for assistants, by the Model Context Protocol",
-    needs=("lists", "parse", "suggestions", "metadata"),
+    needs=("lists", "texts", "suggestions", "metadata"),
     extra=Extra("assistants", ("mcp",)),
     is_on=lambda settings: False,
 )

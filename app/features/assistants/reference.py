@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from app.doi.name import HandleName
 from app.doi.percent import decode
 from app.errors import InvalidName
-from app.features.parse.parsing import parse
-from app.features.suggestions.find_names import find_names
-from app.features.suggestions.suggestion import Suggestion
+from app.features.texts.find_names import find_names
+from app.features.texts.parsing import parse
+from app.features.texts.suggestion import Suggestion
 
 #: What may stand before a name in running text. The name itself follows.
 _BEFORE = r"(?:(?<![0-9A-Za-z.])|(?<=doi))"

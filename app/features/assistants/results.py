@@ -12,10 +12,10 @@ from typing import Final
 from pydantic import BaseModel, Field
 
 from app.features.lists.verdict import ListRow, Match, Verdict
-from app.features.parse.models import ParsedTextModel, WarningModel
-from app.features.parse.parsing import ParsedText, to_object
 from app.features.suggestion_model import SuggestionModel
-from app.features.suggestions.suggestion import Suggestion
+from app.features.texts.models import ParsedTextModel, WarningModel
+from app.features.texts.parsing import ParsedText, to_object
+from app.features.texts.suggestion import Suggestion
 
 #: Takes the place of a control, formatting, private-use or unassigned character.
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"

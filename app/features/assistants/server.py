@@ -50,8 +50,8 @@ from app.features.assistants.tools import (
     ToolName,
     Tools,
 )
-from app.features.lists.lines import LineCutter
-from app.features.lists.list_stream import wait_for_input
+from app.features.texts.lines import LineCutter
+from app.features.texts.list_stream import wait_for_input
 
 log = logging.getLogger(__name__)
 

@@ -24,10 +24,10 @@ from app.features.assistants.results import (
     write_parsed_text,
 )
 from app.features.lists.batch import BatchInput
-from app.features.lists.lines import ListItem
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
-from app.features.parse.models import ParsedTextModel
-from app.features.parse.parsing import ParsedText, parse
+from app.features.texts.lines import ListItem
+from app.features.texts.models import ParsedTextModel
+from app.features.texts.parsing import ParsedText, parse
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0

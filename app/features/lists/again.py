@@ -20,12 +20,12 @@ from app.errors import ConfigurationError
 from app.features.command import CommandContext
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ResolveChoice
-from app.features.lists.lines import ListItem
 from app.features.lists.resolve_lists import open_rows
 from app.features.lists.row_output import claim_file, report_rows
 from app.features.lists.rows_file import ROWS_FORMATS, RowsFile, WrittenRow
 from app.features.lists.verdict import FIELDS, GOOD, ListRow, Verdict
 from app.features.private_file import open_private
+from app.features.texts.lines import ListItem
 from app.system.interruption import INTERRUPTED, Stop, stop_on_signals
 from app.system.regular_file import open_regular
 

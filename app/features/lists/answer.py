@@ -7,18 +7,19 @@ work ends when the client disconnects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from starlette.responses import Response
-
-from app.errors import DoiProxyError, Quota
+from app.errors import Quota
 from app.features.fair_lock import FairLock
 from app.features.lists.batch import Batches, BatchInput
-from app.features.lists.body import (
+from app.features.lists.errors import TooManyBatches
+from app.features.lists.name_lookup import BatchOptions
+from app.features.lists.verdict import ListRow, read_input
+from app.features.texts.body import (
     BodyBuffer,
     BodyFormat,
     ListCounter,
@@ -26,23 +27,11 @@ from app.features.lists.body import (
     decompress_body,
     read_list_body,
 )
-from app.features.lists.errors import TooManyBatches
-from app.features.lists.extraction import Extraction
-from app.features.lists.name_lookup import BatchOptions
-from app.features.lists.verdict import ListRow, read_input
-from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
+from app.features.texts.extraction import Extraction
+from app.features.texts.streamed_answer import Output, StreamedAnswer, make_writer
+from app.features.texts.writing import Members
 from app.rationing.shares import SharedPlaces
-from app.web.freshness import NO_STORE
-from app.web.media_types import CSV, JSON
-from app.web.problem import error_problem
-from app.web.responses import Receive, Reply, Scope, Send
 
-#: Seconds after which the head is sent without a row. Until then, an error has a status of its own.
-HEAD_AFTER: Final = 1.0
-#: A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
-IS_GONE: Final = "doi_proxy.is_gone"
-#: Another: a function that ends the connection. What was not sent is lost.
-ABORT: Final = "doi_proxy.abort"
 #: The name of the limit, in RateLimit headers and in metrics.
 BATCHES: Final = "batches"
 #: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
@@ -177,40 +166,6 @@ class BatchService:
     text_turns: FairLock = field(default_factory=FairLock)
 
 
-class StreamedAnswer(Response):
-    """An answer that is sent while its request arrives. It ends when the client leaves."""
-
-    def __init__(self, read_ahead_bytes: int) -> None:
-        super().__init__()
-        self._read_ahead_bytes = read_ahead_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An ASGI application."""
-        body = BodyBuffer(self._read_ahead_bytes)
-        output = Output(send, scope.get(IS_GONE, lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
-        filling = asyncio.create_task(body.fill(receive))
-        answering = asyncio.create_task(self._answer_error(body, output))
-        try:
-            await asyncio.wait((filling, answering), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            filling.cancel()
-            if not answering.done():
-                answering.cancel()  # the client has left, or the server stops
-            await asyncio.gather(filling, answering, return_exceptions=True)
-        if not answering.cancelled():
-            answering.result()
-
-    async def _answer_error(self, body: BodyBuffer, output: Output) -> None:
-        try:
-            await self._answer(body, output)
-        except DoiProxyError as error:
-            await _send_reply(error_problem(error), output.send)
-
-    async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        """Send the whole answer. An error before its first byte is raised."""
-        raise NotImplementedError
-
-
 class RowsAnswer(StreamedAnswer):
     """The answer to one list."""
 
@@ -247,89 +202,3 @@ class RowsAnswer(StreamedAnswer):
             position = self._extraction.next_position()
             members |= {"input": position["text"], **position}
         return {name: members.get(name) for name in self._request.fields}
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where an answer goes. `is_gone` is whether the client has left; `abort` ends it. `head_after` is in seconds."""
-
-    send: Send
-    is_gone: Callable[[], bool]
-    head_after: float
-    abort: Callable[[], None] = lambda: None
-
-    async def write_rows(self, groups: AsyncIterable[Sequence[Members]], writer: RowWriter) -> None:
-        """Send each group of rows. An error before the head is raised, a later one ends the answer."""
-        rows, end = _Rows(self.send, writer), b""
-        early = asyncio.create_task(rows.start_after(self.head_after))
-        try:
-            async for group in groups:
-                await rows.write(writer.write(group))
-                if self.is_gone():
-                    return
-        except DoiProxyError as error:
-            if not rows.is_started:
-                raise
-            end = writer.fail(error.status, error.message)
-        finally:
-            early.cancel()
-            await asyncio.gather(early, return_exceptions=True)
-        if rows.is_started:
-            await self.send({"type": "http.response.body", "body": end + writer.end()})
-        else:
-            await _send_reply(_empty(writer), self.send)
-
-
-class _Rows:
-    """The answer of one writer. Its head is sent before the first bytes, or after a time without any."""
-
-    def __init__(self, send: Send, writer: RowWriter) -> None:
-        self._send = send
-        self._writer = writer
-        self._sending = asyncio.Lock()
-        self.is_started = False
-
-    async def start_after(self, seconds: float) -> None:
-        """Send the head after a time. A front proxy waits for a head, not for rows."""
-        await asyncio.sleep(seconds)
-        if not self.is_started:
-            await self.write(b"")
-
-    async def write(self, piece: bytes) -> None:
-        """Send bytes of rows, after the head."""
-        async with self._sending:
-            if not self.is_started:
-                self.is_started = True
-                await _start(self._writer, self._send)
-                piece = self._writer.begin() + piece
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-
-
-def make_writer(media_type: str, fields: Sequence[str]) -> RowWriter:
-    """The writer of rows for a media type of an answer."""
-    if media_type == JSON:
-        return JsonArrayWriter()
-    return TableWriter(fields) if media_type == CSV else JsonLinesWriter()
-
-
-def _empty(writer: RowWriter) -> Reply:
-    """An answer without a row."""
-    content = (b"content-type", writer.media_type.encode())
-    return Reply(200, (content,), writer.begin() + writer.end(), (NO_STORE,))
-
-
-async def _start(writer: RowWriter, send: Send) -> None:
-    headers = [
-        (b"content-type", writer.media_type.encode()),
-        NO_STORE,
-        # nginx must not buffer the answer (ngx_http_proxy_module, proxy_buffering).
-        (b"x-accel-buffering", b"no"),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-
-async def _send_reply(reply: Reply, send: Send) -> None:
-    length = (b"content-length", b"%d" % len(reply.body))
-    headers = [*reply.headers, *reply.freshness, length]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})

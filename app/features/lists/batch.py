@@ -16,9 +16,7 @@ from app.doi.name import HandleName
 from app.doi.presentation import read
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.features.feature import Core
-from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
-from app.features.lists.typed_name import read_typed_name
 from app.features.lists.verdict import (
     GOOD,
     Judgement,
@@ -36,7 +34,9 @@ from app.features.lists.verdict import (
 from app.features.options import Settings
 from app.features.suggestions.feature import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
-from app.features.suggestions.suggestion import Reading, Suggestion
+from app.features.texts.lines import ListItem
+from app.features.texts.suggestion import Reading, Suggestion
+from app.features.texts.typed_name import read_typed_name
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
 

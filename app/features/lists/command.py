@@ -162,8 +162,8 @@ async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL."""
-    from app.features.lists.list_stream import exists
-    from app.features.lists.typed_name import is_name
+    from app.features.texts.list_stream import exists
+    from app.features.texts.typed_name import is_name
     from app.proxy_client.server import parse_server
 
     lists = namespace.lists or (() if namespace.again else ("-",))

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from app.errors import InvalidRequest, TooManyRequests
-
-
-class UnreadableList(InvalidRequest):
-    """The list of names cannot be read."""
-
-    token = "unreadable-list"
-    title = "The list of names cannot be read"
+from app.errors import TooManyRequests
 
 
 class TooManyBatches(TooManyRequests):

@@ -9,12 +9,12 @@ from fastapi import FastAPI
 from app.features.feature import Context, Feature, Opened, required
 from app.features.lists.answer import BatchService, OpenBatches
 from app.features.lists.batch import build_batches
-from app.features.lists.body import ListLimits
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
 from app.features.metadata.feature import find_comparison
 from app.features.refusals import REFUSED
 from app.features.suggestions.suggested_names import SuggestedNames
+from app.features.texts.body import ListLimits
 from app.web.client_network import client_of
 from app.web.operations import Face
 
@@ -45,6 +45,6 @@ def open_lists(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "lists",
     "lists of up to a million names, by HTTP and as a command",
-    needs=("suggestions", "metadata"),
+    needs=("texts", "suggestions", "metadata"),
     open=open_lists,
 )

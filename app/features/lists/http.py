@@ -11,21 +11,17 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
-from app.features.lists.body import LIST_BODY, LIST_TYPES, BodyFormat, problem_responses, read_body_format
-from app.features.lists.extraction import TEXT_TYPES
 from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.verdict import Match, read_fields
-from app.features.lists.writing import JsonLinesWriter
 from app.features.suggestion_model import ReadingModel, SuggestionModel
-from app.features.suggestions.suggestion import Confidence
-from app.web.media_types import CSV, JSON, NDJSON, TEXT
+from app.features.texts.body import LIST_BODY, LIST_TYPES, BodyFormat, problem_responses, read_body_format
+from app.features.texts.extraction import TEXT_TYPES
+from app.features.texts.streamed_answer import choose_output
+from app.features.texts.suggestion import Confidence
+from app.features.texts.writing import JsonLinesWriter
+from app.web.media_types import CSV, TEXT
 
 RESOLVE_PATH: Final = "/api/resolve"
-_OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}
-#: Media types in Accept, in the order of preference of this resolver.
-_ACCEPTED: Final = {
-    NDJSON: NDJSON, "application/ndjson": NDJSON, "application/jsonl": NDJSON, CSV: CSV, JSON: JSON,
-}  # fmt: skip
 
 
 class RowModel(BaseModel):
@@ -144,14 +140,6 @@ def _keep_entries(form: BodyFormat, query: ResolveQuery, *, has_metadata: bool) 
     if query.extract or form.media_type == TEXT:
         raise InvalidParameter("match: a text has no titles to compare; send BibTeX, RIS, CSV or JSON.")
     return replace(form, keeps_entries=True)
-
-
-def choose_output(output: str | None, accept: str | None, body: str) -> str:
-    """The media type of the answer: `output`, else the one that Accept names first, else JSON for a JSON `body`."""
-    if output is not None:
-        return _OUTPUTS[output]
-    named = [entry.partition(";")[0].strip() for entry in (accept or "").lower().split(",", 20)]
-    return next((_ACCEPTED[entry] for entry in named if entry in _ACCEPTED), JSON if body == JSON else NDJSON)
 
 
 def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:

@@ -8,8 +8,8 @@ from typing import Final
 
 from app.doi.name import fold
 from app.features.command import STANDARD_INPUT
-from app.features.lists.lines import ListItem
-from app.features.lists.list_stream import ListSource, read_items
+from app.features.texts.lines import ListItem
+from app.features.texts.list_stream import ListSource, read_items
 from app.upstream.guard import UNSENT_OUTCOMES
 
 #: Rows before the remaining time is estimated.

@@ -18,13 +18,14 @@ from app.features.command import CommandContext
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ResolveChoice
 from app.features.lists.list_job import ListFiles, ListJob, chain, find_obstacle, go_on
-from app.features.lists.list_stream import ListSource, require_files, stream_items
 from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.remaining_time import RemainingTime, count_lists
 from app.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
 from app.features.lists.server_client import BatchClient
 from app.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
-from app.features.lists.writing import (
+from app.features.options import Settings
+from app.features.texts.list_stream import ListSource, require_files, stream_items
+from app.features.texts.writing import (
     AlignedWriter,
     ConciseWriter,
     JsonLinesWriter,
@@ -33,7 +34,6 @@ from app.features.lists.writing import (
     UrlWriter,
     printable,
 )
-from app.features.options import Settings
 from app.system.interruption import INTERRUPTED, stop_on_signals
 from app.system.progress import Bar, progress, shows_progress
 from app.upstream.guard import RecordQuery

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import IO, Self
 
 from app.errors import ConfigurationError, DoiProxyError
-from app.features.lists.list_stream import write_all
 from app.features.lists.rows_file import WrittenRow
 from app.features.lists.verdict import ListRow, Verdict
-from app.features.lists.writing import RowWriter
 from app.features.private_file import open_private
+from app.features.texts.list_stream import write_all
+from app.features.texts.writing import RowWriter
 from app.system.regular_file import open_regular
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from app.errors import ConfigurationError
 from app.features.lists.verdict import Verdict
-from app.features.lists.writing import TableWriter
+from app.features.texts.writing import TableWriter
 from app.system.redaction import MAX_SHOWN
 
 #: Formats whose rows can be read again.

@@ -12,10 +12,10 @@ from typing import Final
 from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ServerLimits
-from app.features.lists.lines import ListItem
-from app.features.lists.table import DOI_COLUMN
 from app.features.lists.verdict import ListRow, read_row
 from app.features.metadata.match import read_cited
+from app.features.texts.lines import ListItem
+from app.features.texts.table import DOI_COLUMN
 from app.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.proxy_client.server import ProxyServer
 from app.system.redaction import MAX_SHOWN

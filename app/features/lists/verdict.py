@@ -20,9 +20,9 @@ from app.errors import (
     UpstreamPaused,
     UpstreamRefused,
 )
-from app.features.lists.extraction import POSITION_FIELDS
-from app.features.lists.lines import NO_DOI, Item, ListItem, Scalar
-from app.features.suggestions.suggestion import Reading, Suggestion, write_reading
+from app.features.texts.extraction import POSITION_FIELDS
+from app.features.texts.lines import NO_DOI, Item, ListItem, Scalar
+from app.features.texts.suggestion import Reading, Suggestion, write_reading
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import UNCONFIRMED, Origin, Resolution, Tombstone
 from app.resolver.target import Target

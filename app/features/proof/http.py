@@ -11,11 +11,11 @@ from app.cache.entry import Entry
 from app.doi.prefix_record import without_home
 from app.doi.presentation import read_path
 from app.errors import CouldNotVerify
-from app.features.lists.body import problem_responses
 from app.features.own_pages import text_headers
 from app.features.proof.errors import NotVerified
 from app.features.proof.models import ProofModel
 from app.features.proven_answer import ProvenAnswer
+from app.features.texts.body import problem_responses
 from app.web.freshness import NO_STORE
 from app.web.media_types import JSON
 

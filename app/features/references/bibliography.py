@@ -10,14 +10,14 @@ from typing import Final
 
 from app.features.fair_lock import HoldTurn
 from app.features.lists.batch import BatchInput
-from app.features.lists.body import BodyFormat, ListLimits, read_list_body
-from app.features.lists.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
-from app.features.lists.references import MAX_ENTRY_CHARACTERS
 from app.features.lists.verdict import read_input
 from app.features.references.docx import read_docx
 from app.features.references.errors import TooManyReferences, UnreadableReferences
 from app.features.references.form import SentBibliography
-from app.features.suggestions.find_names import FoundName, find_names_of
+from app.features.texts.body import BodyFormat, ListLimits, read_list_body
+from app.features.texts.find_names import FoundName, find_names_of
+from app.features.texts.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
+from app.features.texts.references import MAX_ENTRY_CHARACTERS
 from app.web.media_types import BIBTEX, RIS
 
 #: The references of one page.

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.errors import DoiProxyError, RequestTooLarge, TooManyRequests
-from app.features.lists.errors import TooManyBatches, UnreadableList
+from app.features.lists.errors import TooManyBatches
+from app.features.texts.errors import UnreadableList
 
 
 class UnreadableReferences(UnreadableList):

@@ -37,7 +37,7 @@ def _sample_facts() -> dict[str, dict[str, Any]]:
 FEATURE: Final = Feature(
     "references",
     "/references: a page that checks the DOIs of a bibliography",
-    needs=("lists", "suggestions"),
+    needs=("texts", "lists"),
     open=open_references,
     samples=_sample_facts,
 )

@@ -13,12 +13,10 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 
 from app.errors import DoiProxyError, Quota, TooManyRequests, UpstreamTimeout
-from app.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList, Output, StreamedAnswer
+from app.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
 from app.features.lists.batch import BatchInput
-from app.features.lists.body import BodyBuffer
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.http import read_length
-from app.features.lists.lines import ListItem
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow, Verdict
 from app.features.own_pages import language_of, text_headers
@@ -26,6 +24,9 @@ from app.features.references.bibliography import Bibliography, read_bibliography
 from app.features.references.errors import TooManyReferences, describe_error
 from app.features.references.form import read_form, read_typed_text
 from app.features.references.result import Result, correct, describe
+from app.features.texts.body import BodyBuffer
+from app.features.texts.lines import ListItem
+from app.features.texts.streamed_answer import Output, StreamedAnswer
 from app.web.date import write_date
 from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE, VARY_LANGUAGE

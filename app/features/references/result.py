@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 from app.doi.name import HandleName
 from app.doi.uri import to_url
-from app.features.lists.lines import NO_DOI
 from app.features.lists.verdict import GOOD, ListRow
-from app.features.suggestions.find_names import FoundName
+from app.features.texts.find_names import FoundName
+from app.features.texts.lines import NO_DOI
 from app.resolver.resolution import Tombstone
 
 #: What is said about a reference: a verdict, or that it was corrected, or has no DOI.

@@ -11,9 +11,9 @@ from typing import Any, Final
 from app.doi.name import HandleName
 from app.doi.percent import decode
 from app.errors import CouldNotVerify, InvalidName
-from app.features.suggestions.find_names import find_names
 from app.features.suggestions.nearest import NOTHING_NEAR, NearestNames
-from app.features.suggestions.suggestion import (
+from app.features.texts.find_names import find_names
+from app.features.texts.suggestion import (
     Reading,
     Suggestion,
     read_and_suggest,
@@ -108,7 +108,7 @@ class Existence:
 class SuggestedNames:
     """The names for pages and problems.
 
-    `own_hosts` are the hosts of this resolver, as `app.features.suggestions.suggestion.suggest` expects them.
+    `own_hosts` are the hosts of this resolver, as `app.features.texts.suggestion.suggest` expects them.
     """
 
     template: str = "suggestions.html"

@@ -16,8 +16,8 @@ from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import OwnNames
 from app.features.assistants.tools import ToolBounds, ToolName, Tools
 from app.features.lists.batch import build_batches
-from app.features.parse.models import ParsedTextModel
-from app.features.parse.parsing import parse, to_object
+from app.features.texts.models import ParsedTextModel
+from app.features.texts.parsing import parse, to_object
 from tests.constants import split
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.web.proxy import OUT_OF_THE_WAY

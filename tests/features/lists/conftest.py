@@ -8,4 +8,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def late_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error before the first row has its status, also if a busy machine takes more than a second to find it."""
-    monkeypatch.setattr("app.features.lists.answer.HEAD_AFTER", 60.0)
+    monkeypatch.setattr("app.features.texts.streamed_answer.HEAD_AFTER", 60.0)

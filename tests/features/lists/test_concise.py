@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.lists.writing import ConciseWriter
+from app.features.texts.writing import ConciseWriter
 from tests.features.lists.test_resolve import Bench, bench  # noqa: F401
 
 pytestmark = pytest.mark.anyio

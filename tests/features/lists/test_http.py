@@ -20,13 +20,11 @@ from app.features.lists.answer import (
     SHORT_PLACES,
     OpenBatches,
     OpenList,
-    Output,
-    make_writer,
 )
-from app.features.lists.body import BodyBuffer, read_body_format
 from app.features.lists.errors import TooManyBatches
-from app.features.lists.http import choose_output
 from app.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
+from app.features.texts.body import BodyBuffer, read_body_format
+from app.features.texts.streamed_answer import Output, choose_output, make_writer
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running

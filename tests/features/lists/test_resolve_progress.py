@@ -8,8 +8,8 @@ import pytest
 
 from app.features.command import STANDARD_INPUT
 from app.features.lists import remaining_time
-from app.features.lists.list_stream import ListSource
 from app.features.lists.remaining_time import Effort, ListSize, RemainingTime, count_lists, estimate_seconds
+from app.features.texts.list_stream import ListSource
 
 
 @pytest.mark.parametrize(

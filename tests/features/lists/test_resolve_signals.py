@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from app.features.lists.list_stream import write_all
+from app.features.texts.list_stream import write_all
 from app.system import interruption
 from tests.features.lists.test_resolve import Bench, bench, end_of, resumable  # noqa: F401 - a fixture
 

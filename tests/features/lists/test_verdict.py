@@ -40,7 +40,7 @@ from app.features.lists.verdict import (
     not_a_doi,
     read_row,
 )
-from app.features.suggestions.suggestion import Reading, Suggestion
+from app.features.texts.suggestion import Reading, Suggestion
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import Chain, Origin, Resolution, Tombstone

@@ -1,0 +1,209 @@
+"""Lists in pieces: the borders of the pieces do not matter, and every limit holds."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.features.texts.errors import UnreadableList
+from app.features.texts.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
+from app.features.texts.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem, open_gunzip
+from app.features.texts.table import ColumnReader
+
+LIMIT: Final = 100
+READERS: Final[dict[str, Callable[[], ListReader]]] = {
+    "lines": lambda: LinesReader(LIMIT),
+    "table": lambda: ColumnReader(LIMIT),
+    "json": lambda: JsonArrayReader(LIMIT),
+    "ndjson": lambda: JsonLinesReader(LIMIT),
+}
+
+
+def read(reader: ListReader, *pieces: bytes) -> list[Item]:
+    items = [item for piece in pieces for item in reader.feed(piece)]
+    return items + reader.end()
+
+
+def texts(reader: ListReader, *pieces: bytes) -> list[str]:
+    return [item.text for item in read(reader, *pieces) if isinstance(item, ListItem)]
+
+
+def outcome(make: Callable[[], ListReader], *pieces: bytes) -> list[Item] | str:
+    """The items, or the message of the error."""
+    try:
+        return read(make(), *pieces)
+    except UnreadableList as error:
+        return error.message
+
+
+@given(st.sampled_from(sorted(READERS)), st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=6))
+@example("lines", b"\xef\xbb\xbf10.5555/a\r\n#no\n\n10.5555/b", [1, 2, 13])
+@example("table", b'n,doi\r\n1,"10.5555/a\nb"\n2,"x""y"\n', [7, 15, 16])
+@example("json", b'\xef\xbb\xbf [ "a\\"b\\\\", {"doi": "c,]"} ]\n', [1, 3, 8, 9, 12])
+@example("json", b"[" * 50, [10])
+@example("ndjson", b'"a"\r\n{"DOI": "b"}\nx', [2, 6])
+@example("lines", b"x" * 300 + b"\ny", [90, 101, 103])
+def test_the_borders_of_pieces_do_not_matter(kind: str, data: bytes, cuts: list[int]) -> None:
+    borders = [0, *sorted(cut for cut in cuts if cut <= len(data)), len(data)]
+    pieces = [data[start:end] for start, end in pairwise(borders)]
+    whole, cut, single = (
+        outcome(READERS[kind], *parts) for parts in ([data], pieces, [bytes([byte]) for byte in data])
+    )
+    if isinstance(whole, str):
+        # Which of two errors is seen first may depend on the pieces.
+        assert isinstance(cut, str) and isinstance(single, str)
+    else:
+        assert whole == cut == single
+
+
+def test_lines_without_blanks_and_comments_keep_their_numbers() -> None:
+    data = b"\xef\xbb\xbf10.5555/a\r\n\r\n# a comment\n  10.5555/b \n10.5555/c"
+    assert read(LinesReader(LIMIT), data) == [
+        ListItem("10.5555/a", 1),
+        ListItem("  10.5555/b ", 4),
+        ListItem("10.5555/c", 5),
+    ]
+
+
+@pytest.mark.parametrize("make", [READERS["lines"], READERS["ndjson"]])
+def test_a_line_that_is_too_long_or_not_utf_8_does_not_end_the_list(make: Callable[[], ListReader]) -> None:
+    items = read(make(), b"x" * (LIMIT + 1) + b"\n\xff\n" + b'"10.5555/a"\n')
+    assert [type(item) for item in items] == [UnreadableItem, UnreadableItem, ListItem]
+    assert [item.message for item in items if isinstance(item, UnreadableItem)] == [
+        "Line 1 is longer than 100 bytes; shorten it.",
+        "Line 2 is not UTF-8, from byte 1; save the list as UTF-8.",
+    ]
+
+
+def test_a_line_as_long_as_the_limit_is_whole() -> None:
+    assert texts(LinesReader(LIMIT), b"x" * LIMIT + b"\r\n", b"y" * LIMIT) == ["x" * LIMIT, "y" * LIMIT]
+
+
+def test_an_endless_line_takes_no_more_memory_than_the_limit() -> None:
+    reader = LinesReader(LIMIT)
+    for _ in range(1_000):
+        assert reader.feed(b"x" * 1_000) == []
+    assert len(reader._lines._rest) <= LIMIT + 2
+    assert [type(item) for item in reader.end()] == [UnreadableItem]
+
+
+def test_a_spreadsheet_is_refused_by_name() -> None:
+    with pytest.raises(UnreadableList, match=r"a ZIP archive, such as \.xlsx or \.docx; save it as CSV"):
+        read(LinesReader(LIMIT), b"PK\x03\x04\x14\x00\n\x00\n")
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
+def test_utf_16_is_refused_by_name(mark: bytes) -> None:
+    with pytest.raises(UnreadableList, match="UTF-16"):
+        read(LinesReader(LIMIT), mark + b"1\x000\x00\n\x00")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_the_column_doi_is_read_in_any_case(separator: str) -> None:
+    data = separator.join(["title", "DOI", "year"]) + "\r\n" + separator.join(["x", "10.5555/a", "1"]) + "\r\n"
+    assert texts(ColumnReader(LIMIT), data.encode()) == ["10.5555/a"]
+
+
+def test_a_field_in_quotes_has_separators_quotes_and_line_breaks() -> None:
+    """The examples of RFC 4180, section 2, rules 5 to 7."""
+    data = b'title,doi\n"a, ""b""\r\nc",10.5555/a\n\n"",10.5555/b\nshort\n'
+    assert read(ColumnReader(LIMIT), data) == [ListItem("10.5555/a", 2), ListItem("10.5555/b", 5), ListItem("", 6)]
+
+
+def test_a_named_column_is_read() -> None:
+    data = b"doi,DOI (main)\n10.5555/a,10.5555/b\n"
+    assert texts(ColumnReader(LIMIT, "DOI (main)"), data) == ["10.5555/b"]
+    assert texts(ColumnReader(LIMIT, "doi (MAIN)"), data) == ["10.5555/b"]
+
+
+def test_a_missing_column_is_an_error_that_names_the_columns() -> None:
+    with pytest.raises(UnreadableList, match="Line 1 has no column 'doi'; name one of its columns: 'title', 'year'"):
+        read(ColumnReader(LIMIT), b"title,year\n")
+
+
+def test_a_carriage_return_inside_a_record_is_an_error_of_this_record() -> None:
+    items = read(ColumnReader(LIMIT), b"doi\n10.5555/a\rb\n10.5555/c\n")
+    assert [type(item) for item in items] == [UnreadableItem, ListItem]
+    with pytest.raises(UnreadableList, match="Line 1 is not CSV: it has a carriage return without a line feed"):
+        read(ColumnReader(LIMIT), b"doi\rtitle\n10.5555/a\n")
+
+
+def test_a_quote_that_is_never_closed_is_an_error_with_its_line() -> None:
+    for data in (b'doi\n10.5555/a\n"10.5555/b\n', b'doi\n10.5555/a\n"10.5555/b\n' + b"10.5555/c\n" * 50):
+        with pytest.raises(UnreadableList, match="Line 3: a quote is not closed"):
+            read(ColumnReader(LIMIT), data)
+
+
+def test_an_array_has_strings_and_objects() -> None:
+    data = json.dumps(["10.5555/a", {"DOI": "10.5555/b", "x": [{"doi": "no"}]}, {"doi": "10.5555/c"}, None, {"x": 1}])
+    items = read(JsonArrayReader(LIMIT), data.encode())
+    assert items[:3] == [ListItem("10.5555/a", 1), ListItem("10.5555/b", 2), ListItem("10.5555/c", 3)]
+    assert [item.message for item in items[3:] if isinstance(item, UnreadableItem)] == [
+        "Item 4 is neither a string nor an object with a string 'doi'.",
+        "Item 5 is neither a string nor an object with a string 'doi'.",
+    ]
+    assert texts(JsonArrayReader(LIMIT, "id"), b'[{"id": "10.5555/a"}]') == ["10.5555/a"]
+    assert read(JsonArrayReader(LIMIT), b" [ ] ") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"10.5555/a\n", "not a JSON array"),
+        (b'{"doi": "10.5555/a"}', "not a JSON array"),
+        (b'["10.5555/a"', "closing bracket is missing"),
+        (b"", "closing bracket is missing"),
+        (b'["10.5555/a"] x', "text after the array"),
+        (b'["10.5555/a"}', "a brace is closed"),
+        (b'["' + b"x" * 200, "Item 1 is longer than 100 bytes"),
+        (b'["a","' + b"x" * 200 + b'"]', "Item 2 is longer than 100 bytes"),
+        (b"[" * (MAX_DEPTH + 1), "more than 32 open brackets"),
+    ],
+)
+def test_an_array_that_cannot_be_read_is_an_error(data: bytes, message: str) -> None:
+    with pytest.raises(UnreadableList, match=message):
+        read(JsonArrayReader(LIMIT), data)
+
+
+def test_a_value_that_is_not_json_does_not_end_the_array() -> None:
+    items = read(JsonArrayReader(LIMIT), b'["10.5555/a", nonsense, "\\ud800", "10.5555/b",]')
+    assert [type(item) for item in items] == [ListItem, UnreadableItem, UnreadableItem, ListItem, UnreadableItem]
+
+
+def test_a_compressed_list_that_cannot_be_read_is_an_error_of_the_list() -> None:
+    with pytest.raises(UnreadableList, match="The gzip data is damaged"):
+        list(open_gunzip(100.0).feed(b"10.5555/a\n"))
+
+
+def test_the_garbage_collector_does_not_count_lines_and_items() -> None:
+    items = read(LinesReader(LIMIT), b"10.5555/a\n" + b"x" * (LIMIT + 1))
+    lines = LineCutter(LIMIT).feed(b"10.5555/a\n")
+    assert [type(item) for item in items] == [ListItem, UnreadableItem]
+    assert not any(gc.is_tracked(one) for one in (*items, *lines))
+
+
+@pytest.mark.parametrize(
+    ("data", "lone"),
+    [
+        (rb'["\ud800"]', r"\ud800"),
+        (rb'["\uDC00 "]', r"\uDC00"),
+        (rb'{"\ud83d\ude00\ud83d": 1}', r"\ud83d"),
+        (rb'["\\\udfff"]', r"\udfff"),
+        (rb'["\\ud800', None),
+        (rb'["\u0041\ud83d\ude00', None),
+        (rb'["\ud8', None),
+        (b'["' + rb"\n" * 100_000, None),
+    ],
+)
+def test_half_a_surrogate_pair_is_named(data: bytes, lone: str | None) -> None:
+    found = explain_json(data, ValueError("another reason"))
+    assert found == (
+        f"{lone} is half a surrogate pair, not a character; send both halves" if lone else "another reason"
+    )

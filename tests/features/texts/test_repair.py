@@ -1,0 +1,142 @@
+"""The repairs one by one. test_doi_suggestions.py has what they find together, test_doi_bounds.py their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.features.texts.repair import characters, endings, prefix, surroundings
+from app.features.texts.repair.table import REPAIRS, Repair
+from tests.table import table
+
+#: Repairs that add characters: a digit or two of the prefix, or a slash.
+LONGER = {prefix.with_lost_zero, prefix.with_whole_prefix, prefix.with_ten, prefix.with_first_slash}
+MOST_ADDED = 3
+
+#: A function, a text, and the text after it. A text that stays as it is has the same twice.
+EDGES: list[tuple[Callable[[str], str], str, str]] = [
+    (characters.decode_again, "10.1000/100%", "10.1000/100%"),
+    (characters.decode_again, "10.1000/%C4", "10.1000/%C4"),
+    (characters.with_hyphens, "10.1000/1\u2013\u00ad8\u22122", "10.1000/1-8-2"),
+    (characters.without_invisible, "10.1000/1\u200b8\x00\u00ad2\n", "10.1000/182\n"),
+    (characters.with_angle_brackets, "10.1000/1\\\\\u226a2\u226b", "10.1000/1<2>"),
+    (characters.without_latex_escapes, r"10.1000/1\_8\2", r"10.1000/1_8\2"),
+    (characters.without_latex_escapes, r"10.1000/{\_}\textless{}$>${\textunderscore}", "10.1000/_<>_"),
+    (characters.with_slash_for_backslash, r"https:\\doi.org\10.1000\182", "https://doi.org/10.1000/182"),
+    (characters.with_slash_for_backslash, r"10.1000/1\8", r"10.1000/1\8"),
+    (prefix.with_lost_zero, "10.23/x", "10.23/x"),
+    (prefix.with_lost_zero, "see 10.231/x", "see 10.2310/x"),
+    (prefix.with_lost_zero, "10.1000/10.231/x", "10.1000/10.231/x"),
+    (prefix.with_digits, "lO.1000/1 IO.1000/1 1o.1000/1", "10.1000/1 10.1000/1 10.1000/1"),
+    (prefix.with_whole_prefix, ".1000/1", "10.1000/1"),
+    (prefix.with_whole_prefix, "10.1000/1", "10.1000/1"),
+    (prefix.without_digit_before, "1110.1000/1", "10.1000/1"),
+    (prefix.without_digit_before, "2010.1000/1", "10.1000/1"),
+    (prefix.without_digit_before, "20110.1000/1", "20110.1000/1"),
+    (prefix.with_first_slash, "10.1000_x.1", "10.1000/x.1"),
+    (prefix.with_first_slash, "10.1000:1", "10.1000/1"),
+    (prefix.with_first_slash, "10.1000x.1234", "10.1000/x.1234"),
+    (prefix.with_first_slash, "10.1000.5/x", "10.1000.5/x"),
+    (prefix.with_ten, "11304/12345", "11304/12345"),
+    (endings.without_trailing_slash, "10.1000/182//", "10.1000/182"),
+    (endings.without_trailing_punctuation, "10.1000/(182)).", "10.1000/(182)"),
+    (endings.without_trailing_punctuation, "10.1000/18[2", "10.1000/18[2"),
+    (endings.without_trailing_punctuation, "10.1000/182\u201d\u2026\ufffd", "10.1000/182"),
+    (endings.without_trailing_punctuation, "10.1021/ja001926+", "10.1021/ja001926+"),
+    (endings.without_page_part, "10.1000/182/Abstract", "10.1000/182"),
+    (endings.without_page_part, "10.1000/182/abstract/x", "10.1000/182"),
+    (endings.without_page_part, "10.1000/182/asset/a-1.pdf", "10.1000/182"),
+    (endings.without_page_part, "10.1000/pdf-a", "10.1000/pdf-a"),
+    (endings.without_query_or_fragment, "10.1000/182?", "10.1000/182"),
+    (endings.without_query_or_fragment, "10.1000/182?1=2&a=b", "10.1000/182?1=2"),
+    (endings.without_query_or_fragment, "10.1002/1:1<1::AID-A1>3.0.CO;2-#", "10.1002/1:1<1::AID-A1>3.0.CO;2-#"),
+    (endings.without_query_or_fragment, "10.1207/S15327663JCP13-1&2_05", "10.1207/S15327663JCP13-1&2_05"),
+    (endings.without_trailing_punctuation, "10.1000/182\u3002\u00b9\u061f", "10.1000/182"),
+    (endings.without_trailing_punctuation, "10.1000/182-", "10.1000/182-"),
+    (endings.without_footnote, "10.1000/182[1,3-5]", "10.1000/182"),
+    (endings.without_footnote, "10.1890/87[2445:A]2.0.CO;2", "10.1890/87[2445:A]2.0.CO;2"),
+    (endings.without_next_word, "10.1000/published", "10.1000/published"),
+    (endings.without_next_word, "10.5555/\u65e5\u672c", "10.5555/\u65e5\u672c"),
+    (endings.without_next_cells, "10.1000/1,2", "10.1000/1,2"),
+    (endings.without_next_cell, "10.1002/1:1<1::AID-A1>3.0.CO;2-1", "10.1002/1:1<1::AID-A1>3.0.CO;2-1"),
+    (surroundings.name_inside, "a;10.1002/1:1<1::AID-A1>3.0.CO;2-1;b", "10.1002/1:1<1::AID-A1>3.0.CO;2-1"),
+    (surroundings.before_repetition, "10.1000/182/10.1000/183", "10.1000/182"),
+    (characters.with_hyphens, "10.1000/182\u2014", "10.1000/182\u2014"),
+    (endings.without_markup, "10.1000/182|PMID 1", "10.1000/182"),
+    (endings.without_markup, "10.1000/182},pages={1}", "10.1000/182"),
+    (endings.without_markup, '10.1000/182" target="_blank">x', '10.1000/182" target="_blank'),
+    (endings.without_markup, "10.1000/182](https://example.org)", "10.1000/182"),
+    (endings.without_markup, "10.1000/74<947:A>2.0.CO;2", "10.1000/74<947:A>2.0.CO;2"),
+    (endings.without_version, "10.48550/arXiv.2101.00001v3", "10.48550/arXiv.2101.00001"),
+    (endings.without_version, "10.1000/2101.00001v3", "10.1000/2101.00001v3"),
+    (endings.without_title, "10.1093/gbe/evu130", "10.1093/gbe/evu130"),
+    (endings.without_title, "10.1000/the-title-of-the-work-2", "10.1000/the-title-of-the-work-2"),
+    (surroundings.before_repetition, "10.1000/182 (doi:10.1000/182", "10.1000/182"),
+    (surroundings.before_repetition, "doi:10.1000/182", "doi:10.1000/182"),
+    (surroundings.before_repetition, "1000https://doi.org/10.1000/182", "1000https://doi.org/10.1000/182"),
+    (surroundings.first_word, "  10.1000/182 PMCID: 1", "10.1000/182"),
+    (surroundings.first_word, "see 10.1000/182", "see 10.1000/182"),
+    (surroundings.first_word, "10.1000/ 182", "10.1000/ 182"),
+    (surroundings.without_blanks, "10.1000/ 18- 2 3", "10.1000/18-2 3"),
+    (surroundings.without_blanks, "10. 1000 / 182", "10.1000/182"),
+    (surroundings.without_blanks, "10.1000/journal. 182", "10.1000/journal.182"),
+    (surroundings.without_blanks, "10.1000/182. 2020", "10.1000/182. 2020"),
+    (surroundings.without_inner_blank, "10.1000/182 and", "10.1000/182 and"),
+    (surroundings.parameter_value, "https://example.org/?url=https://doi.org/10.1000/1", "https://doi.org/10.1000/1"),
+    (surroundings.name_inside, "see 10.1000/182?x", "10.1000/182"),
+    (surroundings.name_inside, "110.1000/182", "110.1000/182"),
+    (surroundings.short_doi_inside, "https://shortdoi.org/aabbe", "10/aabbe"),
+    (surroundings.short_doi_inside, "on 24/10/may", "on 24/10/may"),
+    (surroundings.short_doi_inside, "https://example.org/2020/10/may", "https://example.org/2020/10/may"),
+    (surroundings.short_doi_inside, "10/12 of them", "10/12 of them"),
+    (surroundings.with_other_brackets, "10.1000/74<947:ABC>2.0.CO;2", "10.1000/74[947:ABC]2.0.CO;2"),
+    (surroundings.with_other_brackets, "10.1002/(SICI)1<2:A>3.0.CO;2-O", "10.1002/(SICI)1<2:A>3.0.CO;2-O"),
+    (surroundings.with_other_brackets, "10.1000/a[1:b]", "10.1000/a[1:b]"),
+]
+TEXTS = st.text(alphabet=st.sampled_from("10./%2F231ab \u2013\u00ad&lt;?#\\_()[]{}doi:htp"), max_size=40) | st.text()
+
+
+@table(("function", "text", "repaired"), EDGES)
+def test_a_repair_undoes_its_own_error_and_nothing_else(
+    function: Callable[[str], str], text: str, repaired: str
+) -> None:
+    assert function(text) == repaired
+
+
+@table("repair", REPAIRS, ids=lambda repair: repair.rule)
+def test_the_example_in_the_docstring_of_a_repair_holds(repair: Repair) -> None:
+    example = (repair.apply.__doc__ or "").partition("\n")[0]
+    text, _, rest = example.partition(" -> ")
+    assert rest.startswith(repair.apply(text)) and repair.apply(text) != text
+
+
+def test_every_repair_is_tried_once_and_has_a_rule_in_kebab_case() -> None:
+    assert len({repair.rule for repair in REPAIRS}) == len({repair.apply for repair in REPAIRS}) == len(REPAIRS)
+    assert all(repair.rule.replace("-", "").isalnum() and repair.rule == repair.rule.lower() for repair in REPAIRS)
+
+
+@pytest.mark.parametrize("repair", REPAIRS, ids=lambda repair: repair.rule)
+@given(text=TEXTS)
+def test_a_repair_adds_few_characters_to_any_text(repair: Repair, text: str) -> None:
+    most = len(text) + MOST_ADDED * (1 + text.count(".")) if repair.apply in LONGER else len(text)
+    assert len(repair.apply(text)) <= most
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("https://doi.example.org/10.1000/182", "10.1000/182"),
+        ("HTTP://DOI.Example.org:443/aabbe", "aabbe"),
+        ("doi.example.org/10/aabbe", "10/aabbe"),
+        ("https://www.example.org/doi/aabbe", "aabbe"),
+        ("https://www.example.org/doing", "https://www.example.org/doing"),
+        ("https://doi.example.org.example.net/x", "https://doi.example.org.example.net/x"),
+        ("ftp://doi.example.org/x", "ftp://doi.example.org/x"),
+        ("10.1000/182", "10.1000/182"),
+    ],
+)
+def test_a_url_of_this_resolver_is_its_path(text: str, rest: str) -> None:
+    assert surroundings.without_own_url(text, frozenset({"doi.example.org", "www.example.org/doi"})) == rest

@@ -1,0 +1,64 @@
+"""Rows as NDJSON, CSV and a JSON array."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from app.features.texts.writing import JsonArrayWriter, JsonLinesWriter, RowWriter, TableWriter
+
+ROWS: Final[list[dict[str, Any]]] = [
+    {"input": 'a "b", c\n', "doi": None, "stale": False, "message": "é"},
+    {"input": "=1+1", "doi": "10.5555/a", "stale": True, "message": None},
+]
+FIELDS: Final = tuple(ROWS[0])
+WRITERS: Final[dict[str, Callable[[], RowWriter]]] = {
+    "ndjson": JsonLinesWriter,
+    "csv": lambda: TableWriter(FIELDS),
+    "json": JsonArrayWriter,
+}
+
+
+def written(writer: RowWriter, *groups: list[dict[str, Any]], error: bool = False) -> str:
+    body = writer.begin() + b"".join(writer.write(group) for group in groups)
+    return (body + (writer.fail(400, "Line 3: no.") if error else b"") + writer.end()).decode()
+
+
+@pytest.mark.parametrize("groups", [[ROWS], [ROWS[:1], [], ROWS[1:]]])
+def test_rows_are_read_again_as_they_were(groups: list[list[dict[str, Any]]]) -> None:
+    assert [json.loads(line) for line in written(JsonLinesWriter(), *groups).splitlines()] == ROWS
+    assert json.loads(written(JsonArrayWriter(), *groups)) == ROWS
+    records = list(csv.reader(written(TableWriter(FIELDS), *groups).splitlines(keepends=True)))
+    assert records == [list(FIELDS), ['a "b", c\n', "", "false", "é"], ["=1+1", "10.5555/a", "true", ""]]
+
+
+def test_no_rows_are_an_empty_list() -> None:
+    assert written(JsonLinesWriter()) == ""
+    assert json.loads(written(JsonArrayWriter())) == []
+    assert written(TableWriter(FIELDS)) == "input,doi,stale,message\r\n"
+
+
+def test_an_error_is_the_last_thing_in_the_list() -> None:
+    error = {"error": {"status": 400, "detail": "Line 3: no."}}
+    assert json.loads(written(JsonLinesWriter(), ROWS, error=True).splitlines()[-1]) == error
+    assert json.loads(written(JsonArrayWriter(), ROWS, error=True))[-1] == error
+    assert json.loads(written(JsonArrayWriter(), error=True)) == [error]
+    assert written(TableWriter(FIELDS), error=True).splitlines()[-1] == ",,,error 400: Line 3: no."
+    assert written(TableWriter(("doi",)), error=True).splitlines()[-1] == "error 400: Line 3: no."
+
+
+def test_suggestions_are_names_in_a_cell() -> None:
+    rows = [{"suggestions": [{"doi": "10.5555/a", "rule": "label"}, {"doi": "10.5555/b", "rule": "label"}]}]
+    assert written(TableWriter(("suggestions",)), rows) == "suggestions\r\n10.5555/a 10.5555/b\r\n"
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_each_format_has_its_media_type(kind: str) -> None:
+    media_types = {
+        "ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8; header=present", "json": "application/json"
+    }  # fmt: skip
+    assert WRITERS[kind]().media_type == media_types[kind]
