@@ -11,7 +11,7 @@ _ALL: Final = {
     "demo": ("start a proxy with a stand-in for the upstream, and an outage by a key", "app.features.setup.command"),
     "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
     "check": (
-        "examine settings, files, store and upstream, or write an archive for troubleshooting with --bundle",
+        "examine settings, files, store and upstream, or whether the running proxy is ready",
         "app.features.setup.command",
     ),
     "setup": (
