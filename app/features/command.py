@@ -104,6 +104,11 @@ def set_usage(command: argparse.ArgumentParser, flags: str) -> None:
     command.usage = f"{command.prog} {flags} [--config FILE] [settings]"
 
 
+def add_server(command: argparse.ArgumentParser, about: str = "the proxy; by default the one on this machine") -> None:
+    """Add the argument that names a running proxy."""
+    command.add_argument("--server", metavar="URL", help=about)
+
+
 def add_format(command: argparse.ArgumentParser, about: str = "text for people, or one JSON object") -> None:
     """Add the argument for the form of the output."""
     command.add_argument("--format", choices=("text", "json"), default="text", help=f"{about} (default: text)")

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Final
-
 from app.features.options import Settings
 from app.proxy_client.admin import AdminClient
 from app.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
 from app.server.listening import UNIX
-
-#: What the help of a command says about a `--server` that is not given.
-_ON_THIS_MACHINE: Final = "the proxy; by default the one on this machine"
-
-
-def add_server(command: argparse.ArgumentParser, about: str = _ON_THIS_MACHINE) -> None:
-    """Add the argument that names the proxy."""
-    command.add_argument("--server", metavar="URL", help=about)
 
 
 def find_server(settings: Settings, server: str | None) -> ProxyServer:

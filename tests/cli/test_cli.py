@@ -204,7 +204,7 @@ WRONG: Final = [
     Wrong("command that is missing", "cache", "COMMAND (one of export, import, "),
     Wrong("list that is missing", "cache warm", "are required: LIST; see"),
     Wrong("flag with a slip", "serve --prot 1", "did you mean --port?"),
-    Wrong("flag of the command itself", "resolve --timeout 5 10.1000/182", "did you mean --server-timeout?"),
+    Wrong("flag of the command itself", "resolve --sugest 10.1000/182", "did you mean --suggest?"),
     Wrong("flag like none of the command", "resolve --wait 5 10.1000/182", "arguments: --wait; see"),
     Wrong("setting with a slip", "resolve --stor-url x 10.1000/182", "did you mean --store-url?"),
     Wrong("verdict with a slip", "resolve --again unverifed {tmp}/missing", "did you mean unverified?"),

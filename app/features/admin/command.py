@@ -18,12 +18,13 @@ from app.features.command import (
     Command,
     CommandContext,
     Stores,
+    add_server,
     read_argument,
     read_prefix,
     set_usage,
     whole_number,
 )
-from app.features.running_proxy import add_server, open_client
+from app.features.running_proxy import open_client
 from app.proxy_client.admin import AdminClient
 from app.resolver.demand import Demand
 from app.upstream.source import Priority

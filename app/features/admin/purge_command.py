@@ -11,8 +11,8 @@ from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.admin.command import ON_STORE, purge_remote
 from app.features.admin.purge import Selection, count_selected, purge
-from app.features.command import Command, CommandContext, Stores, read_argument, read_prefix, set_usage
-from app.features.running_proxy import add_server, open_client
+from app.features.command import Command, CommandContext, Stores, add_server, read_argument, read_prefix, set_usage
+from app.features.running_proxy import open_client
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:

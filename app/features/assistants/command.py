@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from app.features.assistants.feature import FEATURE
-from app.features.command import Command, CommandContext
+from app.features.command import Command, CommandContext, add_server
 from app.features.feature import require_libraries
 from app.proxy_client.server import ProxyServer, parse_server
 from app.system.version import read_version
@@ -32,9 +32,7 @@ _MAX_MESSAGE_BYTES: Final = 1024 * 1024
 
 def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    command.add_argument(
-        "--server", metavar="URL", help="look names up at this proxy; by default in this process, with its store"
-    )
+    add_server(command, "look names up at this proxy; by default in this process, with its store")
 
 
 def run_mcp(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -16,8 +16,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.errors import ConfigurationError, DoiProxyError
-from app.features.command import Command, CommandContext, add_format, read_argument, set_usage
-from app.features.running_proxy import add_server, open_client
+from app.features.command import Command, CommandContext, add_format, add_server, read_argument, set_usage
+from app.features.running_proxy import open_client
 from app.proxy_client.exchange import ProxyFailure
 
 _PATH: Final = b"/admin/explain"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.features.command import Command, CommandContext
+from app.features.command import Command, CommandContext, add_server
 
 if TYPE_CHECKING:
     from app.proxy_client.server import ProxyServer
@@ -23,20 +23,10 @@ AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """The limits of the requests to a server: names in one, consecutive ones without a row, seconds between rows."""
-
-    names: int
-    tries: int
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
 class ResolveChoice:
     """The arguments of the command. None stands for the default."""
 
     lists: tuple[str, ...]
-    server_limits: ServerLimits
     #: Names among the arguments.
     names: tuple[str, ...] = ()
     input_format: str | None = None
@@ -59,9 +49,8 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy resolve`."""
     command.usage = (
         "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] "
-        "[--again VERDICTS] [--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] "
-        "[--only-cached] [--suggest] [--check-suggestions] [--match] [--encoding literal] [--input-format FORMAT] "
-        "[--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
+        "[--again VERDICTS] [--server URL] [--only-cached] [--suggest] [--check-suggestions] [--match] "
+        "[--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
     )
     command.add_argument(
         "lists",
@@ -86,7 +75,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         help="first look up the rows in FILE of -o that have these verdicts again, and replace them: "
         "unverified,rate_limited",
     )
-    _add_server_arguments(command)
+    add_server(command, "send the names to the proxy at this URL")
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
     command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
     command.add_argument("--check-suggestions", action="store_true", help="look these names up; implies --suggest")
@@ -110,33 +99,6 @@ def _verdicts(text: str) -> tuple[str, ...]:
         if verdict not in AGAIN:
             raise argparse.ArgumentTypeError(f"{verdict!r} is not one of {', '.join(AGAIN)}")
     return verdicts
-
-
-def _add_server_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--server", metavar="URL", help="send the names to the proxy at this URL")
-    command.add_argument(
-        "--server-names", type=_positive, default=1_000, metavar="N", help="names in one request (default: %(default)s)"
-    )
-    command.add_argument(
-        "--server-tries",
-        type=_positive,
-        default=8,
-        metavar="N",
-        help="consecutive requests without a row, after which the command stops (default: %(default)s)",
-    )
-    command.add_argument(
-        "--server-timeout",
-        type=_positive,
-        default=900,
-        metavar="SECONDS",
-        help="give up after this many seconds without a row, also in a pause of the upstream (default: %(default)s)",
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not text.isascii() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
 
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
@@ -171,7 +133,6 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     return ResolveChoice(
         lists=tuple(argument for argument in lists if argument not in names),
         names=names,
-        server_limits=ServerLimits(namespace.server_names, namespace.server_tries, namespace.server_timeout),
         input_format=namespace.input_format,
         column=namespace.column,
         output_format=namespace.output_format,

@@ -149,8 +149,7 @@ async def open_rows(
 ) -> AsyncIterator[AsyncIterator[list[ListRow]]]:
     """The rows of the inputs in groups, of a server or of this process."""
     if choice.server is not None:
-        limits = choice.server_limits
-        client = BatchClient(choice.server, _query(choice), limits, stop, lambda text: print(text, file=sys.stderr))
+        client = BatchClient(choice.server, _query(choice), stop, lambda text: print(text, file=sys.stderr))
         async with aclosing(client.groups(inputs)) as rows:
             yield rows
         return

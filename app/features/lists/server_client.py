@@ -11,7 +11,6 @@ from typing import Final
 
 from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
-from app.features.lists.command import ServerLimits
 from app.features.lists.verdict import ListRow, read_row
 from app.features.metadata.match import read_cited
 from app.features.texts.lines import ListItem
@@ -20,8 +19,13 @@ from app.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.proxy_client.server import ProxyServer
 from app.system.redaction import MAX_SHOWN
 
-#: Limit of the names of one request, in bytes.
+#: Limits of one request: its names, and their bytes.
+REQUEST_NAMES: Final = 1_000
 MAX_BYTES: Final = 256 * 1024
+#: Consecutive requests without a row, after which the job ends.
+MOST_TRIES: Final = 8
+#: Seconds without a row, also in a pause of the upstream, after which a request has failed.
+ROW_TIMEOUT: Final = 900.0
 #: The pause after a failure without Retry-After, in seconds. It doubles from the first number to the second.
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -40,14 +44,12 @@ class BatchClient:
         self,
         server: ProxyServer,
         query: str,
-        limits: ServerLimits,
         stop: asyncio.Event,
         report: Callable[[str], None],
     ) -> None:
         """`query` has the parameters of a request. `report` gets the message of a new failure. `stop` ends the work."""
         self._server = server
         self._query = query
-        self._limits = limits
         self._stop = stop
         self._report = report
         self._failures = 0
@@ -57,7 +59,7 @@ class BatchClient:
     async def groups(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[ListRow]]:
         """The row of each input, in their order, as they arrive. Raises DoiProxyError if the server does not answer."""
         async for group in inputs:
-            for part in _cut(group, self._limits.names):
+            for part in _cut(group, REQUEST_NAMES):
                 async for rows in self._resolve(part):
                     yield rows
 
@@ -65,7 +67,7 @@ class BatchClient:
         waiting = iter(inputs)
         items = [item for item in inputs if not isinstance(item, ListRow)]
         while items and not self._stop.is_set():
-            rows_of_texts = fetch_rows(self._server, self._query, list(items), self._limits.timeout, self._stop)
+            rows_of_texts = fetch_rows(self._server, self._query, list(items), ROW_TIMEOUT, self._stop)
             try:
                 async with aclosing(rows_of_texts):
                     async for rows in rows_of_texts:
@@ -82,14 +84,14 @@ class BatchClient:
 
     async def _pause(self, error: ProxyFailure) -> None:
         self._failures += 1
-        if self._failures >= self._limits.tries:
+        if self._failures >= MOST_TRIES:
             raise DoiProxyError(f"{error.message}; stopped after {self._failures} requests") from error
         seconds = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (self._failures - 1))
         if error.retry_after is not None:
             seconds = max(error.retry_after, _FIRST_PAUSE)
         if error.message != self._reported:
             self._reported = error.message
-            self._report(f"{error.message.rstrip('.')}; trying again, {self._limits.tries} times at most")
+            self._report(f"{error.message.rstrip('.')}; trying again, {MOST_TRIES} times at most")
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

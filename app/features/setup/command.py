@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.command import Command, CommandContext, add_format, set_usage
-from app.features.running_proxy import add_server
+from app.features.command import Command, CommandContext, add_format, add_server, set_usage
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
 from app.features.setup.setup_command import add_setup_arguments, setup

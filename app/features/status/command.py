@@ -10,8 +10,8 @@ import time
 from typing import Final
 
 from app.errors import DoiProxyError
-from app.features.command import Command, CommandContext, add_format, set_usage
-from app.features.running_proxy import add_server, open_client
+from app.features.command import Command, CommandContext, add_format, add_server, set_usage
+from app.features.running_proxy import open_client
 from app.proxy_client.admin import AdminClient
 
 #: Seconds between two prints with --watch.

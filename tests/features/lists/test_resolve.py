@@ -37,6 +37,12 @@ PATIENCE: Final = 60
 URL: Final = "https://example.org/"
 
 
+#: Constants of the program that tests change.
+REQUEST_NAMES, MOST_TRIES, ROW_TIMEOUT = (
+    f"app.features.lists.server_client.{name}" for name in ("REQUEST_NAMES", "MOST_TRIES", "ROW_TIMEOUT")
+)
+
+
 class Bench:
     """A folder with a store, and a fake upstream. Commands run in this process, except those of `start`."""
 
@@ -508,27 +514,18 @@ async def test_a_server_that_refuses_ends_the_job(bench: Bench) -> None:
     assert (ended.status, "--server ftp://x: not a URL" in ended.errors) == (2, True)
 
 
-async def test_options_limit_the_requests_to_a_server(bench: Bench) -> None:
+async def test_the_requests_to_a_server_have_limits(bench: Bench) -> None:
     async with BatchServer() as server:
-        ended = await bench.run(bench.numbered(5), "--server", server.url, "--server-names", "2")
+        ended = await bench.run(bench.numbered(5), "--server", server.url, **{REQUEST_NAMES: 2})
         assert [len(one.names) for one in server.requests] == [2, 2, 1]
         assert ended.status == 0
         server.plan = ["429", "429"]
-        ended = await bench.run(bench.numbered(1), "--server", server.url, "--server-tries", "2")
+        ended = await bench.run(bench.numbered(1), "--server", server.url, **{MOST_TRIES: 2})
         assert (ended.status, "stopped after 2 requests" in ended.errors) == (1, True)
         server.plan = ["stall 1"]
-        limits = ("--server-timeout", "1", "--server-tries", "1")
-        ended = await bench.run(bench.numbered(2), "--server", server.url, *limits)
+        limits = {ROW_TIMEOUT: 1, MOST_TRIES: 1}
+        ended = await bench.run(bench.numbered(2), "--server", server.url, **limits)
         assert (ended.status, "no answer: timed out" in ended.errors) == (1, True)
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", "٣"])
-async def test_a_limit_of_a_server_is_a_positive_whole_number(number: str, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    add_resolve_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args([f"--server-names={number}"])
-    assert f"{number!r} is not a whole number from 1 on" in capsys.readouterr().err
 
 
 @pytest.mark.process
