@@ -22,7 +22,7 @@ COMPLETION: Final = {
 }
 MAN_PAGE: Final = "share/man/man1/doi-proxy.1"
 #: Values with these names are files.
-FILES: Final = ("FILE", "LIST", "STATE")
+FILES: Final = ("FILE", "LIST")
 
 
 #: The file that app/system/version.py reads. A source archive has it.
