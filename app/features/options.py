@@ -15,9 +15,7 @@ from app.system.redaction import redact
 
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
-#: Marks a setting whose value is never printed.
-SECRET: Final[dict[str, JsonValue]] = {"secret": True}
-#: Marks a setting with both properties.
+#: Marks a setting that is reloaded, and whose value is never printed.
 RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True}
 
 
@@ -117,7 +115,7 @@ class Settings(SettingsGroup):
     def is_secret(cls, name: str) -> bool:
         """Whether the value of a setting is never printed."""
         field = cls.model_fields.get(name)
-        return field is not None and field.json_schema_extra in (SECRET, RELOADED_SECRET)
+        return field is not None and field.json_schema_extra == RELOADED_SECRET
 
     @classmethod
     def table_and_key(cls, name: str) -> tuple[str, str]:

@@ -68,7 +68,6 @@ PLAIN: Final[dict[str, Any]] = {
     "status_networks": "192.0.2.0/24",
     "admin_token": TOKEN,
     "admin_listen": "127.0.0.1:8002",
-    "probe_key": TOKEN,
 }  # fmt: skip
 #: The settings that name a file or a folder.
 FILES: Final = {

@@ -93,7 +93,7 @@ FILES: Final = (
     "tls_cert",
 )
 FOLDERS: Final = {"local_records": "x.toml", "branding_folder": "branding.toml"}
-SECRETS: Final = ("DOI_PROXY_ADMIN_TOKEN_FILE", "DOI_PROXY_PROBE_KEY_FILE", "DOI_PROXY_CONFIG")
+SECRETS: Final = ("DOI_PROXY_ADMIN_TOKEN_FILE", "DOI_PROXY_CONFIG")
 
 
 def check(monkeypatch: pytest.MonkeyPatch, **environment: object) -> int:

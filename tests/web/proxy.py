@@ -159,7 +159,7 @@ async def _exchange(app: Application, scope: dict[str, Any], body: bytes, settin
     description = await describe(_fetch_document)
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/").encode()
     extra = [name.strip().lower() for name in settings.value("record_headers")]
-    path, probes = below(sub_path, scope["raw_path"]), settings.value("probe_key") is not None
+    path, probes = below(sub_path, scope["raw_path"]), settings.value("admin_token") is not None
     description.check(scope["method"], path, got.status, dict(got.fields), extra=extra, probes=probes)
     return got
 

@@ -78,9 +78,9 @@ def examine_without_key(prober: Prober, front: str | None) -> Examination:
         return Examination(kind, (finding,))
     unexamined = Finding(
         "note",
-        "probe_key",
+        "admin_token",
         "it is not set, so paths, headers and caches were not examined",
-        "set the same text of 16 or more characters for the proxy and for this command",
+        "set DOI_PROXY_ADMIN_TOKEN_FILE to the same file for the proxy and for this command",
     )
     return Examination(kind, (*find_exposure(prober, kind), unexamined))
 
@@ -90,8 +90,8 @@ def _no_proxy(answer: ProbeAnswer) -> Finding:
     return Finding(
         "error",
         "probe first",
-        f"no doi-proxy with this probe_key answered: HTTP {answer.status}{server}",
-        "let the front proxy pass every path to doi-proxy, also /.well-known/doi-proxy/; set the same probe_key for "
+        f"no doi-proxy with this admin_token answered: HTTP {answer.status}{server}",
+        "let the front proxy pass every path to doi-proxy, also /.well-known/doi-proxy/; set the same admin_token for "
         "the proxy and for this command; compare the clocks of both machines",
     )
 

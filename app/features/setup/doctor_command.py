@@ -43,7 +43,7 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
     url = namespace.url or settings.public_url
     if not url:
         raise ConfigurationError("--url: there is no address to probe; give the address of the front proxy")
-    key = settings.value("probe_key")
+    key = settings.value("admin_token")
     token = "" if key is None else sign_token(key, int(time.time()) + TOKEN_SECONDS // 2)
     run = examine_without_key if key is None else examine
     server = parse_server(url, "--url", verifies=not namespace.insecure)

@@ -9,18 +9,18 @@ from fastapi import FastAPI
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.own_pages import no_file
 from app.features.setup.probe import Probe, add_probe
-from app.features.setup.settings import SetupSettings
 from app.web.operations import Face
 
 
 def open_probe(context: Context) -> Opened:
-    """The route of the probes, if there is a key."""
-    key = context.settings.group(SetupSettings).probe_key
-    if key is None:
+    """The route of the probes, if there is an admin token."""
+    if context.settings.value("admin_token") is None:
         return NOTHING
+    probe = Probe(context.settings.value("admin_token"), context.clock)
+    context.reloads.on_reload(lambda new: probe.set_token(new.value("admin_token")), "admin_token")
 
     def add(app: FastAPI, face: Face) -> None:
-        add_probe(app, Probe(key, context.clock), lambda request: no_file(face, request))
+        add_probe(app, probe, lambda request: no_file(face, request))
 
     return Opened(routes=(add,))
 

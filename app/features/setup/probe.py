@@ -1,7 +1,7 @@
 """Answers the probes of `doi-proxy doctor`: what arrived here of a request that went through a front proxy.
 
-A probe carries a token that is signed with `probe_key`. Without a valid token, the path answers like any other unknown
-file. A token is valid for TOKEN_SECONDS, and its answer contains only what its own request carried.
+A probe carries a signature by the admin token, and not that token. Without a valid signature, the path answers like any
+other unknown file. A signature is valid for TOKEN_SECONDS, and its answer contains only what its own request carried.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -36,16 +35,25 @@ _CACHING: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Probe:
-    """What the answers to probes need. `clock` is in seconds since the epoch."""
+    """Recognises probes. `clock` is in seconds since the epoch."""
 
-    key: str
-    clock: Callable[[], float]
+    def __init__(self, admin_token: str | None, clock: Callable[[], float]) -> None:
+        """Without a token, no probe is answered."""
+        self._key = admin_token
+        self._clock = clock
+
+    def set_token(self, admin_token: str | None) -> None:
+        """Use another admin token from now on."""
+        self._key = admin_token
+
+    def is_valid(self, token: str) -> bool:
+        """Whether a probe is answered that carries this token."""
+        return self._key is not None and is_valid_token(self._key, token, self._clock())
 
 
 def sign_token(key: str, expires: int) -> str:
-    """A token that is valid until `expires`, in seconds since the epoch."""
+    """A token that is valid until `expires`, in seconds since the epoch. `key` is the admin token."""
     text = f"{expires}.{secrets.token_hex(8)}"
     return f"{text}.{_signature(key, text)}"
 
@@ -67,7 +75,7 @@ def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response])
 
     @app.api_route(PROBE_ROUTE.decode(), methods=["GET", "HEAD"], include_in_schema=False)
     async def answer_probe(request: Request) -> Response:
-        if not is_valid_token(probe.key, request.headers.get(TOKEN_HEADER, ""), probe.clock()):
+        if not probe.is_valid(request.headers.get(TOKEN_HEADER, "")):
             return refuse(request)
         return _echo(request)
 

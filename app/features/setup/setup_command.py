@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,7 +69,7 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     Raises ConfigurationError.
     """
-    from app.features.setup.installation import read_existing
+    from app.features.setup.installation import change_settings, read_existing
     from app.features.setup.shipped_files import read_shipped
     from app.features.setup.unit import CONFIG
 
@@ -82,7 +81,7 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
         draft = namespace.config = Path(folder) / config.name
         _write_draft(draft, before or read_shipped("systemd/doi-proxy.toml"))
         values = _ask(context, namespace)
-        text = _write_settings(context.load(), draft, values)
+        text = change_settings(context.load(), draft.read_text("utf-8"), values)
         for name in _QUESTIONS:
             setattr(namespace, name, None)
         _write_draft(draft, text)
@@ -185,14 +184,6 @@ def _read_line(question: str, default: str) -> str:
 
 
 # --- The files --------------------------------------------------------------------------------------------------------
-
-
-def _write_settings(settings: Settings, draft: Path, values: Mapping[str, Any]) -> str:
-    """The text of the settings file with these values, and with a key for the probes of `doctor`."""
-    from app.features.setup.installation import change_settings
-
-    key = {} if settings.value("probe_key") else {"probe_key": secrets.token_urlsafe(24)}
-    return change_settings(settings, draft.read_text("utf-8"), {**values, **key})
 
 
 def _plan(

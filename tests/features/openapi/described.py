@@ -95,7 +95,7 @@ _described: list[Description] = []
 async def describe(exchange: Callable[[Application, str], Any]) -> Description:
     """The document, which is written once in this process."""
     if not _described:
-        on = {"admin_token": "a" * 40, "probe_key": "p" * 40, "store_url": "memory:"}
+        on = {"admin_token": "a" * 40, "store_url": "memory:"}
         app = create(Settings(upstream_contact="mailto:library@example.org", **on))
         _described.append(Description(json.loads(await exchange(app, "/openapi.json"))))
     return _described[0]

@@ -25,7 +25,7 @@ from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 #: Everything that adds paths is switched on.
-EVERYTHING = {"admin_token": "a" * 40, "probe_key": "p" * 40}
+EVERYTHING = {"admin_token": "a" * 40}
 EXAMPLE_NAME: Final = re.compile(r"\{[a-z]+\}")
 #: Files of many kinds have no text as an example.
 FILES: Final = {"text/css", "image/svg+xml", "image/png", "image/jpeg", "image/webp", "image/x-icon"}

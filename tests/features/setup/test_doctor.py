@@ -21,7 +21,7 @@ from tests.features.setup.generated_front import GeneratedFront
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
-KEY: Final = "a key for the tests of the doctor"
+KEY: Final = "a-token-for-the-tests-of-the-doctor"
 #: The note that this machine cannot see what strangers reach.
 LOCAL_CLIENT: Final = ("note", "probe /admin/")
 NOWHERE: Final = "http://127.0.0.1:9"
@@ -31,7 +31,7 @@ NOWHERE: Final = "http://127.0.0.1:9"
 async def ports(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[int, int]]:
     """Two sealed proxies, which need no upstream."""
     folder = tmp_path_factory.mktemp("proxies")
-    settings = {"mode": "sealed", "probe_key": KEY}
+    settings = {"mode": "sealed", "admin_token": KEY}
     proxies = [Proxy(folder, NOWHERE, f"sqlite:///{folder}/store.sqlite3", **settings) for _ in range(2)]
     try:
         await asyncio.gather(*(one.ready() for one in proxies))
@@ -151,4 +151,4 @@ async def test_a_fault_is_named_with_the_line_to_change(fault: Faulty, ports: tu
 
 async def test_another_key_gets_no_answer_to_its_probes(ports: tuple[int, int], tmp_path: Path) -> None:
     (found,) = (await examined(tmp_path, "nginx", ports, key="another key of a stranger")).findings
-    assert "no doi-proxy with this probe_key answered: HTTP 404" in found.problem
+    assert "no doi-proxy with this admin_token answered: HTTP 404" in found.problem

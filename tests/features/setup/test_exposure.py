@@ -58,7 +58,10 @@ async def test_a_closed_proxy_has_no_finding(proxies: tuple[Proxy, Proxy]) -> No
 
 async def test_without_a_key_the_rest_is_examined(proxies: tuple[Proxy, Proxy]) -> None:
     found = await asyncio.to_thread(examine_without_key, Prober(parse_server(proxies[0].url, "--url"), ""), None)
-    assert [(one.severity, one.source) for one in found.findings] == [("note", "probe /admin/"), ("note", "probe_key")]
+    assert [(one.severity, one.source) for one in found.findings] == [
+        ("note", "probe /admin/"),
+        ("note", "admin_token"),
+    ]
 
 
 async def test_another_server_is_named(proxies: tuple[Proxy, Proxy]) -> None:

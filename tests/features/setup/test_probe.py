@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.features.setup.probe import TOKEN_SECONDS, is_valid_token, sign_token
+from app.features.setup.probe import TOKEN_SECONDS, Probe, is_valid_token, sign_token
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
-KEY = "a key for the tests of probes"
+KEY = "a-token-for-the-tests-of-probes"
 PATH = "/.well-known/doi-proxy/probe/nonce/10.1234%2Fa//b"
 
 
@@ -34,9 +34,18 @@ def test_a_changed_token_does_not_count() -> None:
     assert not is_valid_token(KEY, token[:-1], 1_000)
 
 
+def test_a_reloaded_admin_token_signs_from_then_on() -> None:
+    probe, token = Probe(KEY, lambda: 1_000.0), sign_token("another-admin-token", 1_000)
+    assert not probe.is_valid(token)
+    probe.set_token("another-admin-token")
+    assert probe.is_valid(token)
+    probe.set_token(None)
+    assert not probe.is_valid(token)
+
+
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(probe_key=KEY) as proxy:
+    async with running(admin_token=KEY) as proxy:
         yield proxy
 
 

@@ -52,7 +52,7 @@ def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
     written = files_below(tmp_path)
     settings = load({}, {}, tmp_path / SETTINGS)
     assert (settings.public_url, settings.value("branding_name")) == ("https://127.0.0.1", "Example Library")
-    assert (settings.value("client_rate"), len(settings.value("probe_key"))) == (50, 32)
+    assert settings.value("client_rate") == 50
     assert written["etc/doi-proxy/allow.txt"].splitlines()[-3:] == ["127.0.0.0/8", "::1", "192.0.2.0/24"]
     assert (tmp_path / SETTINGS).stat().st_mode & 0o777 == 0o640
     assert main(command) == 0
@@ -63,14 +63,14 @@ def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
 def test_a_file_that_exists_is_shown_and_kept_without_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / SETTINGS
     path.parent.mkdir(parents=True)
-    before = '# ours\n[server]\nport = 8123 # behind nginx\nprobe_key = "an-old-probe-key-1"\n'
+    before = '# ours\n[server]\nport = 8123 # behind nginx\n[admin]\ntoken = "an-old-admin-token-1"\n'
     path.write_text(before)
     command = ["setup", f"--root={tmp_path}", "--front=none", "--store-url=valkey://:hidden@cache.example.org/0"]
     assert main(command) == 1
     printed = capsys.readouterr().out
     assert path.read_text() == before
     assert '+url = "valkey://***@cache.example.org/0"' in printed
-    assert "hidden" not in printed and "an-old-probe-key" not in printed
+    assert "hidden" not in printed and "an-old-admin-token" not in printed
     assert main([*command, "--yes"]) == 0
     assert path.read_text() == before + '\n[store]\nurl = "valkey://:hidden@cache.example.org/0"\n'
     assert path.with_name("doi-proxy.toml.before").read_text() == before
