@@ -12,8 +12,7 @@ from app.web.operations import Gate
 
 #: The member of the ASGI scope with the client's network.
 CLIENT: Final = "doi_proxy.client"
-# Operators filter the log by this name, which is that of an earlier module.
-log = logging.getLogger("app.features.admin.http")
+log = logging.getLogger(__name__)
 
 
 class OperatorGate(Gate, Protocol):

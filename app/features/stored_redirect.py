@@ -46,7 +46,6 @@ def pack_place(answer: Answer) -> bytes | None:
     """The place of the target to which a record leads every client. None if the values do not contain it as it is."""
     if isinstance(answer, RedirectAnswer):
         return PLACE.pack(TARGET_RULES, answer.start, answer.end)
-    # A proof follows what earlier releases read.
     if len(answer.values) > MAX_BYTES_NOW or isinstance(answer, ProvenAnswer):
         return None
     try:

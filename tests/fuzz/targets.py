@@ -182,7 +182,7 @@ def block(data: bytes) -> None:
     check = crc32(body, crc32(first.encode())).to_bytes(4, "little")
     for stored_block in (data, check + body):
         try:
-            rows = unpack_block(first, stored_block) or []
+            rows = unpack_block(first, stored_block)
         except StoreError:
             continue
         firsts: dict[str, RegistryRow] = {}

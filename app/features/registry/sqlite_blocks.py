@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Final
 
 from app.doi.name import MAX_NAME_BYTES
-from app.errors import DamagedEntry, StoreError
+from app.errors import DamagedEntry
 from app.features.registry.wire import (
     Compress,
     RegistryRow,
@@ -125,7 +125,7 @@ class _Writes:
 
 
 def create_tables(connection: sqlite3.Connection, _: float) -> None:
-    """Create the tables that the file does not have. An earlier release ignores them."""
+    """Create the tables that the file does not have."""
     connection.executescript(_TABLES)
 
 
@@ -177,14 +177,11 @@ def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress:
     return has_changed, WriteCounts(outcomes)
 
 
-def delete(connection: sqlite3.Connection, keys: Sequence[str], *, skips_newer: bool = False) -> int:
-    """Delete the records of keys, and return their number.
-
-    With `skips_newer`, blocks of another format version stay as they are. They answer no name.
-    """
+def delete(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
+    """Delete the records of keys, and return their number."""
     gone, writes = 0, _Writes()
     rows: list[RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
-    for block, part in _group(connection, rows, skips_newer=skips_newer):
+    for block, part in _group(connection, rows):
         places = [at for at, is_known in (find_line(block.lines, row[0].encode()) for row in part) if is_known]
         gone += len(places)
         for at in reversed(places):
@@ -217,7 +214,7 @@ def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
 
 
 def _group(
-    connection: sqlite3.Connection, rows: Sequence[RegistryRow], *, skips_newer: bool = False
+    connection: sqlite3.Connection, rows: Sequence[RegistryRow]
 ) -> Iterator[tuple[_Block, Sequence[RegistryRow]]]:
     """The rows by the block that they belong to. The caller may replace blocks at any time."""
     at, ahead = 0, 1
@@ -236,7 +233,7 @@ def _group(
             start = at + (used == 0)
             end = len(rows) if bound is None else bisect_left(rows, bound, lo=start, key=_KEY)
             if end > at:
-                yield _read_block(*content, skips_newer=skips_newer), rows[at:end]
+                yield _read_block(*content), rows[at:end]
                 used, at = used + 1, end
         # A large delta touches nearly every block, a small one few. To find a block takes as long as to read ten.
         ahead = min(4 * used, _MAX_AHEAD)
@@ -272,22 +269,17 @@ def _compare(row: RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:
     return ("same", row[1] > date) if (agency, url) == row[2:] else ("changed", True)
 
 
-def _read_block(first: str, records: object, data: object, *, skips_newer: bool) -> _Block:
-    """A block with its lines. Another format version has no lines, or is a StoreError."""
+def _read_block(first: str, records: object, data: object) -> _Block:
+    """A block with its lines. A damaged one has none."""
     number = records if isinstance(records, int) else 0
     try:
-        lines = unpack_lines(first, data)
+        return _Block(first, number, unpack_lines(first, data))
     except DamagedEntry:
         return _Block(first, number, [])
-    if lines is None and skips_newer:
-        return _Block(first, number, [])
-    if lines is None:
-        raise StoreError(f"A newer doi-proxy wrote the registry records after {first!r}; use it to change them.")
-    return _Block(first, number, lines)
 
 
 def _try_unpack(first: str, data: object) -> list[RegistryRow]:
     try:
-        return unpack_block(first, data) or []
+        return unpack_block(first, data)
     except DamagedEntry:
         return []

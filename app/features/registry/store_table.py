@@ -26,8 +26,7 @@ _ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_
 def _delete_answered(connection: sqlite3.Connection, entries: Sequence[Entry], deleted: Sequence[str]) -> None:
     """A purge deletes the record too, and a "not found" of the upstream wins over what an agency's file says."""
     absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
-    # A record that a newer release wrote must not cost the batch: it answers nothing here.
-    blocks.delete(connection, [*deleted, *absent], skips_newer=True)
+    blocks.delete(connection, [*deleted, *absent])
 
 
 def _find(read: ReadRow, key: str) -> RegistryEntry | None:

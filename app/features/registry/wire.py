@@ -78,13 +78,12 @@ def pack_block(first: str, lines: Sequence[bytes], compress: Compress = compress
     return _checksum(first, body).to_bytes(_CHECK_BYTES, "little") + body
 
 
-def unpack_lines(first: str, data: object) -> list[bytes] | None:
-    """The lines that `pack_block` wrote for this first key. None for another format version. Raises DamagedEntry.
+def unpack_lines(first: str, data: object) -> list[bytes]:
+    """The lines that `pack_block` wrote for this first key. Raises DamagedEntry.
 
     Their fields are not read: a change of one record need not know the others.
     """
-    text = _read_text(first, data)
-    return None if text is None else text.split(b"\n")[1:]
+    return _read_text(first, data).split(b"\n")[1:]
 
 
 def find_line(lines: Sequence[bytes], key: bytes, start: int = 0) -> tuple[int, bool]:
@@ -111,36 +110,29 @@ def read_line(first: str, line: bytes) -> RegistryRow:
     return row
 
 
-def unpack_block(first: str, data: object) -> list[RegistryRow] | None:
-    """Read the rows that `pack_block` wrote for this first key. None for another format version.
-
-    Raises DamagedEntry.
-    """
-    text = _read_text(first, data)
-    return None if text is None else [read_line(first, line) for line in text.split(b"\n")[1:]]
+def unpack_block(first: str, data: object) -> list[RegistryRow]:
+    """Read the rows that `pack_block` wrote for this first key. Raises DamagedEntry."""
+    return [read_line(first, line) for line in unpack_lines(first, data)]
 
 
 def find_row(key: str, first: str, data: object) -> RegistryRow | None:
-    """The row of a key in a block. None also for another format version. Raises DamagedEntry."""
+    """The row of a key in a block. Raises DamagedEntry."""
     text = _read_text(first, data)
     # Only a key is between a line feed and a tab. Reading all 32 rows instead would take 42 µs.
-    at = -1 if text is None else text.find(b"\n%b\t" % key.encode())
-    if text is None or at < 0:
+    at = text.find(b"\n%b\t" % key.encode())
+    if at < 0:
         return None
     end = text.find(b"\n", at + 1)
     return read_line(first, text[at + 1 : len(text) if end < 0 else end])
 
 
 def find_keys(keys: Sequence[str], first: str, data: object) -> list[str]:
-    """The keys that a block has. None of another format version. Raises DamagedEntry."""
-    text = _read_text(first, data)
-    if text is None:
-        return []
-    known = {line.partition(b"\t")[0] for line in text.split(b"\n")}
+    """The keys that a block has. Raises DamagedEntry."""
+    known = {line.partition(b"\t")[0] for line in _read_text(first, data).split(b"\n")}
     return [key for key in keys if key.encode() in known]
 
 
-def _read_text(first: str, data: object) -> bytes | None:
+def _read_text(first: str, data: object) -> bytes:
     # A damaged SQLite row can have any type.
     if not isinstance(data, bytes) or len(data) < _HEAD.size:
         raise DamagedEntry(f"The registry records after {first!r} are damaged: too short, or not bytes.")
@@ -148,7 +140,7 @@ def _read_text(first: str, data: object) -> bytes | None:
     if _checksum(first, data[_CHECK_BYTES:]) != check:
         raise DamagedEntry(f"The registry records after {first!r} are damaged: wrong checksum.")
     if version != FORMAT_VERSION:
-        return None
+        raise DamagedEntry(f"The registry records after {first!r} have an unknown format: {version}.")
     try:
         return decompress(data[_HEAD.size :])
     except ValueError as error:

@@ -236,8 +236,7 @@ def _mean(points: Sequence[Point], sums: str, counts: str) -> float | None:
 
 def _share_without_queries(points: Iterable[Point]) -> float | None:
     """The share of names that would have been answered without the upstream, 0 to 1. None without names."""
-    # Points of an earlier release do not have it.
-    known = [point.sums for point in points if "needed" in point.sums]
+    known = [point.sums for point in points]
     names = sum(sums.get("answers", 0.0) + sums.get("unverified", 0.0) for sums in known)
-    lost = sum(sums["needed"] + sums.get("unverified", 0.0) for sums in known)
+    lost = sum(sums.get("needed", 0.0) + sums.get("unverified", 0.0) for sums in known)
     return 1.0 - lost / names if names else None

@@ -242,10 +242,10 @@ async def test_the_denials_in_force_are_listed(proxy: Proxy) -> None:
 async def test_an_action_is_one_line_of_the_log_without_the_token(
     proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "app.features.admin.http")
+    caplog.set_level(logging.INFO, "app.features.operators")
     await act(proxy, "purge", {"doi": f"{NAME}\u2028\nforged"})
     await act(proxy, "purge", {"doi": NAME})
-    lines = [record.getMessage() for record in caplog.records if record.name == "app.features.admin.http"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "app.features.operators"]
     assert lines[-1] == f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries'
     assert all("\n" not in line and TOKEN not in line for line in lines)
 

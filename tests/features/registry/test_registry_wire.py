@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from zlib import crc32
 
 import pytest
 from hypothesis import assume, given, settings
@@ -12,6 +13,7 @@ from app.cache.entry import FOREVER
 from app.errors import DamagedEntry
 from app.features.registry.record import LAST_DATE
 from app.features.registry.wire import (
+    FORMAT_VERSION,
     MAX_BYTES,
     MAX_ROWS,
     RegistryRow,
@@ -98,6 +100,13 @@ def test_blocks_keep_their_limits(lengths: list[int]) -> None:
 
 def test_a_row_that_a_block_does_not_have_is_none() -> None:
     assert find_row("10.1000/183", KEY, pack(KEY, [row(), row("10.1000/184")])) is None
+
+
+def test_a_block_of_another_format_is_damage() -> None:
+    body = bytes([FORMAT_VERSION + 1]) + pack(KEY, [row()])[5:]
+    data = crc32(body, crc32(KEY.encode())).to_bytes(4, "little") + body
+    with pytest.raises(DamagedEntry, match="unknown format: 2"):
+        unpack_block(KEY, data)
 
 
 @pytest.mark.parametrize("date", [-1, LAST_DATE + 1, 10**30])

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -19,12 +18,11 @@ from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
 from app.features.registry.store_table import count_registry
-from app.features.registry.wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to_row
+from app.features.registry.wire import MAX_ROWS, RegistryRow, to_row
 from app.features.store_file import connect_to_read
-from tests.cache.entries import NOW, entry, missing
+from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.examples import examples
-from tests.features.sqlite.sqlite_stores import opened
 
 
 @pytest.fixture
@@ -114,39 +112,6 @@ def test_a_row_with_a_blob_as_its_key_hides_no_record(path: Path, table: Registr
     file.close()
     assert table.write(rows(record(1))) == WriteCounts(new=1)
     assert (table.find("10.1000/00001"), keys(table)) == (record(1), ["10.1000/00001"])
-
-
-def _write_newer(path: Path, table: RegistryTable) -> None:
-    """Write a record, and mark its block as one of a newer format."""
-    table.write(rows(record(1)))
-    with closing(sqlite3.connect(path)) as file, file:
-        (data,) = file.execute("SELECT data FROM registry_blocks").fetchone()
-        body = bytes([FORMAT_VERSION + 1]) + data[5:]
-        check = crc32(body, crc32(b"10.1000/00001")).to_bytes(4, "little")
-        file.execute("UPDATE registry_blocks SET data = ?", (check + body,))
-    file.close()
-
-
-def test_records_of_a_newer_format_are_misses_and_not_overwritten(path: Path, table: RegistryTable) -> None:
-    _write_newer(path, table)
-    assert table.find("10.1000/00001") is None
-    with pytest.raises(StoreError, match="newer"):
-        table.write(rows(record(2)))
-
-
-@pytest.mark.anyio
-async def test_an_older_proxy_leaves_them_and_writes_the_rest_of_its_batch(
-    path: Path, table: RegistryTable, clock: Clock
-) -> None:
-    _write_newer(path, table)
-    async with opened(path, clock) as store:
-        await store.put(missing("10.1000/00001"))
-        await store.put(entry("10.1000/other"))
-        await store.flush()
-    with closing(sqlite3.connect(path)) as file, file:
-        assert file.execute("SELECT count(*) FROM entries").fetchone() == (2,)
-        assert file.execute("SELECT records FROM registry_blocks").fetchone() == (1,)
-    file.close()
 
 
 def test_long_records_are_in_blocks_of_their_own(path: Path, table: RegistryTable) -> None:
