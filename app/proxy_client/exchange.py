@@ -20,7 +20,6 @@ from typing import Final, Self
 
 from app.errors import DoiProxyError
 from app.proxy_client.server import ProxyServer
-from app.system.gunzip import Gunzip, GzipLimits
 from app.system.redaction import MAX_SHOWN, redact
 from app.upstream.retry_after import read_retry_after
 
@@ -49,10 +48,6 @@ class ProxyFailure(DoiProxyError):
         self.retry_after = retry_after
 
 
-class SlowAnswer(ProxyFailure):
-    """The answer was not complete at the deadline."""
-
-
 class Exchange:
     """A connection to a proxy, and its requests, one after the other. Redirects are not followed.
 
@@ -73,8 +68,6 @@ class Exchange:
         self._response: http.client.HTTPResponse | None = None
         self._pieces: Iterator[bytes] = iter(())
         self._rest = b""
-        #: The bytes of bodies that arrived, as they were sent.
-        self.received = 0
         #: The address of this machine that the connection has. Empty before the first request.
         self.local_address = ""
 
@@ -129,9 +122,9 @@ class Exchange:
         return Message() if self._response is None else self._response.headers
 
     def read(self, most: int) -> bytes:
-        """The rest of the answer, decompressed. More than `most` bytes, compressed or not, are a failure."""
+        """The rest of the answer. More than `most` bytes are a failure."""
         body = self._collect(most)
-        if len(body) > most or self.received > most:
+        if len(body) > most:
             raise self._too_large(f"the answer is larger than {most} bytes")
         return body
 
@@ -141,7 +134,7 @@ class Exchange:
         with self._use():
             for piece in self._pieces:
                 body += piece
-                if len(body) > most or self.received > most:
+                if len(body) > most:
                     break
         return bytes(body)
 
@@ -163,15 +156,8 @@ class Exchange:
         return ProxyFailure(f"{self.server.label}: {reason}; this is not a doi-proxy", is_transient=False)
 
     def _read_pieces(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
-        limits = GzipLimits(piece_bytes=_PIECE_BYTES)
-        is_gzip = response.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip")
-        gunzip = Gunzip(limits, lambda reason: OSError(f"its {reason}")) if is_gzip else None
         while piece := response.read1(_PIECE_BYTES):
-            self.received += len(piece)
-            yield from (piece,) if gunzip is None else gunzip.feed(piece)
-            yield b""  # the reader counts bytes that decompress to nothing too
-        if gunzip is not None:
-            gunzip.end()
+            yield piece
         # http.client does not report a body that is shorter than its Content-Length.
         if self._is_interrupted or response.length:
             raise OSError("the answer ended early")
@@ -236,7 +222,7 @@ class Exchange:
     def _failure(self, error: Exception) -> ProxyFailure:
         label = self.server.label
         if self._is_interrupted and self._deadline != inf and not self._is_closed:
-            return SlowAnswer(f"{label}: the answer took longer than {self._deadline:g} s", is_transient=True)
+            return ProxyFailure(f"{label}: the answer took longer than {self._deadline:g} s", is_transient=True)
         reason = str(error) or type(error).__name__
         return ProxyFailure(f"{label}: no answer: {reason}; check the URL and that the proxy runs", is_transient=True)
 
