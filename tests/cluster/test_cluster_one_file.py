@@ -50,6 +50,22 @@ async def test_a_service_answers_although_another_process_never_finishes_opening
         await until(said, START_DEADLINE, "the log says why the store is not open")
 
 
+async def test_workers_leave_a_file_of_another_format_and_say_so_once(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite3"
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE TABLE entries (key TEXT)")
+        file.execute("PRAGMA user_version = 3")
+    before, upstream = path.read_bytes(), start_upstream(TARGETS)
+    proxy = start_proxy(upstream.url, store_file, workers=2)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    assert (await proxy.ask(f"/{NAME}")).status == 302
+    (line,) = [line for line in proxy.process.log.splitlines() if "another format than 1" in line]
+    assert "WARNING" in line and f"{path} is" in line and f"the store is {path}.1;" in line
+    assert path.read_bytes() == before
+
+
 async def test_new_names_are_answered_while_another_process_locks_the_store(
     start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str, tmp_path: Path
 ) -> None:
