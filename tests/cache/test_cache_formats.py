@@ -49,8 +49,7 @@ ROWS: Final = (
 #: The columns of each table.
 TABLES: Final = {
     "announcements": "number key",
-    "earlier_targets": "number key seen target replaced",
-    "entries": "key stale_until last_used data",
+    "entries": "key stale_until last_used data earlier",
     "hand": "id key",
     "imports": "import part note",
     "notes": "name data",
@@ -150,7 +149,8 @@ def test_the_next_format_takes_over_a_file_and_this_one_then_leaves_it(tmp_path:
     path = tmp_path / "store.sqlite3"
     prepare(path, 0.0)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO entries VALUES (?, 0, 0, ?)", (entry().key, pack(entry())))
+        insert = "INSERT INTO entries (key, stale_until, last_used, data) VALUES (?, 0, 0, ?)"
+        connection.execute(insert, (entry().key, pack(entry())))
     assert choose_file(path) == choose_file(path, NEXT) == path
     prepare(path, 0.0, readers=NEXT)
     with closing(sqlite3.connect(path)) as connection:
