@@ -124,9 +124,9 @@ class Setting:
 
     @property
     def default(self) -> str | None:
-        """The default as TOML, or None if the setting has no default."""
+        """The default as TOML, or None if the setting has none, or one that follows from another setting."""
         field = Settings.model_fields[self.name]
-        if field.default is None:
+        if field.default is None or field.default_factory is not None:
             return None
         return toml(Settings.model_construct(**{self.name: field.default}).model_dump(mode="json")[self.name])
 

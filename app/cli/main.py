@@ -192,7 +192,8 @@ def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
     group = command.add_argument_group(title, text) if shown is None or shown else command
     for name, field in Settings.model_fields.items():
-        text = f"{field.description} [{variable(name)}, default {field.default}]".replace("%", "%%")
+        default = "" if field.default_factory else f", default {field.default}"
+        text = f"{field.description} [{variable(name)}{default}]".replace("%", "%%")
         group.add_argument(
             flag_of(name),
             dest=name,

@@ -51,7 +51,11 @@ class Inspection:
     def is_set(self, name: str) -> bool:
         """Whether a setting has a value that differs from its default. No if its feature is not installed."""
         known = type(self.settings).model_fields.get(name)
-        return known is not None and bool(self.settings.value(name) != known.default)
+        if known is None:
+            return False
+        # A default can follow from another setting.
+        usual = known.get_default(call_default_factory=True, validated_data=dict(self.settings))
+        return bool(self.settings.value(name) != usual)
 
     def source(self, name: str) -> str:
         """Where a setting was set; its name if it has its default."""

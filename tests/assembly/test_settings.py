@@ -92,6 +92,18 @@ def test_a_file_goes_before_the_defaults(toml: Path) -> None:
     assert settings.cache_ttl_ceiling == Settings().cache_ttl_ceiling
 
 
+def test_a_burst_follows_from_its_rate_unless_it_is_set() -> None:
+    usual = load({}, {})
+    assert (usual.upstream_burst, usual.value("client_burst")) == (50, 100)
+    fast = load({}, {"DOI_PROXY_UPSTREAM_RATE": "100", "DOI_PROXY_CLIENT_RATE": "50"})
+    assert (fast.upstream_burst, fast.value("client_burst")) == (500, 200)
+    assert load({"upstream_rate": "0.01"}, {}).upstream_burst == 1
+    assert load({"upstream_rate": "1000000"}, {}).upstream_burst == 1_000_000
+    assert load({"upstream_rate": "100", "upstream_burst": "7"}, {}).upstream_burst == 7
+    with pytest.raises(ConfigurationError, match=r"^DOI_PROXY_UPSTREAM_RATE: this is not a number \(it is 'x'\)$"):
+        load({}, {"DOI_PROXY_UPSTREAM_RATE": "x"})
+
+
 def test_the_environment_names_the_file(toml: Path) -> None:
     assert load({}, {"DOI_PROXY_CONFIG": str(toml)}).port == 8001
 

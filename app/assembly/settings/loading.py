@@ -58,7 +58,9 @@ def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[
     try:
         return Settings(**{name: sourced.value for name, sourced in values.items()}), []
     except ValidationError as error:
-        return None, [_problem(problem, values) for problem in error.errors()]
+        # A default that follows from another setting is no problem of its own.
+        refused = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
+        return None, [_problem(problem, values) for problem in refused]
 
 
 def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:

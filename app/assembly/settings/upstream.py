@@ -20,6 +20,8 @@ from app.system.redaction import redact
 
 #: A URL of an HTTP API, or of handle servers.
 _UPSTREAM: Final = re.compile(r"https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")
+#: Seconds of the rate that are saved up while no query is sent, so the links of a page are looked up together.
+_BURST_SECONDS: Final = 5.0
 _FORM: Final = (
     "a URL begins with http:// or https:// and has no blank, `?` or `#`, such as https://doi.org; or write hdl: or "
     "hdl://host:port. Separate several by commas"
@@ -72,7 +74,11 @@ class UpstreamSettings(SettingsGroup):
         10.0, gt=0, le=MAX_RATE, description="Upstream queries a second, for all clients together."
     )
     upstream_burst: float = Field(
-        50.0, ge=1, le=MAX_RATE, description="Upstream queries that can be sent at once after an idle period."
+        default_factory=lambda known: min(max(1.0, _BURST_SECONDS * known["upstream_rate"]), float(MAX_RATE)),
+        ge=1,
+        le=MAX_RATE,
+        description="Upstream queries that can be sent at once after an idle period. If it is not set, it is what "
+        "`upstream_rate` allows in 5 seconds.",
     )
     upstream_max_concurrency: int = Field(
         16, ge=1, le=MAX_COUNT, description="Upstream queries in progress at the same time."

@@ -9,6 +9,11 @@ from pydantic import Field
 
 from app.features.options import MAX_RATE, SettingsGroup
 
+#: Seconds of a client's rate that are saved up while it sends nothing.
+_BURST_SECONDS: Final = 4.0
+#: A page and the links that a reader opens from it are some dozens of requests.
+_LEAST_BURST: Final = 100.0
+
 
 class LimitSettings(SettingsGroup):
     """Limits of clients."""
@@ -20,7 +25,11 @@ class LimitSettings(SettingsGroup):
         description="Limit of one client's requests a second, answers from the cache included; `0` for no limit.",
     )
     client_burst: float = Field(
-        100.0, ge=1, le=MAX_RATE, description="Requests that one idle client can send at once, if `client_rate` is set."
+        default_factory=lambda known: min(max(_LEAST_BURST, _BURST_SECONDS * known["client_rate"]), float(MAX_RATE)),
+        ge=1,
+        le=MAX_RATE,
+        description="Requests that one idle client can send at once, if `client_rate` is set. If it is not set, it is "
+        "what `client_rate` allows in 4 seconds, and 100 at least.",
     )
     client_allow_file: Path | None = Field(
         None,
