@@ -42,6 +42,10 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+def test_the_newest_section_of_the_changelog_is_about_the_version_of_the_program() -> None:
+    assert RELEASE.findall(changelog())[0][0] == VERSION.removesuffix(".dev")
+
+
 def test_the_releases_of_the_changelog_are_dated_except_the_next_and_the_newest_stands_first() -> None:
     found = RELEASE.findall(changelog())
     assert len(found) == len(re.findall(r"^## ", changelog(), re.MULTILINE))
