@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 NOTHING = [
     ("cache export --output OUT", "nothing is exported: the store has none of the records"),
     ("cache export --output OUT --prefix 10.1000", "nothing is exported: the store has none of the records"),
-    ("cache export -o OUT EMPTY", "nothing is exported: the store has none of the records"),
+    ("cache export OUT --from EMPTY", "nothing is exported: the store has none of the records"),
     ("cache import EMPTY", "the bundle has no checksum line at its end"),
     ("cache import --no-checksum EMPTY", "the bundle has no records"),
     ("cache import BUNDLE", "the bundle has no records"),

@@ -399,7 +399,7 @@ def test_a_name_of_a_list_that_has_a_registry_record_alone_is_not_in_the_bundle(
     write_registry(Path(store.removeprefix("sqlite:///")), Clock(), {"10.3000/R": HANDBOOK})
     fill(store, *records("10.3000/1"))
     (tmp_path / "list.txt").write_text("10.3000/r\n10.3000/1\n")
-    assert run("export", store, tmp_path / "list.txt", "--output", tmp_path / "b") == 1
+    assert run("export", store, "--from", tmp_path / "list.txt", "--output", tmp_path / "b") == 1
     assert keys_in((tmp_path / "b").read_bytes()) == ["10.3000/1"]
     assert "1 registry records are not in a bundle" in capsys.readouterr().err
 
@@ -436,7 +436,7 @@ def test_the_names_of_a_list_travel_with_what_their_redirects_need(
         record("10.1000/OTHER", value("URL", HANDBOOK)),
     )
     (tmp_path / "list.txt").write_text("doi:10.1000/alias\nhttps://doi.org/10.1000/Alias\n10.1000/gone\nno name\n")
-    assert run("export", store, tmp_path / "list.txt", "--output", tmp_path / "b") == 1
+    assert run("export", store, "--from", tmp_path / "list.txt", "--output", tmp_path / "b") == 1
     found = keys_in((tmp_path / "b").read_bytes())
     assert sorted(found) == ["10.1000/ALIAS", "10.2000", "10.2000/TARGET", SERVICE]
     output = capsys.readouterr()
@@ -865,9 +865,9 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         (["show", "--store-url", "sqlite:///nowhere/x"], "this file does not exist"),
         (["purge", "--all", "--store-url", "sqlite:///nowhere/x"], "this file does not exist"),
         (["show", "--store-url", f"sqlite:///{'x' * 300}"], "cannot be opened: File name too long"),
-        (["export", "x", "--prefix", "10.1000"], "give one of them"),
-        (["export", "--fetch"], "--fetch needs a list"),
-        (["export", "bundle.ndjson"], "-o FILE names the bundle"),
+        (["export", "--from", "x", "--prefix", "10.1000"], "give one of them"),
+        (["export", "--fetch"], "--fetch needs --from LIST"),
+        (["export", "bundle.ndjson", "-o", "b.ndjson"], "name the same file"),
         (["show", "10.1000/1", "--every-entry"], "give no names"),
         (["show", "--server", "http://127.0.0.1:9"], "--server needs names"),
         (["export", "--prefix", "1000"], "a DOI prefix looks like 10.1000"),
