@@ -52,6 +52,10 @@ def test_each_line_of_the_status_page_has_an_entry() -> None:
     assert {key for key in keys if TEXTS[f"status.{key}"] not in LINES} == set()
 
 
+def test_each_entry_about_a_line_has_a_title_of_the_status_page() -> None:
+    assert [title for title in LINES if title not in TEXTS.values()] == []
+
+
 def test_each_problem_of_the_status_page_has_an_entry() -> None:
     problems = {key.removeprefix("status.problem_") for key in TEXTS if key.startswith("status.problem_")}
     assert len(problems) > 5
