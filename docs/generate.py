@@ -39,6 +39,15 @@ HEADINGS: Final = {
     "otel": "Traces",
     "native": "The native Handle protocol for other programs",
 }
+COLUMNS: Final = (
+    "key",
+    "environment variable",
+    "flag",
+    "type and unit",
+    "default",
+    "what it is, and when to change it",
+    "a change needs",
+)
 #: The beginning of the list in docs/architecture.md.
 FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
 
@@ -182,8 +191,8 @@ def write_markdown(found: list[Setting]) -> str:
     for table in Settings.tables:
         lines = [
             f"## {HEADINGS[table]}: `[{table}]`\n",
-            "| key | environment variable | flag | type and unit | default | what it is | a change needs |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
+            f"| {' | '.join(COLUMNS)} |",
+            f"| {' | '.join('---' for _ in COLUMNS)} |",
         ]
         for one in found:
             if one.table == table:

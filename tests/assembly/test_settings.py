@@ -56,6 +56,13 @@ def test_a_name_that_others_rely_on_is_a_setting(name: str) -> None:
 
 
 @table("name", Settings.model_fields)
+def test_every_setting_says_in_its_last_sentence_when_to_change_it(name: str) -> None:
+    last = str(Settings.model_fields[name].description).rpartition(". ")[2]
+    is_for_drills = name.startswith("upstream_breaker_") and last.startswith("It exists for drills")
+    assert is_for_drills or last.split()[0] in {"Add", "Change", "Lower", "Raise", "Set", "Turn"}
+
+
+@table("name", Settings.model_fields)
 def test_every_setting_says_what_it_is_in_a_sentence(name: str) -> None:
     description = Settings.model_fields[name].description
     assert description and description.endswith(".")

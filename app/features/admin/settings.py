@@ -18,13 +18,15 @@ class AdminSettings(SettingsGroup):
     admin_token: str | None = Field(
         None,
         description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
-        "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
+        "It signs the probes of `doi-proxy doctor` too. Set it to purge, refresh and explain while the service runs, "
+        "with DOI_PROXY_ADMIN_TOKEN_FILE.",
         json_schema_extra=RELOADED_SECRET,
     )
     admin_listen: str | None = Field(
         None,
-        description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, or a "
-        "socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin API.",
+        description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, "
+        "or a socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin "
+        "API. Set it to keep the admin API off the address of readers.",
     )
 
     @field_validator("admin_token")

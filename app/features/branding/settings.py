@@ -17,13 +17,15 @@ class BrandingSettings(SettingsGroup):
         "doi-proxy",
         min_length=1,
         max_length=80,
-        description="Name of this resolver in the header and the title of every page.",
+        description="Name of this resolver in the header and the title of every page. Set it to the name that "
+        "your readers know.",
         json_schema_extra=RELOADED,
     )
     branding_folder: Path | None = Field(
         None,
-        description="Folder with `branding.toml`: the contact, logo, colours, links and languages of this institution, "
-        "and beside it its texts and templates.",
+        description="Folder with `branding.toml`: the contact, logo, colours, links and languages of this "
+        "institution, and beside it its texts and templates. Set it to show that the service is "
+        "yours.",
         json_schema_extra=RELOADED,
     )
 

@@ -13,7 +13,11 @@ from app.features.options import SettingsGroup
 class BundleSettings(SettingsGroup):
     """The seed."""
 
-    seed: Path | None = Field(None, description="NDJSON file of records to load at start, each as already expired.")
+    seed: Path | None = Field(
+        None,
+        description="NDJSON file of records to load at start, each as already expired. Set it if a new service "
+        "begins where the upstream cannot be reached.",
+    )
 
 
 SETTINGS: Final = BundleSettings

@@ -16,7 +16,8 @@ class CountrySettings(SettingsGroup):
     country_database: Path | None = Field(
         None,
         description="MMDB file that maps addresses to countries, for records that choose a location by country. "
-        "None is included. It needs `pip install 'doi-proxy[country]'`.",
+        "None is included. It needs `pip install 'doi-proxy[country]'`. Set it if the names that you "
+        "serve have such records.",
     )
 
 

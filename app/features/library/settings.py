@@ -15,8 +15,9 @@ class LibrarySettings(SettingsGroup):
 
     library_rules: Path | None = Field(
         None,
-        description="TOML file of rules that lead readers through a service of the library, such as EZproxy. A change "
-        "takes effect without a reload.",
+        description="TOML file of rules that lead readers through a service of the library, such as EZproxy. A "
+        "change takes effect without a reload. Set it if readers reach licensed works through such a "
+        "service.",
         json_schema_extra=RELOADED,
     )
 

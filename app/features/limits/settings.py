@@ -22,21 +22,26 @@ class LimitSettings(SettingsGroup):
         0.0,
         ge=0,
         le=MAX_RATE,
-        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit.",
+        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. "
+        "Set it on a service that strangers reach.",
     )
     client_burst: float = Field(
         default_factory=lambda known: min(max(_LEAST_BURST, _BURST_SECONDS * known["client_rate"]), float(MAX_RATE)),
         ge=1,
         le=MAX_RATE,
-        description="Requests that one idle client can send at once, if `client_rate` is set. If it is not set, it is "
-        "what `client_rate` allows in 4 seconds, and 100 at least.",
+        description="Requests that one idle client can send at once, if `client_rate` is set. If it is not set, "
+        "it is what `client_rate` allows in 4 seconds, and 100 at least. Set it if readers get 429 "
+        "for a page with many links.",
     )
     client_allow_file: Path | None = Field(
         None,
-        description="File of networks, one a line, that no limit of requests concerns; read again at SIGHUP.",
+        description="File of networks, one a line, that no limit of requests concerns; read again at SIGHUP. Set "
+        "it if many readers share an address.",
     )
     client_deny_file: Path | None = Field(
-        None, description="File of networks, one a line, whose requests get 403; read again at SIGHUP."
+        None,
+        description="File of networks, one a line, whose requests get 403; read again at SIGHUP. Set it to keep a "
+        "crawler out.",
     )
 
 

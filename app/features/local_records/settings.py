@@ -15,8 +15,8 @@ class LocalRecordSettings(SettingsGroup):
 
     local_records: Path | None = Field(
         None,
-        description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. "
-        "A change takes effect without a reload.",
+        description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. A "
+        "change takes effect without a reload. Set it to correct, add or withdraw names.",
     )
 
 

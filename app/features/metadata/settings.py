@@ -14,8 +14,9 @@ class MetadataSettings(SettingsGroup):
 
     metadata: bool = Field(
         False,
-        description="Whether title, first author and year of a work are fetched from its registration agency: for the "
-        "page of its record, and to compare a reference with it.",
+        description="Whether title, first author and year of a work are fetched from its registration agency: for "
+        "the page of its record, and to compare a reference with it. Turn it on if the agencies may "
+        "see which names are looked at.",
     )
 
 

@@ -14,13 +14,15 @@ class NativeListenerSettings(SettingsGroup):
 
     native_listen: str | None = Field(
         None,
-        description="Address on which programs resolve names by the native Handle protocol: a host and a port such as "
-        "`127.0.0.1:2641`, for TCP, the HTTP tunnel and UDP.",
+        description="Address on which programs resolve names by the native Handle protocol: a host and a port "
+        "such as `127.0.0.1:2641`, for TCP, the HTTP tunnel and UDP. Set it for programs that speak "
+        "that protocol.",
     )
     native_listen_udp: bool = Field(
         False,
-        description="Whether `native_listen` has UDP at an address that is not a loopback address: at most 5 answers a "
-        "second to a network, of at most 512 bytes.",
+        description="Whether `native_listen` has UDP at an address that is not a loopback address: at most 5 "
+        "answers a second to a network, of at most 512 bytes. Turn it on if such programs on other "
+        "machines use UDP.",
     )
 
     @field_validator("native_listen")

@@ -14,7 +14,8 @@ class AccessLogSettings(SettingsGroup):
 
     access_log: Literal["off", "json", "text"] = Field(
         "off",
-        description="Format of the access log on standard output: `off`, `json` objects, or `text` as `name=value`.",
+        description="Format of the access log on standard output: `off`, `json` objects, or `text` as "
+        "`name=value`. Turn it on if the front proxy has no log of its own.",
     )
 
 

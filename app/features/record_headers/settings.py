@@ -18,8 +18,9 @@ class RecordHeaderSettings(SettingsGroup):
 
     record_headers: TextList = Field(
         (),
-        description="Headers that 10320/headers values are allowed to set on a redirect. "
-        "Headers that control browsers, front proxies or the connection are refused.",
+        description="Headers that 10320/headers values are allowed to set on a redirect. Headers that control "
+        "browsers, front proxies or the connection are refused. Set it if your own records have such "
+        "values.",
     )
 
     @field_validator("record_headers")

@@ -15,10 +15,10 @@ class StatusSettings(SettingsGroup):
 
     status_networks: TextList = Field(
         ("127.0.0.0/8", "::1"),
-        description="Networks whose clients see `/status`; `0.0.0.0/0, ::/0` is everyone. A request with `admin_token` "
-        "sees it from everywhere, also with an empty list. Add the network of the operators if they look at it from "
-        "their own machines. A front proxy on this machine must send X-Forwarded-For, or all of its clients count as "
-        "this machine.",
+        description="Networks whose clients see `/status`; `0.0.0.0/0, ::/0` is everyone. A request with "
+        "`admin_token` sees it from everywhere, also with an empty list. A front proxy on this "
+        "machine must send X-Forwarded-For, or all of its clients count as this machine. Add the "
+        "network of the operators if they look at it from their own machines.",
     )
 
     @field_validator("status_networks")
