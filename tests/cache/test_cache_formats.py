@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 
 from app.assembly.settings import Settings
-from app.assembly.stores import describe_left_file, open_cache, read_tables
+from app.assembly.stores import describe_left_file, find_records, open_cache
 from app.cache.entry import Entry
 from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
 from app.features.registry.wire import pack_block, unpack_block, write_block_line
@@ -49,7 +49,7 @@ ROWS: Final = (
 #: The columns of each table.
 TABLES: Final = {
     "announcements": "number key",
-    "entries": "key stale_until last_used data earlier",
+    "entries": "key stale_until last_used data earlier payload room",
     "hand": "id key",
     "imports": "import part note",
     "notes": "name data",
@@ -102,12 +102,12 @@ def test_registry_records_of_format_1_are_read_and_written() -> None:
 
 async def test_a_file_has_the_number_and_the_tables_of_format_1(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
-    await SqliteStore(path, clock=Clock(), max_bytes=10**9, tables=read_tables()).close()
+    await SqliteStore(path, clock=Clock(), max_bytes=10**9, records=find_records()).close()
     with closing(sqlite3.connect(path)) as connection:
         assert (read_format(connection), STORE_FORMAT) == (1, 1)
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {
-            name: " ".join(column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
+            name: " ".join(column for (column,) in connection.execute("SELECT name FROM pragma_table_xinfo(?)", (name,)))
             for name in names
             if not name.startswith("sqlite_")
         }
