@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 import uvloop
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
@@ -61,7 +61,7 @@ class TimedCache(TieredStore):
     """A cache whose reads and writes are timed."""
 
     def __init__(self, path: Path, spans: Spans) -> None:
-        store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+        store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
         super().__init__(MemoryStore(STORE_BYTES, clock=time.time), store, clock=time.time, ceiling=LONG_TTL)
         self._spans = spans
 

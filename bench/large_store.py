@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from urllib.parse import unquote
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.features.sqlite.store import SqliteStore
 from bench.agency_files import SAMPLES, write_agency_files
 from bench.contestants import proxy_command
@@ -183,7 +183,7 @@ async def look_up(built: Imported) -> LookUps:
     """Look names up at random, by the store that a proxy uses."""
     chance = random.Random(_SEED)
     keys = [built.names.name(chance.randrange(built.names.records)) for _ in range(_WARM)]
-    store = SqliteStore(built.path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+    store = SqliteStore(built.path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
     try:
         await _time(store, keys[:_COLD], lambda: None)
         cold = await _time(store, keys[-_COLD:], lambda: drop_from_cache(built.path))
@@ -225,7 +225,7 @@ async def opening(built: Imported) -> float:
     for _ in range(_OPENINGS):
         drop_from_cache(built.path)
         began = time.perf_counter()
-        store = SqliteStore(built.path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+        store = SqliteStore(built.path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
         await store.get(built.names.name(0))
         taken.append(time.perf_counter() - began)
         await store.close()

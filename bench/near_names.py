@@ -23,7 +23,7 @@ from typing import Final, cast
 
 import psutil
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName, fold
@@ -114,7 +114,7 @@ def judge(right: str, found: Sequence[str]) -> str:
 
 async def measure(path: Path, keys: Sequence[str]) -> list[str]:
     """Search for each key with a slip, as a not-found page does. Returns the results, a line each."""
-    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
     cache = TieredStore(MemoryStore(2**20, clock=time.time), store, clock=time.time, ceiling=86_400.0)
     chance, results = random.Random(_SEED), Counter[str]()
     taken: list[float] = []

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.assembly.core import build_pages
 from app.assembly.settings import load
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
@@ -143,7 +143,7 @@ def _memory_put() -> Operation:
 def _sqlite_get() -> Operation:
     # The folder is deleted here, but the store has the file open.
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30, tables=read_tables())
+        store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30, records=find_records())
         entries = [entry_of(f"10.1000/{number}", _NOW) for number in range(1000)]
         asyncio.run(_fill(store, entries))
     keys = cycle([entry.key for entry in entries])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.entry import Entry
 from app.features.sqlite.store import SqliteStore
 from bench.machine import Cores
@@ -74,7 +74,7 @@ def store_of(path: Path, names: Iterable[str]) -> Path:
 
 
 async def _fill(path: Path, entries: Iterable[Entry]) -> None:
-    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
     try:
         for number, entry in enumerate(entries, 1):
             await store.put(entry)
@@ -90,7 +90,7 @@ def entries_in(path: Path) -> int:
 
 
 async def _entries(path: Path) -> int:
-    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
     try:
         return (await store.stats()).entries
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.entry import Entry
 from app.features.sqlite.store import SqliteStore
 from bench.contestants import proxy_command, proxy_environment
@@ -87,7 +87,7 @@ def _large(now: float) -> Iterator[Entry]:
 def _opening(path: Path) -> float:
     async def look() -> float:
         began = time.perf_counter()
-        store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, tables=read_tables())
+        store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES, records=find_records())
         found = await store.get(HOT)
         taken = time.perf_counter() - began
         await store.close()

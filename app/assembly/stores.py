@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ def _open_store(
         return max(0, fitting_bytes(settings, file, before) - max_bytes)
 
     seconds = STORE_TIMEOUT if timeout is None else timeout
-    options = StoreOptions(clock, max_bytes, seconds, read_only, read_tables, find_freed)
+    options = StoreOptions(clock, max_bytes, seconds, read_only, find_records, find_freed)
     return open_store(settings.store_url, options, find_openers())
 
 
@@ -139,6 +139,6 @@ def find_openers() -> Mapping[str, Opener]:
     return {scheme: opener for module in feature_modules("openers") for scheme, opener in module.OPENERS.items()}
 
 
-def read_tables() -> Sequence[Any]:
-    """The tables of the features. A process without a SQLite store does not import them."""
-    return [table for module in feature_modules("tables") for table in module.TABLES]
+def find_records() -> Any:
+    """The records that a feature has in a SQLite store. A process without such a store does not import them."""
+    return next((module.RECORDS for module in feature_modules("store_table")), None)

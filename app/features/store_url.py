@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +14,24 @@ from app.errors import ConfigurationError
 _SQLITE_FILE: Final = "sqlite:///"
 
 
+def _find_none() -> None:
+    """No feature has records in a file."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """How a store is opened.
 
     `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file is not
-    changed. `tables` returns those that features have in a SQLite file. `find_freed` returns
-    by how many bytes `max_bytes` is larger now, because the disk has got room since.
+    changed. `find_records` returns what a feature has in a SQLite file beside the entries. `find_freed` returns by how
+    many bytes `max_bytes` is larger now, because the disk has got room since.
     """
 
     clock: Callable[[], float]
     max_bytes: int
     timeout: float
     read_only: bool = False
-    tables: Callable[[], Sequence[Any]] = tuple
+    find_records: Callable[[], Any] = _find_none
     find_freed: Callable[[], int] = int
 
 

@@ -124,7 +124,7 @@ class _Writes:
             connection.execute(_ADD, (self._added,))
 
 
-def create_tables(connection: sqlite3.Connection, _: float) -> None:
+def create_tables(connection: sqlite3.Connection) -> None:
     """Create the tables that the file does not have."""
     connection.executescript(_TABLES)
 

@@ -17,7 +17,6 @@ from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.wire import Compress, RegistryRow, to_record
 from app.features.sqlite.batch import announce
-from app.features.sqlite.feature_tables import Table
 from app.features.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
 from app.features.store_compression import compress
 
@@ -49,7 +48,7 @@ class RegistryTable:
 
     def __init__(self, path: Path, *, now: float) -> None:
         """Open the store at `path`, and create it if it is missing. `now` is in seconds since the epoch."""
-        prepare(path, now, (Table(registry_blocks.create_tables),))
+        prepare(path, now, registry_blocks.create_tables)
         #: The file of the store.
         self.path = path
         #: What compresses the blocks that are written.

@@ -12,8 +12,8 @@ from app.cache.entry import Entry, RegistryEntry
 from app.features.registry import sqlite_blocks as blocks
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import find_row, to_entry
-from app.features.sqlite.feature_tables import ReadRow, Records, Table
 from app.features.sqlite.file import translate_open_errors
+from app.features.sqlite.records import ReadRow, Records
 from app.features.store_file import connect_to_read
 from app.handle.answer import ResponseCode
 
@@ -67,5 +67,13 @@ def count_registry(path: Path, prefix: str, now: float) -> int:
         return max(0, int(records) - both)
 
 
-RECORDS: Final = Records("registry_blocks", _find, blocks.find_near, _count_all, count_registry, _forget)
-REGISTRY_TABLE: Final = Table(blocks.create_tables, after_write=_delete_answered, records=RECORDS)
+RECORDS: Final = Records(
+    "registry_blocks",
+    blocks.create_tables,
+    _delete_answered,
+    _find,
+    blocks.find_near,
+    _count_all,
+    count_registry,
+    _forget,
+)

@@ -14,7 +14,7 @@ from app.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN, Purges
 from app.errors import DamagedEntry
 from app.features.sqlite.earlier_targets import add_earlier_target
 from app.features.sqlite.eviction import evict
-from app.features.sqlite.feature_tables import Table
+from app.features.sqlite.records import Records
 from app.features.sqlite.writer import Change, is_later
 from app.features.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
 
@@ -32,11 +32,11 @@ def write_batch(
     *,
     now: float,
     max_bytes: int,
-    tables: Sequence[Table] = (),
+    records: Records | None = None,
 ) -> None:
     """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written.
 
-    `tables` are those of features.
+    `records` follow what is written.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -49,9 +49,8 @@ def write_batch(
         entries = [entry for entry in admitted if entry.key not in proven]
         _put(connection, entries, now)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
-        for table in tables:
-            if table.after_write is not None:
-                table.after_write(connection, entries, gone)
+        if records is not None:
+            records.follow(connection, entries, gone)
         _record_purges(connection, purged, now)
         announce(connection, [change.key for change in changes if change.announce or change.key in proven])
         connection.executemany(

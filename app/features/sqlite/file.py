@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Final
 from app.cache.store import StoreUnavailable
 from app.errors import StoreError
 from app.features.private_file import create_beside, create_file, make_folders, open_beside
-from app.features.sqlite.feature_tables import Table
 from app.features.store_file import (
     APPLICATION_ID,
     connect_to_read,
@@ -102,8 +101,14 @@ def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def prepare(path: Path, now: float, tables: Sequence[Table] = (), *, readers: Mapping[int, Reader] = READERS) -> None:
-    """Make sure that `path` is a store of the newest format of `readers`, with the tables of features.
+def prepare(
+    path: Path,
+    now: float,
+    create: Callable[[sqlite3.Connection], None] | None = None,
+    *,
+    readers: Mapping[int, Reader] = READERS,
+) -> None:
+    """Make sure that `path` is a store of the newest format of `readers`. `create` creates the tables of a feature.
 
     A store of an older format gets the new number, and its entries are read as they are. A damaged file is renamed to
     `<name>.corrupt-<time>`, with one line in the log, and an empty store is created. Raises StoreError if the path
@@ -129,8 +134,8 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = (), *, readers: Ma
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
                 if read_format(connection) == 0:
                     _create(connection)
-                for table in tables:
-                    table.create(connection, now)
+                if create is not None:
+                    create(connection)
                 if read_format(connection) != max(readers):
                     connection.execute(f"PRAGMA user_version = {max(readers)}")
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.cache.store import NearKeys
 from app.errors import StoreError
-from app.features.sqlite.feature_tables import Records
+from app.features.sqlite.records import Records
 from app.features.store_file import connect_to_read
 
 _KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"

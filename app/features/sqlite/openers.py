@@ -20,11 +20,11 @@ def open_file(url: str, options: StoreOptions) -> SharedStore:
     from app.features.sqlite.store import SqliteStore  # noqa: PLC0415
     from app.features.store_file import choose_file  # noqa: PLC0415
 
-    path, tables = choose_file(_file_path(url.partition(":")[2])), options.tables()
+    path, records = choose_file(_file_path(url.partition(":")[2])), options.find_records()
     if options.read_only:
-        return ReadOnlySqliteStore(path, clock=options.clock, tables=tables)
+        return ReadOnlySqliteStore(path, clock=options.clock, records=records)
     return SqliteStore(
-        path, clock=options.clock, max_bytes=options.max_bytes, find_freed=options.find_freed, tables=tables
+        path, clock=options.clock, max_bytes=options.max_bytes, find_freed=options.find_freed, records=records
     )
 
 

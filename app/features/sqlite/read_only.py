@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from app.cache.coordination import Changes
 from app.cache.entry import Entry
 from app.cache.store import StoreStats
 from app.errors import StoreError
-from app.features.sqlite.feature_tables import Table, find_records
 from app.features.sqlite.file import open_to_read
 from app.features.sqlite.notes import read_note
+from app.features.sqlite.records import Records
 from app.features.sqlite.rows import Rows
 from app.features.store_file import has_log
 
@@ -21,15 +21,15 @@ from app.features.store_file import has_log
 class ReadOnlySqliteStore:
     """A Store that cannot be changed. Methods that write raise StoreError; a lease is always free."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float], tables: Sequence[Table] = ()) -> None:
-        """`clock` gives seconds since the epoch. `tables` are those of features.
+    def __init__(self, path: Path, *, clock: Callable[[], float], records: Records | None = None) -> None:
+        """`clock` gives seconds since the epoch. `records` are those of a feature.
 
         Raises StoreError, also for a damaged file.
         """
         self._path = path
         self._clock = clock
         self._opened = _find_log(path)
-        self._records = find_records(tables)
+        self._records = records
         self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda _: None, records=self._records)
 
     async def get(self, key: str) -> Entry | None:

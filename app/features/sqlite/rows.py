@@ -11,8 +11,8 @@ from typing import Any, Final
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.store import StoreStats
 from app.errors import DamagedEntry, StoreError
-from app.features.sqlite.feature_tables import Records
 from app.features.sqlite.file import is_damage
+from app.features.sqlite.records import Records
 from app.features.stored_entry import unpack
 
 #: Rows read at a time by `pages`.

@@ -18,7 +18,6 @@ from app.errors import DamagedEntry, StoreError
 from app.features.sqlite.batch import write_batch
 from app.features.sqlite.bounds import StoreBounds
 from app.features.sqlite.coordination import CoordinationFile
-from app.features.sqlite.feature_tables import Table, find_records
 from app.features.sqlite.file import (
     WRITE_TIMEOUT,
     can_pass,
@@ -31,6 +30,7 @@ from app.features.sqlite.file import (
 from app.features.sqlite.near import NearSearch
 from app.features.sqlite.notes import read_note, write_note
 from app.features.sqlite.place import StorePlace
+from app.features.sqlite.records import Records
 from app.features.sqlite.rows import Rows
 from app.features.sqlite.writer import GATHER, BatchWriter, Change
 from app.features.store_file import READ_TIMEOUT
@@ -63,18 +63,17 @@ class SqliteStore:
         max_bytes: int,
         find_freed: Callable[[], int] = int,
         gather: float = GATHER,
-        tables: Sequence[Table] = (),
+        records: Records | None = None,
     ) -> None:
         """`max_bytes` limits the file and its log, without registry records. Beyond it, expired entries are evicted
         first, then the least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since
-        the epoch. `tables` are those of features. Raises StoreError.
+        the epoch. `records` are those of a feature. Raises StoreError.
         """
-        prepare(path, clock(), tables)
+        prepare(path, clock(), None if records is None else records.create)
         self._path = path
         self._clock = clock
         self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
-        self._tables = tables
-        self._records = find_records(tables)
+        self._records = records
         self._near = NearSearch(path, self._records)
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
@@ -272,7 +271,7 @@ class SqliteStore:
     def _write(self, changes: list[Change], used: dict[str, float]) -> None:
         try:
             now, max_bytes = self._clock(), self._bounds.entries + self._find_freed()
-            write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, tables=self._tables)
+            write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, records=self._records)
         except sqlite3.Error as error:
             if is_damage(error):
                 self._place.report_damage(error)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
@@ -158,7 +158,7 @@ async def test_a_dry_run_counts_what_the_purge_then_changes_also_of_registry_rec
     clock, path = Clock(NOW), tmp_path / "store.db"
     both, alone = "10.1000/BOTH", "10.1000/R"
     write_registry(path, clock, dict.fromkeys((both, alone, "10.2000/R", "10.10001/R"), "http://r.example/"))
-    store = SqliteStore(path, clock=clock, max_bytes=10_000_000, gather=0.0, tables=read_tables())
+    store = SqliteStore(path, clock=clock, max_bytes=10_000_000, gather=0.0, records=find_records())
     cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
     for name in (both, "10.1000/A", "10.2000/A"):
         await cache.put(entry(name))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.errors import ConfigurationError
 from app.features.registry import import_files as tested
 from app.features.registry.import_absent import Missing
@@ -255,7 +255,7 @@ def test_names_that_an_upstream_has_answered_are_counted_and_their_records_stay(
     monkeypatch.setattr(tested, "_BATCH", 5)
 
     async def put() -> None:
-        cache = SqliteStore(store, clock=lambda: NOW, max_bytes=10_000_000, tables=read_tables())
+        cache = SqliteStore(store, clock=lambda: NOW, max_bytes=10_000_000, records=find_records())
         for number in range(entries):
             await cache.put(entry(f"10.5555/{number:02}", fetched_at=NOW - 1))
         await cache.close()

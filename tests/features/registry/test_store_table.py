@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from app.assembly.stores import read_tables
+from app.assembly.stores import find_records
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
@@ -132,7 +132,7 @@ async def test_a_damaged_registry_record_is_a_miss_and_the_store_stays_healthy(c
 
 
 async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, clock: Clock) -> None:
-    store = ReadOnlySqliteStore(path, clock=clock, tables=read_tables())
+    store = ReadOnlySqliteStore(path, clock=clock, records=find_records())
     assert isinstance(await store.get(KEY), RegistryEntry)
     with pytest.raises(StoreError):
         await store.forget_registry("")
@@ -141,7 +141,7 @@ async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, c
 
 async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writing(path: Path, clock: Clock) -> None:
     await fill(path, clock, 1)
-    store = ReadOnlySqliteStore(path, clock=clock, tables=read_tables())
+    store = ReadOnlySqliteStore(path, clock=clock, records=find_records())
     found: list[Entry | None] = [await store.get(KEY), await store.get("10.1000/00000")]
     assert (found[0], found[1] is not None, (await store.stats()).registry) == (None, True, 0)
     await store.close()
@@ -150,7 +150,7 @@ async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writ
 @pytest.mark.process
 async def test_the_log_in_use_stays_when_registry_records_are_forgotten(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.sqlite3"
-    store = SqliteStore(path, clock=clock, max_bytes=1_000_000, tables=read_tables())
+    store = SqliteStore(path, clock=clock, max_bytes=1_000_000, records=find_records())
     await store.forget_registry("10.2000/")
     await store.put(entry("10.1000/1"))
     await store.flush()
