@@ -59,6 +59,7 @@ for service in "${@:2}"; do
         if [ ! -e /tmp/doi.org.pid ]; then
             service=doi.org detached /opt/doi-proxy/bin/doi-proxy serve --port 9000 --mode sealed --store-url memory: \\
                 --seed /usr/share/doi-proxy/seed.ndjson
+            curl -s -o /dev/null --retry 120 --retry-delay 1 --retry-connrefused http://127.0.0.1:9000/readyz
         fi
         stopped doi-proxy
         user=$(sed -n 's/^User=//p' "$unit")
