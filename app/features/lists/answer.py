@@ -28,7 +28,8 @@ from app.features.texts.body import (
     read_list_body,
 )
 from app.features.texts.extraction import Extraction
-from app.features.texts.streamed_answer import Output, StreamedAnswer, make_writer
+from app.features.texts.lines import ListItem
+from app.features.texts.streamed_answer import Output, StreamedAnswer
 from app.features.texts.writing import Members
 from app.rationing.shares import SharedPlaces
 
@@ -170,7 +171,8 @@ class RowsAnswer(StreamedAnswer):
     """The answer to one list."""
 
     def __init__(self, service: BatchService, request: BatchRequest) -> None:
-        super().__init__(service.limits.read_ahead_bytes)
+        super().__init__()
+        self.read_ahead_bytes = service.limits.read_ahead_bytes
         self._service = service
         self._request = request
         self._extraction = Extraction(partial(service.text_turns.hold, request.client)) if request.extracts else None
@@ -180,16 +182,18 @@ class RowsAnswer(StreamedAnswer):
         place = OpenList(body, output.abort, length=None if self._request.form.is_gzip else self._request.length)
         with self._service.open.enter(self._request.client, place):
             inputs = self._read_inputs(body)
-            async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:
-                rows = ([self._members(row) for row in group] async for group in place.limit(groups))
-                writer = make_writer(self._request.output, self._request.fields)
-                await output.write_rows(rows, writer)
+            groups = self._service.batches.groups(inputs, self._request.options)
+            async with aclosing(groups), output.open_rows(self._request.output, self._request.fields) as rows:
+                async for group in place.limit(groups):
+                    if not await rows.write([self._members(row) for row in group]):
+                        return
 
     async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:
         limits, form = self._service.limits, self._request.form
         if self._extraction is None:
             async for item in read_list_body(body.pieces(), form, limits):
-                yield read_input(item)
+                # A call less for almost every item.
+                yield item if isinstance(item, ListItem) else read_input(item)
             return
         counter = ListCounter(limits)
         async for found in self._extraction.find(decompress_body(body.pieces(), limits, is_gzip=form.is_gzip)):

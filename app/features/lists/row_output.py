@@ -108,7 +108,7 @@ class RowRecorder:
 
     async def begin(self) -> None:
         """Write the beginning of an empty output. Raises DoiProxyError."""
-        await self._output.write(self._writer.begin())
+        await self._output.write(self._writer.opening)
 
     async def write(self, rows: Sequence[ListRow]) -> None:
         """Write rows. Raises DoiProxyError, and BrokenPipeError if the reader of a pipe has left."""
@@ -120,7 +120,7 @@ class RowRecorder:
 
     async def finish(self) -> None:
         """Write the end of the output, after all rows."""
-        await self._output.write(self._writer.end())
+        await self._output.write(self._writer.closing)
 
 
 def report_rows(verdicts: Counter[Verdict], others: int = 0) -> None:

@@ -67,7 +67,7 @@ class RowsFile:
         """Raise ConfigurationError unless what follows the last row can be the beginning of one with these members."""
         start = b"{%s:" % json.dumps(fields[0]).encode()
         if self._format == "csv":
-            start = b"" if self.end else TableWriter(fields).begin()
+            start = b"" if self.end else TableWriter(fields).opening
         self._file.seek(self.end)
         rest = self._file.read(len(start))
         if not start.startswith(rest):

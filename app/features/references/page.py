@@ -154,7 +154,8 @@ class _CheckedPage(StreamedAnswer):
     """The answer to a form. The work ends when the reader leaves."""
 
     def __init__(self, page: ReferencesPage, request: Request, language: str, refusal: DoiProxyError | None) -> None:
-        super().__init__(MAX_BODY_BYTES if refusal is None else _PIECE)
+        super().__init__()
+        self.read_ahead_bytes = MAX_BODY_BYTES if refusal is None else _PIECE
         self._page = page
         self._request = request
         self._language = language

@@ -14,13 +14,11 @@ from app.features.suggestion_model import ReadingModel
 from app.features.texts.body import BodyBuffer, ListLimits, decompress_body, problem_responses, read_body_format
 from app.features.texts.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, write_position
 from app.features.texts.find_names import find_names_of
-from app.features.texts.streamed_answer import Output, StreamedAnswer, choose_output, make_writer
+from app.features.texts.streamed_answer import Output, StreamedAnswer, choose_output
 from app.web.media_types import CSV, NDJSON
 
 EXTRACT_PATH: Final = "/api/extract"
 _FIELDS: Final = ("doi", *POSITION_FIELDS)
-#: Bytes of a text that are received before they are read.
-_READ_AHEAD_BYTES: Final = 64 * 1024
 
 
 class FoundNameModel(ReadingModel):
@@ -41,7 +39,7 @@ class ExtractedAnswer(StreamedAnswer):
     """The names of one text, each as soon as it is found."""
 
     def __init__(self, hold_turn: HoldTurn, *, is_gzip: bool, media_type: str) -> None:
-        super().__init__(_READ_AHEAD_BYTES)
+        super().__init__()
         self._hold_turn = hold_turn
         self._is_gzip = is_gzip
         self._output_type = media_type
@@ -49,8 +47,10 @@ class ExtractedAnswer(StreamedAnswer):
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
         names = find_names_of(decode_text(pieces), self._hold_turn)
-        groups = ([{"doi": found.name.text, **write_position(found)}] async for found in names)
-        await output.write_rows(groups, make_writer(self._output_type, _FIELDS))
+        async with output.open_rows(self._output_type, _FIELDS) as rows:
+            async for found in names:
+                if not await rows.write([{"doi": found.name.text, **write_position(found)}]):
+                    return
 
 
 def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:

@@ -7,7 +7,8 @@ work ends when the client disconnects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,16 +38,15 @@ _ACCEPTED: Final = {
 class StreamedAnswer(Response):
     """An answer that is sent while its request arrives. It ends when the client leaves."""
 
-    def __init__(self, read_ahead_bytes: int) -> None:
-        super().__init__()
-        self._read_ahead_bytes = read_ahead_bytes
+    #: Bytes of the request that are received before they are read.
+    read_ahead_bytes = 64 * 1024
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
-        body = BodyBuffer(self._read_ahead_bytes)
+        body = BodyBuffer(self.read_ahead_bytes)
         output = Output(send, scope.get(IS_GONE, lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
         filling = asyncio.create_task(body.fill(receive))
-        answering = asyncio.create_task(self._answer_error(body, output))
+        answering = asyncio.create_task(self._answer(body, output))
         try:
             await asyncio.wait((filling, answering), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -54,14 +54,11 @@ class StreamedAnswer(Response):
             if not answering.done():
                 answering.cancel()  # the client has left, or the server stops
             await asyncio.gather(filling, answering, return_exceptions=True)
-        if not answering.cancelled():
-            answering.result()
-
-    async def _answer_error(self, body: BodyBuffer, output: Output) -> None:
-        try:
-            await self._answer(body, output)
-        except DoiProxyError as error:
+        error = None if answering.cancelled() else answering.exception()
+        if isinstance(error, DoiProxyError):
             await _send_reply(error_problem(error), output.send)
+        elif error is not None:
+            raise error
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         """Send the whole answer. An error before its first byte is raised."""
@@ -77,15 +74,14 @@ class Output:
     head_after: float
     abort: Callable[[], None] = lambda: None
 
-    async def write_rows(self, groups: AsyncIterable[Sequence[Members]], writer: RowWriter) -> None:
-        """Send each group of rows. An error before the head is raised, a later one ends the answer."""
-        rows, end = _Rows(self.send, writer), b""
+    @asynccontextmanager
+    async def open_rows(self, media_type: str, fields: Sequence[str]) -> AsyncIterator[RowStream]:
+        """Where the body writes its rows. An error before the head is raised, a later one ends the answer."""
+        writer = make_writer(media_type, fields)
+        rows, end = RowStream(self, writer), b""
         early = asyncio.create_task(rows.start_after(self.head_after))
         try:
-            async for group in groups:
-                await rows.write(writer.write(group))
-                if self.is_gone():
-                    return
+            yield rows
         except DoiProxyError as error:
             if not rows.is_started:
                 raise
@@ -93,17 +89,17 @@ class Output:
         finally:
             early.cancel()
             await asyncio.gather(early, return_exceptions=True)
-        if rows.is_started:
-            await self.send({"type": "http.response.body", "body": end + writer.end()})
-        else:
+        if rows.is_started and not self.is_gone():
+            await self.send({"type": "http.response.body", "body": end + writer.closing})
+        elif not rows.is_started:
             await _send_reply(_empty(writer), self.send)
 
 
-class _Rows:
+class RowStream:
     """The answer of one writer. Its head is sent before the first bytes, or after a time without any."""
 
-    def __init__(self, send: Send, writer: RowWriter) -> None:
-        self._send = send
+    def __init__(self, output: Output, writer: RowWriter) -> None:
+        self._output = output
         self._writer = writer
         self._sending = asyncio.Lock()
         self.is_started = False
@@ -112,16 +108,20 @@ class _Rows:
         """Send the head after a time. A front proxy waits for a head, not for rows."""
         await asyncio.sleep(seconds)
         if not self.is_started:
-            await self.write(b"")
+            await self._send(b"")
 
-    async def write(self, piece: bytes) -> None:
-        """Send bytes of rows, after the head."""
+    async def write(self, group: Sequence[Members]) -> bool:
+        """Send rows, after the head. Returns whether the client still reads them."""
+        await self._send(self._writer.write(group))
+        return not self._output.is_gone()
+
+    async def _send(self, piece: bytes) -> None:
         async with self._sending:
             if not self.is_started:
                 self.is_started = True
-                await _start(self._writer, self._send)
-                piece = self._writer.begin() + piece
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                await _start(self._writer, self._output.send)
+                piece = self._writer.opening + piece
+            await self._output.send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 def make_writer(media_type: str, fields: Sequence[str]) -> RowWriter:
@@ -134,7 +134,7 @@ def make_writer(media_type: str, fields: Sequence[str]) -> RowWriter:
 def _empty(writer: RowWriter) -> Reply:
     """An answer without a row."""
     content = (b"content-type", writer.media_type.encode())
-    return Reply(200, (content,), writer.begin() + writer.end(), (NO_STORE,))
+    return Reply(200, (content,), writer.opening + writer.closing, (NO_STORE,))
 
 
 async def _start(writer: RowWriter, send: Send) -> None:

@@ -29,9 +29,9 @@ class RowWriter:
     #: The media type, for Content-Type.
     media_type = "text/plain; charset=utf-8"
 
-    def begin(self) -> bytes:
-        """The bytes before the first row."""
-        return b""
+    #: The bytes before the first row, and after the last one.
+    opening = b""
+    closing = b""
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """The bytes of these rows."""
@@ -40,10 +40,6 @@ class RowWriter:
     def fail(self, status: int, detail: str) -> bytes:
         """The bytes about an error after which no row follows."""
         raise NotImplementedError
-
-    def end(self) -> bytes:
-        """The bytes after the last row."""
-        return b""
 
 
 class JsonLinesWriter(RowWriter):
@@ -67,10 +63,7 @@ class TableWriter(RowWriter):
 
     def __init__(self, fields: Sequence[str]) -> None:
         self._fields = fields
-
-    def begin(self) -> bytes:
-        """See RowWriter."""
-        return self._write([self._fields])
+        self.opening = self._write([fields])
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
@@ -101,13 +94,11 @@ class JsonArrayWriter(RowWriter):
     """A JSON array with one object a line."""
 
     media_type = "application/json"
+    opening = b"["
+    closing = b"\n]\n"
 
     def __init__(self) -> None:
         self._is_first = True
-
-    def begin(self) -> bytes:
-        """See RowWriter."""
-        return b"["
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
@@ -116,10 +107,6 @@ class JsonArrayWriter(RowWriter):
     def fail(self, status: int, detail: str) -> bytes:
         """See RowWriter."""
         return self._separator() + msgspec.json.encode({"error": {"status": status, "detail": detail}})
-
-    def end(self) -> bytes:
-        """See RowWriter."""
-        return b"\n]\n"
 
     def _separator(self) -> bytes:
         separator, self._is_first = (b"\n" if self._is_first else b",\n"), False
@@ -131,10 +118,7 @@ class AlignedWriter(RowWriter):
 
     def __init__(self, fields: Sequence[str]) -> None:
         self._fields = fields
-
-    def begin(self) -> bytes:
-        """See RowWriter."""
-        return self._line({name: name.upper() for name in self._fields})
+        self.opening = self._line({name: name.upper() for name in fields})
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
         """See RowWriter."""

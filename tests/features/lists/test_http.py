@@ -24,7 +24,7 @@ from app.features.lists.answer import (
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
 from app.features.texts.body import BodyBuffer, read_body_format
-from app.features.texts.streamed_answer import Output, choose_output, make_writer
+from app.features.texts.streamed_answer import Output, choose_output
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
@@ -504,11 +504,9 @@ async def test_the_head_does_not_wait_for_a_row(media_type: str, begins: bytes) 
         sent.append(message)
         head_sent.set()
 
-    async def slow_rows() -> AsyncIterator[list[dict[str, Any]]]:
+    async with Output(send, lambda: False, head_after=0.0).open_rows(media_type, FIELDS) as rows:
         await head_sent.wait()  # without the head, this waits for ever
-        yield [not_a_doi("x", "why").members()]
-
-    await Output(send, lambda: False, head_after=0.0).write_rows(slow_rows(), make_writer(media_type, FIELDS))
+        assert await rows.write([not_a_doi("x", "why").members()])
     assert [message["type"] for message in sent] == ["http.response.start"] + ["http.response.body"] * 3
     assert sent[0]["status"] == 200 and sent[1]["body"].startswith(begins)
     assert b"not_a_doi" in sent[2]["body"] and [one["more_body"] for one in sent[1:3]] == [True, True]

@@ -13,10 +13,10 @@ def test_cells_are_aligned_and_long_ones_cut_except_the_last() -> None:
         "stale": False,
         "url": "https://example.org/" + 90 * "y",
     }
-    assert writer.begin().decode() == f"{'VERDICT':12}  {'DOI':40}  STALE  URL\n"
+    assert writer.opening.decode() == f"{'VERDICT':12}  {'DOI':40}  STALE  URL\n"
     lines = writer.write([row]).decode()
     assert lines == f"{'resolved':12}  10.1000/{31 * 'x'}…  no     {row['url']}\n"
-    assert writer.fail(503, "Later.") + writer.end() == b"error 503: Later.\n"
+    assert writer.fail(503, "Later.") + writer.closing == b"error 503: Later.\n"
 
 
 def test_a_cell_cannot_move_the_cursor_or_break_its_line() -> None:
@@ -27,5 +27,5 @@ def test_a_cell_cannot_move_the_cursor_or_break_its_line() -> None:
 
 def test_a_row_without_a_url_has_an_empty_line() -> None:
     writer = UrlWriter()
-    assert writer.begin() + writer.write([{"url": "https://a/"}, {"url": None}]) == b"https://a/\n\n"
-    assert writer.fail(503, "Later.") + writer.end() == b"\n"
+    assert writer.opening + writer.write([{"url": "https://a/"}, {"url": None}]) == b"https://a/\n\n"
+    assert writer.fail(503, "Later.") + writer.closing == b"\n"

@@ -24,8 +24,8 @@ WRITERS: Final[dict[str, Callable[[], RowWriter]]] = {
 
 
 def written(writer: RowWriter, *groups: list[dict[str, Any]], error: bool = False) -> str:
-    body = writer.begin() + b"".join(writer.write(group) for group in groups)
-    return (body + (writer.fail(400, "Line 3: no.") if error else b"") + writer.end()).decode()
+    body = writer.opening + b"".join(writer.write(group) for group in groups)
+    return (body + (writer.fail(400, "Line 3: no.") if error else b"") + writer.closing).decode()
 
 
 @pytest.mark.parametrize("groups", [[ROWS], [ROWS[:1], [], ROWS[1:]]])
