@@ -167,7 +167,7 @@ def _open_directory(
     lookups = Lookups(client, tokens.admit_query, limits, clock, DirectoryLog(time.monotonic), are_signed)
     if context is None:
         return Directory(RootFile(None, root.service), lookups)
-    return Directory(root, lookups, ServiceRecords(context.cache, context.policy, clock, limits))
+    return Directory(root, lookups, ServiceRecords(context.cache, context.policy, limits))
 
 
 def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: QueryTokens) -> DirectServer:

@@ -6,7 +6,6 @@ so other parts of the program use it too: the resolver looks up 0.NA/10.1000 as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.cache.entry import RegistryEntry
@@ -28,11 +27,10 @@ from app.resolver.resolution import TtlPolicy
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecords:
-    """Reads and writes service lookups as records of the cache. `clock` returns seconds since the epoch."""
+    """Reads and writes service lookups as records of the cache."""
 
     cache: TieredStore
     policy: TtlPolicy
-    clock: Callable[[], float]
     limits: DirectoryLimits
 
     async def load(self, record: bytes) -> ServiceEntry | None:
@@ -61,7 +59,7 @@ class ServiceRecords:
     async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
         """Put the record that an answer has into the cache, with the time of its lookup.
 
-        One without a signature does not replace a fresh record that has one.
+        The cache refuses one without a signature in place of a fresh record that has one.
         """
         try:
             answer = read_response(response, is_verified=found.is_verified)
@@ -71,8 +69,6 @@ class ServiceRecords:
         if name is None:
             return
         known = await self.cache.reread(name.key)
-        if known is not None and known.is_proof(self.clock()) and not answer.is_verified:
-            return
         agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(answer)
         entry = self.policy.entry(name.key, answer, found.fetched_at)
         await self.cache.put(entry, announce=not agrees, sent_at=sent_at)

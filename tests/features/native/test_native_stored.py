@@ -177,11 +177,24 @@ async def test_an_unsigned_lookup_does_not_replace_a_fresh_verified_record(hosts
     await hosts.bench().codes(_NAME, certified=True)
     await hosts.flush()
     hosts.clock.advance(3_600.0)
-    await hosts.bench().codes(_NAME)
+    bench = hosts.bench()
+    await bench.codes(_NAME)
+    assert bench.asked.count(_LOOKUP) == 1
     await hosts.flush()
     entry = await hosts.cache().get("10.5072")
     assert entry is not None
-    assert entry.answer.is_verified
+    assert (entry.answer.is_verified, entry.fetched_at) == (True, hosts.clock() - 3_600.0)
+
+
+async def test_a_later_signed_lookup_replaces_a_verified_record(hosts: _Hosts) -> None:
+    await hosts.bench().codes(_NAME, certified=True)
+    await hosts.flush()
+    hosts.clock.advance(3_600.0)
+    await hosts.bench().codes(_NAME, certified=True)
+    await hosts.flush()
+    entry = await hosts.cache().get("10.5072")
+    assert entry is not None
+    assert (entry.answer.is_verified, entry.fetched_at) == (True, hosts.clock())
 
 
 async def test_not_found_is_neither_put_nor_believed(hosts: _Hosts) -> None:

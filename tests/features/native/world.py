@@ -118,7 +118,7 @@ class Bench:
         self.tokens = Tokens()
         bounds, stored = replace(LIMITS, **limits), None
         if cache is not None:
-            stored = ServiceRecords(cache, POLICY, self.clock, bounds)
+            stored = ServiceRecords(cache, POLICY, bounds)
         self.directory = Directory(
             RootFile(None, HandleService((site(ROOT),), is_verified)),
             Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports, are_signed),
