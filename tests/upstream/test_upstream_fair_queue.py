@@ -69,6 +69,13 @@ def test_a_query_of_two_clients_is_served_at_the_first_turn_of_either() -> None:
     assert served(waiting) == ["a1", "a4", "a2", "a3"]
 
 
+def test_a_client_that_joins_one_query_twice_takes_one_place() -> None:
+    waiting = lines(most=3)
+    fill(waiting, "a1", "a1", "a2")
+    assert (waiting.length(A), waiting.has_room(A)) == (2, True)
+    assert served(waiting) == ["a1", "a2"]
+
+
 def test_a_query_that_leaves_leaves_every_line() -> None:
     waiting = lines()
     fill(waiting, "a1")

@@ -152,6 +152,23 @@ async def test_a_purge_holds_in_a_file_that_was_put_there_and_its_later_records_
         await cache.close()
 
 
+async def test_a_file_whose_folder_cannot_be_read_for_a_time_is_not_lost(
+    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = await open_filled(path, clock)
+    aside = path.parent.rename(path.parent.with_name("aside"))
+    path.parent.symlink_to(path.parent)  # as for a folder without permission, but also for root
+    for _ in range(3):
+        await look(cache)
+    assert await cache.reread(NAME) == entry(NAME)
+    path.parent.unlink()
+    aside.rename(path.parent)
+    await look(cache)
+    assert (await cache.stats()).healthy
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    await cache.close()
+
+
 async def test_a_store_that_cannot_be_created_again_is_read_on_and_tried_again(
     path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
