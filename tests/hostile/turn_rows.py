@@ -236,6 +236,8 @@ def admin_exchanges() -> Iterator[Exchange]:
     """Requests to the admin API. The store has STORED names under STORED_PREFIX."""
     for path in ("/admin/openapi.json", "/admin/settings", "/admin/deny"):
         yield Exchange(f"GET {path}", "no input", path, headers=_OPERATOR)
+    probed = "/.well-known/doi-proxy/probe/"
+    yield Exchange(f"GET {probed}{{rest:path}}", "8 kB, without a key", probed + "x" * 8_000)
     explained = quote("10.1000/" + "\u00ad" * 2_000)
     yield Exchange("GET /admin/explain", "a name of 4 kB", f"/admin/explain?doi={explained}", headers=_OPERATOR)
     for record in ("many-values-1000", "linked-types-256k", "deep-json-256k"):
