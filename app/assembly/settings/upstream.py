@@ -80,7 +80,7 @@ class UpstreamSettings(SettingsGroup):
         10.0,
         gt=0,
         le=MAX_WAIT,
-        description="Timeout for a whole upstream query. Raise it if the upstream answers rightly and later.",
+        description="Timeout for a whole upstream query. Raise it for a slow server of your own.",
     )
     upstream_rate: float = Field(
         10.0,
@@ -94,7 +94,7 @@ class UpstreamSettings(SettingsGroup):
         ge=1,
         le=MAX_RATE,
         description="Upstream queries that can be sent at once after an idle period. If it is not set, it is what "
-        "`upstream_rate` allows in 5 seconds. Set it if the upstream bears more or fewer.",
+        "`upstream_rate` allows in 5 seconds. Set it if the upstream allows a burst of another size.",
     )
     upstream_max_concurrency: int = Field(
         16,
