@@ -14,7 +14,7 @@ import pytest
 from app.errors import BudgetSpent, UpstreamTimeout
 from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.source import Priority, WaitingClients
-from tests.virtual_time import run_virtually
+from tests.world.loop import run_virtually
 
 #: The defaults of the settings.
 LIMITS: Final = BudgetLimits(rate=10, burst=50, max_concurrency=16, reserved_for_people=0.5, most_of_client=50)

@@ -1,0 +1,164 @@
+"""A client with an address, which sends HTTP/1.1 over the network in memory and keeps its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httptools
+
+from tests.world.network import Address, Network, Wire
+
+NO_FIELDS: Final[Mapping[str, str]] = {}
+#: The origin that clients name.
+ORIGIN: Final = "http://doi.example.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer."""
+
+    status: int
+    fields: tuple[tuple[str, str], ...]
+    body: bytes
+    #: Virtual seconds from the request to the end of the answer.
+    seconds: float
+
+    def __getitem__(self, name: str) -> str | None:
+        """The value of a header field, several lines joined; None if it is absent."""
+        found = [value for key, value in self.fields if key == name]
+        return ", ".join(found) if found else None
+
+    @property
+    def location(self) -> str | None:
+        """Where a redirect leads."""
+        return self["location"]
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8")
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class Connection(asyncio.Protocol):
+    """One connection of a client: one request at a time. Raises ConnectionError if the server ends it before."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.wire: Wire
+        self.is_open = True
+        self._began = 0.0
+        self._answer: asyncio.Future[Reply] | None = None
+
+    def send(self, head: bytes, body: bytes, method: str) -> asyncio.Future[Reply]:
+        """Send a request. The future has its answer."""
+        self._began, self._answer = self._loop.time(), self._loop.create_future()
+        self._parser = httptools.HttpResponseParser(self)
+        self._fields: list[tuple[str, str]] = []
+        self._body: list[bytes] = []
+        self._is_head = method == "HEAD"
+        self.wire.write(head + body)
+        return self._answer
+
+    def connection_made(self, transport: Any) -> None:
+        self.wire = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        if self._is_head:
+            self._settle()
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if not self._is_head:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            took = self._loop.time() - self._began
+            status = self._parser.get_status_code()
+            self._answer.set_result(Reply(status, tuple(self._fields), b"".join(self._body), took))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionResetError("the server closed the connection"))
+
+    def leave(self) -> None:
+        """Close the connection, as a client does that does not wait for its answer."""
+        self.is_open = False
+        self.wire.abort()
+
+
+class Asked:
+    """A request under way."""
+
+    def __init__(self, client: Client, connection: Connection, target: str, answer: asyncio.Future[Reply]) -> None:
+        self._client, self._connection, self.target = client, connection, target
+        self.answer = answer
+        answer.add_done_callback(self._end)
+
+    def _end(self, answer: asyncio.Future[Reply]) -> None:
+        if not answer.cancelled() and answer.exception() is None and self._connection.is_open:
+            self._client.idle.append(self._connection)
+
+    @property
+    def reply(self) -> Reply | None:
+        """The answer. None if there is none yet, or if the connection was closed."""
+        answer = self.answer
+        return answer.result() if answer.done() and not answer.cancelled() and answer.exception() is None else None
+
+    def cancel(self) -> None:
+        """Go away without an answer."""
+        if not self.answer.done():
+            self.answer.cancel()
+            self._connection.leave()
+
+
+class Client:
+    """See the module."""
+
+    def __init__(self, network: Network, server: Address, address: str) -> None:
+        self._network, self._server, self.address = network, server, address
+        self.idle: list[Connection] = []
+
+    def ask(
+        self, target: str, headers: Mapping[str, str] = NO_FIELDS, *, method: str = "GET", body: bytes = b""
+    ) -> Asked:
+        """Send a request; "_" in the names of header fields is "-". Raises ConnectionRefusedError."""
+        connection = self._connect()
+        fields = {
+            "host": ORIGIN.removeprefix("http://"),
+            **{name.replace("_", "-"): text for name, text in headers.items()},
+        }
+        if body:
+            fields["content-length"] = str(len(body))
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]
+        return Asked(self, connection, target, connection.send("\r\n".join(lines).encode(), body, method))
+
+    def _connect(self) -> Connection:
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.is_open and not connection.wire.is_closing():
+                return connection
+        connection = Connection(self._network.loop)
+        self._network.connect(connection, self._server, self.address)
+        return connection

@@ -1,0 +1,95 @@
+"""An event loop in virtual time, with a network in memory: its clock moves only when nothing is runnable.
+
+Minutes pass in milliseconds, and no test has a real deadline. What the program gives to a thread of the pool
+runs at once, in the thread of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from tests.world.network import Address, Network
+
+Result = TypeVar("Result")
+
+
+class _NoSelector(selectors.BaseSelector):
+    """Advances the clock instead of waiting for a file. Files are never ready: the network is in memory."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("nothing is runnable and no timer is set: the loop would wait for ever")
+        self.now += max(0.0, timeout)
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return selectors.SelectorKey(fileobj, 0, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return selectors.SelectorKey(fileobj, 0, 0, None)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return {}
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        raise KeyError(fileobj)
+
+
+class WorldLoop(asyncio.SelectorEventLoop):
+    """Its time begins at 0.0. `latency` is that of its network."""
+
+    def __init__(self, latency: Callable[[], float] | None = None) -> None:
+        self._virtual = _NoSelector()
+        super().__init__(self._virtual)
+        self.network = Network(self, latency)
+        self._connecting: dict[socket.socket, Address] = {}
+
+    def time(self) -> float:
+        """The virtual time, in seconds."""
+        return self._virtual.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
+        """Run a function of a thread at once."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Note where a socket would connect. `create_connection` takes it. Raises ConnectionRefusedError."""
+        await asyncio.sleep(0)
+        if address[:2] not in self.network.servers:
+            raise ConnectionRefusedError(111, "Connection refused")
+        self._connecting[sock] = address[:2]
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, *, sock: Any = None, **_: Any
+    ) -> tuple[Any, Any]:
+        """Connect in the network in memory."""
+        protocol = protocol_factory()
+        if sock is None:
+            return self.network.connect(protocol, (host, port)), protocol
+        address = self._connecting.pop(sock)
+        sock.close()
+        return self.network.connect(protocol, address), protocol
+
+    async def create_server(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        """Listen in the network in memory."""
+        return self.network.listen(protocol_factory, (host, port))
+
+
+def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end in a loop of its own."""
+    with asyncio.Runner(loop_factory=WorldLoop) as runner:
+        return runner.run(work)
