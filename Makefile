@@ -10,6 +10,7 @@
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
 #   make audit   install its tools, then compare the locked versions with advisories, and list the licences of all packages
 #   make removable  remove each feature from a copy, with those that need it, and see the rest start, answer and pass
+#   make simulate  set up, then play histories of seeds in virtual time (SEED=1 SEEDS=20 STEPS=200)
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run the tests of the program with every Python from 3.11 to 3.13 that is installed
@@ -34,6 +35,8 @@ DEB_FOLDER ?= dist
 FUZZ_SECONDS ?= 60
 MUTANTS ?= 30
 SEED ?= 1
+SEEDS ?= 20
+STEPS ?= 200
 
 # uv trusts the system's certificates and uses the installed Python. It never downloads one.
 export UV_SYSTEM_CERTS := 1
@@ -63,7 +66,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick clients pythons check lint bench attacks fuzz audit removable mutate cov docs dist deb lock clean
+.PHONY: help setup run test quick clients pythons check lint bench attacks fuzz audit removable simulate mutate cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -188,6 +191,9 @@ audit: setup build/audit/.locked
 
 removable: setup
 	@$(BIN)/python -m tests.removable $(ARGS)
+
+simulate: setup
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS)
 
 mutate: setup
 	@$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)

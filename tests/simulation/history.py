@@ -1,0 +1,128 @@
+"""What happens in one simulation: steps that a seed draws. A step has all that it needs, so steps can be left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+#: Names with records, names without one, and names that stand for others.
+NAMES: Final = tuple(f"10.5555/{number}" for number in range(40))
+UNKNOWN: Final = tuple(f"10.5555/unknown-{number}" for number in range(8))
+ALIASES: Final = tuple(f"10.5555/alias-{number}" for number in range(6))
+ALL: Final = NAMES + UNKNOWN + ALIASES
+CLIENTS: Final = 12
+#: The kinds of faults of the upstream (tests/upstream/faults.py), and how they are drawn.
+_FAULTS: Final = (
+    *("reset", "close", "hang", "drip", "truncate", "not_http", "garbage", "html", "empty", "wrong_name", "code_2"),
+    *("values_no_list", "unavailable_but_known", "bad_gzip"),
+)
+_TTLS: Final = (0, 30, 300, 86_400)
+_DIRECTIVES: Final = ("no-cache", "max-age=30", "only-if-cached", "max-stale=0", "stale-if-error=10")
+
+
+class Request(NamedTuple):
+    """A request of one of the clients, who goes away after so many seconds."""
+
+    client: int
+    name: str
+    leaves_after: float | None = None
+    directive: str | None = None
+    path: str = "/{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happens, and the seconds until the next step."""
+
+    kind: str
+    seconds: float
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        words = " ".join(f"{name}={value}" for name, value in self.more.items() if name != "requests")
+        requests = "".join(f"\n        {request}" for request in self.more.get("requests", ()))
+        return f"{self.kind} {words}, then {self.seconds:.3f} s{requests}"
+
+
+def draw_history(seed: int, steps: int) -> list[Step]:
+    """The steps of a seed."""
+    chance = random.Random(seed)
+    # Each seed prefers some kinds.
+    weights = [base * chance.choice((0.2, 1.0, 3.0)) for _, base in _KINDS]
+    kinds = chance.choices([kind for kind, _ in _KINDS], weights, k=steps)
+    return [_DRAW[kind](chance) for kind in kinds]
+
+
+def _pick_name(chance: random.Random) -> str:
+    if chance.random() < 0.7:
+        return NAMES[min(int(chance.expovariate(0.2)), len(NAMES) - 1)]
+    return chance.choice(ALL)
+
+
+def _pause(chance: random.Random) -> float:
+    return chance.choice((0.0, chance.uniform(0, 0.2), chance.uniform(0, 2)))
+
+
+def _ask(chance: random.Random) -> Step:
+    """Clients send requests; some go away before their answer, some with a directive of Cache-Control."""
+    requests = [
+        Request(
+            chance.randrange(CLIENTS),
+            _pick_name(chance),
+            chance.uniform(0, 5) if chance.random() < 0.05 else None,
+            chance.choice(_DIRECTIVES) if chance.random() < 0.05 else None,
+            chance.choice(("/{}", "/{}", "/api/handles/{}", "/{}?noredirect")),
+        )
+        for _ in range(chance.choice((1, 10, 40, 150)))
+    ]
+    return Step("ask", _pause(chance), {"requests": requests})
+
+
+def _stampede(chance: random.Random) -> Step:
+    name = _pick_name(chance)
+    requests = [Request(client, name) for client in range(CLIENTS) for _ in range(3)]
+    return Step("ask", _pause(chance), {"requests": requests})
+
+
+def _fail(chance: random.Random) -> Step:
+    name = chance.choice(("", "", _pick_name(chance)))
+    kind = chance.choice((*_FAULTS, "delay", "delay", "status", "status"))
+    options: dict[str, Any] = {}
+    if kind == "delay":
+        options = {"seconds": chance.choice((0.3, 2.5, 6.0))}
+    elif kind == "status":
+        options = {"status": chance.choice((403, 404, 429, 500, 503))}
+        if chance.random() < 0.7:
+            options["retry_after"] = chance.choice((1, 5, 40))
+    count = chance.choice((None, None, 1, 5))
+    return Step("fail", _pause(chance), {"name": name, "kind": kind, "count": count, "options": options})
+
+
+_KINDS: Final = (
+    ("ask", 10.0),
+    ("stampede", 1.0),
+    ("fail", 1.5),
+    ("heal", 1.5),
+    ("change", 1.0),
+    ("delete", 0.3),
+    ("wait", 1.0),
+    ("clock", 0.5),
+    ("purge", 0.3),
+    ("drop", 0.3),
+)
+_DRAW: Final[dict[str, Callable[[random.Random], Step]]] = {
+    "ask": _ask,
+    "stampede": _stampede,
+    "fail": _fail,
+    "heal": lambda chance: Step("heal", _pause(chance)),
+    "change": lambda chance: Step("change", 0.0, {"name": chance.choice(NAMES + UNKNOWN), "ttl": chance.choice(_TTLS)}),
+    "delete": lambda chance: Step("delete", 0.0, {"name": _pick_name(chance)}),
+    "wait": lambda chance: Step("wait", chance.uniform(1, 20)),
+    "clock": lambda chance: Step(
+        "clock", 0.0, {"by": chance.choice((30.0, 400.0, 2_000.0, 5_000.0, -30.0, -500.0, 30.0, 400.0))}
+    ),
+    "purge": lambda chance: Step("purge", 0.0, {"name": _pick_name(chance)}),
+    "drop": lambda chance: Step("drop", 0.0),
+}

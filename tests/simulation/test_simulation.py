@@ -1,0 +1,20 @@
+"""Histories of fixed seeds, in which every invariant holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import draw_history
+from tests.simulation.play import play
+
+STEPS = 40
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_the_invariants_hold(seed: int) -> None:
+    play(seed, draw_history(seed, STEPS))
+
+
+def test_a_seed_has_one_history() -> None:
+    steps = draw_history(7, STEPS)
+    assert play(7, steps) == play(7, draw_history(7, STEPS))
