@@ -13,7 +13,6 @@ import runpy
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -33,6 +32,10 @@ BODY_TIMEOUT: Final = "app.assembly.core.BODY_TIMEOUT"
 WRITE_TIMEOUT: Final = "app.assembly.core.WRITE_TIMEOUT"
 IDLE_TIMEOUT: Final = "app.assembly.core.IDLE_TIMEOUT"
 PER_CLIENT: Final = "app.assembly.core.PER_CLIENT"
+#: Of lists of names.
+LIST_WAIT: Final = "app.features.lists.batch.WAIT_TIMEOUT"
+MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
+MAX_NAMES: Final = "app.features.lists.feature.MAX_NAMES"
 BYPASSES: Final = "app.features.limits.feature.BYPASSES"
 
 
@@ -60,12 +63,8 @@ def command(constants: Mapping[str, Any]) -> list[str]:
 
 def main() -> None:
     """Set the constants, and become the program."""
-    for name, value in json.loads(sys.argv.pop(1)).items():
-        module, _, constant = name.rpartition(".")
-        # A name that is misspelled raises AttributeError.
-        getattr(import_module(module), constant)
-        setattr(import_module(module), constant, value)
-    runpy.run_module("app", run_name="__main__", alter_sys=True)
+    with changed(json.loads(sys.argv.pop(1))):
+        runpy.run_module("app", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ import psutil
 from bench.attacks.connections import ATTACKER, OTHER
 from bench.attacks.world import Checkout, Peak, Probe, Proxy, Row, connect, get, proxy, until, upstream
 from tests.cluster.raw_http import ask
-from tests.constants import WRITE_TIMEOUT
+from tests.constants import MAX_OPEN, WRITE_TIMEOUT
 from tests.hostile.clients import flood, head, read, send, statuses
 
-_MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
 _NAME: Final = "/10.1000/182"
 _PATH: Final = "/api/resolve"
 _TEXT: Final = "Content-Type: text/plain"
@@ -78,7 +77,7 @@ def parallel(checkout: Checkout) -> Iterator[Row]:
             statuses[200] + statuses[429] == _PARALLEL and rows == statuses[200] * _NAMES > 0,
         )
         yield _beside("meanwhile", probe)
-    limits: dict[str, Any] = {_MAX_OPEN: 4 * _PARALLEL}
+    limits: dict[str, Any] = {MAX_OPEN: 4 * _PARALLEL}
     with upstream() as url, proxy(checkout, url, **limits) as running:
         get(running.port, _NAME)
         before = running.resident()
@@ -209,7 +208,7 @@ def _processor_time(running: Proxy) -> float:
 
 def unread(checkout: Checkout) -> Iterator[Row]:
     """Clients that send lists of a cached name, and never read the rows."""
-    settings: dict[str, Any] = {WRITE_TIMEOUT: _WRITE_TIMEOUT, _MAX_OPEN: 4 * _UNREAD}
+    settings: dict[str, Any] = {WRITE_TIMEOUT: _WRITE_TIMEOUT, MAX_OPEN: 4 * _UNREAD}
     # A row repeats its input. Long lines fill the buffers of a connection with few rows.
     line = b"10.1000/182" + b" " * 1_000 + b"\n"
     data = head(_PATH, _TEXT, f"Content-Length: {_UNREAD_BYTES}", method="POST") + line * (_UNREAD_BYTES // len(line))

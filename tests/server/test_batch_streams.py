@@ -10,13 +10,12 @@ from typing import Final
 import pytest
 
 from app.server.connections import BODY_DEADLINES, BODY_RATE, Reason
-from tests.constants import BODY_TIMEOUT, WRITE_TIMEOUT
+from tests.constants import BODY_TIMEOUT, MAX_OPEN, WRITE_TIMEOUT
 from tests.server.served import PATIENCE, Served, finish
 from tests.server.served import served as serving
 
 pytestmark = pytest.mark.anyio
 
-MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
 HEAD: Final = (
     b"POST /api/resolve?only=cached&fields=doi,verdict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
 )

@@ -17,6 +17,7 @@ from app.features.assistants.names import ServerNames
 from app.features.assistants.tools import ToolBounds, Tools
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.proxy_client.server import parse_server
+from tests.constants import MAX_NAMES
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
 from tests.web.proxy import Proxy, running
@@ -86,7 +87,7 @@ async def test_inputs_that_are_known_send_no_request() -> None:
 
 
 async def test_the_refusal_of_the_proxy_is_passed_on() -> None:
-    async with served(**{"app.features.lists.feature.MAX_NAMES": 1}) as (_, names):
+    async with served(**{MAX_NAMES: 1}) as (_, names):
         with pytest.raises(DoiProxyError, match="has more than 1 names"):
             await rows_of(names, "10.1000/1", "10.1000/2")
 

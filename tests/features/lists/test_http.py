@@ -25,6 +25,7 @@ from app.features.lists.errors import TooManyBatches
 from app.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
 from app.features.texts.body import BodyBuffer, read_body_format
 from app.features.texts.streamed_answer import Output, choose_output
+from tests.constants import LIST_WAIT, MAX_NAMES, MAX_OPEN
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
@@ -220,7 +221,7 @@ async def test_an_unknown_content_encoding_is_a_problem(proxy: Proxy) -> None:
 
 
 async def test_an_error_after_the_first_row_is_the_last_row() -> None:
-    async with running(**{"app.features.lists.feature.MAX_NAMES": 2}) as proxy:
+    async with running(**{MAX_NAMES: 2}) as proxy:
         proxy.upstream.put("10.5555/a", url=URL)
         body = "\n".join(["10.5555/a"] * 3)
         lines = rows(await send(proxy, body))
@@ -393,7 +394,7 @@ async def test_a_list_that_gives_way_while_a_row_is_sent_ends_its_connection() -
 
 
 async def test_lists_of_many_networks_are_bounded_together() -> None:
-    async with running(**{"app.features.lists.feature.MAX_OPEN": 3}) as proxy:
+    async with running(**{MAX_OPEN: 3}) as proxy:
         proxy.upstream.put("10.5555/a", url=URL)
         proxy.upstream.hold("10.5555/a")
         lists = [
@@ -428,7 +429,7 @@ async def test_cached_names_are_answered_while_the_upstream_hangs(proxy: Proxy) 
 
 
 async def test_names_of_an_upstream_that_hangs_are_unverified_after_its_timeout() -> None:
-    async with running(**{"upstream_timeout": 0.2, "app.features.lists.batch.WAIT_TIMEOUT": 0}) as proxy:
+    async with running(**{"upstream_timeout": 0.2, LIST_WAIT: 0}) as proxy:
         proxy.upstream.fault(EVERY_NAME, "hang")
         got = await send(proxy, "".join(f"10.5555/{number}\n" for number in range(20)))
         assert [row["verdict"] for row in rows(got)] == ["unverified"] * 20

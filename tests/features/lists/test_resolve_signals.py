@@ -13,12 +13,13 @@ import pytest
 
 from app.features.texts.list_stream import write_all
 from app.system import interruption
+from tests.constants import LIST_WAIT
 from tests.features.lists.test_resolve import Bench, bench, end_of, resumable  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio
 
 #: Longer than a second signal or the upstream's answer, of which there are none, and shorter than the test's end.
-_LONG: Final = {"app.features.lists.batch.WAIT_TIMEOUT": 600, "upstream_timeout": 50}
+_LONG: Final = {LIST_WAIT: 600, "upstream_timeout": 50}
 
 
 @pytest.mark.process

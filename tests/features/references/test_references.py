@@ -16,6 +16,7 @@ import pytest
 from app.features.references import page
 from app.features.references.form import read_typed_text
 from app.rationing.shares import SharedPlaces
+from tests.constants import MAX_OPEN
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 from tests.web.test_pages import Page
@@ -346,7 +347,7 @@ async def test_a_form_without_a_place_among_the_lists_keeps_its_text(monkeypatch
         return places.most != 3 and enter(places, client, place)
 
     monkeypatch.setattr(SharedPlaces, "enter", refuse_lists)
-    async with running(**{"app.features.lists.feature.MAX_OPEN": 3}) as full:
+    async with running(**{MAX_OPEN: 3}) as full:
         got = await full.post(PATH, form("", "", TEXT), content_type=FORM)
         assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
 
