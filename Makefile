@@ -11,7 +11,7 @@
 #   make audit   install its tools, then compare the locked versions with advisories, and list the licences of all packages
 #   make removable  remove each feature from a copy, with those that need it, and see the rest start, answer and pass
 #   make simulate  set up, then play histories of seeds in virtual time (SEED=1 SEEDS=20 STEPS=200)
-#   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
+#   make mutants set up, then change one operator, constant or branch at a time and run the tests that enter it (MUTANTS=60 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run the tests of the program with every Python from 3.11 to 3.13 that is installed
 #   make cov     set up, then run all tests and report the lines that no test runs
@@ -33,7 +33,7 @@ LOCK_FLAGS ?=
 DEB_PYTHON ?= /usr/bin/python3
 DEB_FOLDER ?= dist
 FUZZ_SECONDS ?= 60
-MUTANTS ?= 30
+MUTANTS ?= 60
 SEED ?= 1
 SEEDS ?= 20
 STEPS ?= 200
@@ -66,7 +66,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick clients pythons check lint bench attacks fuzz audit removable simulate mutate cov docs dist deb lock clean
+.PHONY: help setup run test quick clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -195,7 +195,7 @@ removable: setup
 simulate: setup
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS)
 
-mutate: setup
+mutants: setup
 	@$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
 
 lock: .tools/.locked

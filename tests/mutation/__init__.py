@@ -1,1 +1,1 @@
-"""Mutation testing: `python -m tests.mutation`, or `make mutate`."""
+"""Mutation testing: `python -m tests.mutation`, or `make mutants`."""

@@ -1,184 +1,249 @@
-"""`python -m tests.mutation [--mutants N] [--seed N] [FOLDER …]`: do the tests of a folder notice a change of its code?
+"""`python -m tests.mutation [--mutants N] [--seed N] [FOLDER …]`: do the tests notice a change of the code?
 
-Each mutant is one changed operator, constant or branch. It is written into a temporary copy of the repository, and the
-folder's tests run there until one fails: first the files that import the changed module, the fast ones before the slow
-ones. The working tree is only read. A folder whose tests fail without a change has no mutants tried. Exit status 1 if
-there is such a folder, or if a mutant survives that equivalent.txt does not list.
+Each mutant is one changed operator, constant or branch in a function. The in-process tests are collected once, and each
+of their files runs in a fork that notes which tests enter the statement of each mutant. Then each mutant is put into
+another fork, and the tests that enter it run there, the cheapest first, until one fails. A test that fails by itself in
+a fork without the mutant does not count. Exit status 1 if a mutant survives that equivalent.txt does not list, or if a
+test fails without a change.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import builtins
+import importlib
 import os
 import random
 import resource
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
+import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from types import CodeType, FunctionType
+from typing import Any, Final, NamedTuple
 
-from tests.mutation.mutants import Mutant, build_mutant, count_mutants
+import pytest
 
-FOLDERS: Final = ("doi", "handle", "resolver", "cache", "upstream")
-_ROOT: Final = Path(__file__).resolve().parents[2]
-_COPIED: Final = ("app", "config", "docs", "tests", "pyproject.toml")
+from tests.mutation.forks import run_apart
+from tests.mutation.mutants import NOTE, Mutant, build_mutant, compile_notes, count_mutants
+from tests.mutation.swap import find_functions, list_swaps, swap
+
 #: Lines `path: before -> after: reason`.
 _EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
-#: A mutant may take this many times as long as the tests without a change, and this many seconds more.
-_SLOWER, _EXTRA_SECONDS = 4, 30
+#: A test may take this many times as long as without a change, and this many seconds more.
+_SLOWER, _EXTRA_SECONDS = 10, 20
+#: Seconds for the tests of a file, without a change.
+_FILE_SECONDS: Final = 900
 #: What these tests use. Without the other installed plugins, pytest starts in 2.0 instead of 5.3 s of CPU.
 _PLUGINS: Final = ("-p", "anyio", "-p", "_hypothesis_pytestplugin")
+_IN_PROCESS: Final = "not process and not repository and not slow"
 #: Address space of each process, in bytes: a mutant may allocate without end.
 _MEMORY: Final = 8 << 30
 
+Swaps = list[tuple[FunctionType, CodeType]]
+
+
+class Drawn(NamedTuple):
+    """A mutant, the path of its module below the root, and its number there."""
+
+    path: str
+    number: int
+    mutant: Mutant
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.mutant.line} {self.mutant.before} -> {self.mutant.after}"
+
+
+class Noted(NamedTuple):
+    """What a test took, whether it failed, and the mutants whose statements it entered, without a change."""
+
+    cpu_seconds: float
+    seconds: float
+    failed: bool
+    entered: list[int]
+
+
+class Trials:
+    """A plugin of pytest that runs the collected tests against mutants."""
+
+    def __init__(self, root: Path, mutants: Sequence[Drawn], jobs: int) -> None:
+        self._root = root
+        self._mutants = mutants
+        self._jobs = jobs
+        self._session: pytest.Session
+        self._noted: dict[int, Noted] = {}
+        self.failed: list[str] = []
+        self.survivors: list[str] = []
+        self.unentered: list[str] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Note what the tests enter, then try the mutants."""
+        if session.testsfailed:
+            raise session.Interrupted("a file cannot be collected")
+        self._session = session
+        functions = self._find_functions()
+        started = time.monotonic()
+        self._note_tests(functions)
+        print(f"mutants: noted {len(self._noted)} tests in {time.monotonic() - started:.0f} s", flush=True)
+        tasks = [partial(self._try, drawn, name, functions) for name, drawn in enumerate(self._mutants)]
+        for name, survived in run_apart(tasks, self._jobs):
+            if survived:
+                tests = len(self._list_covering(name))
+                (self.survivors if tests else self.unentered).append(str(self._mutants[name]))
+                print(f"{self._mutants[name]}  (in-process tests tried: {tests})", flush=True)
+        return True
+
+    def _find_functions(self) -> dict[str, list[FunctionType]]:
+        paths = {drawn.path for drawn in self._mutants}
+        for path in sorted(paths):
+            importlib.import_module(path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"))
+        return find_functions({str(self._root / path) for path in paths})
+
+    def _note_tests(self, functions: Mapping[str, list[FunctionType]]) -> None:
+        numbers: dict[str, dict[int, int]] = defaultdict(dict)
+        for name, drawn in enumerate(self._mutants):
+            numbers[drawn.path][drawn.number] = name
+        swaps: Swaps = []
+        for path, names in numbers.items():
+            file = self._root / path
+            code = compile_notes(file.read_text(encoding="utf-8"), str(file), names)
+            swaps += list_swaps(functions[str(file)], code)
+        files: dict[Path, list[int]] = defaultdict(list)
+        for place, item in enumerate(self._session.items):
+            files[item.path].append(place)
+        groups = list(files.values())
+        for number, rows in run_apart([partial(self._note_file, group, swaps) for group in groups], self._jobs):
+            if rows is None:
+                self.failed.append(f"{self._session.items[groups[number][0]].path}: the process ended")
+                continue
+            self._noted |= {place: Noted(*row) for place, row in zip(groups[number], rows, strict=True)}
+        self.failed += [self._session.items[place].nodeid for place, noted in self._noted.items() if noted.failed]
+
+    def _note_file(self, places: Sequence[int], swaps: Swaps) -> list[Noted]:
+        entered: set[int] = set()
+        setattr(builtins, NOTE, entered.add)
+        self._begin(swaps)
+        signal.alarm(_FILE_SECONDS)
+        rows = []
+        for place, following in zip(places, [*places[1:], None], strict=True):
+            entered.clear()
+            cpu, clock = time.process_time(), time.monotonic()
+            failed = self._fails(place, following)
+            rows.append(Noted(time.process_time() - cpu, time.monotonic() - clock, failed, sorted(entered)))
+        return rows
+
+    def _list_covering(self, name: int) -> list[int]:
+        """The tests that enter a mutant, the cheapest first.
+
+        A statement that one test of a file enters may run once in a process, for all tests of the file: it fills a
+        cache or belongs to a fixture. So the others of the file are tried after all.
+        """
+        entering = [place for place, noted in self._noted.items() if name in noted.entered and not noted.failed]
+        files: dict[Path, list[int]] = defaultdict(list)
+        for place in entering:
+            files[self._session.items[place].path].append(place)
+        alone = {path for path, places in files.items() if len(places) == 1}
+        others = [
+            place
+            for place, noted in self._noted.items()
+            if self._session.items[place].path in alone and place not in entering and not noted.failed
+        ]
+        return [*sorted(entering, key=self._cost), *sorted(others, key=self._cost)]
+
+    def _cost(self, place: int) -> float:
+        return self._noted[place].cpu_seconds
+
+    def _try(self, drawn: Drawn, name: int, functions: Mapping[str, list[FunctionType]]) -> bool:
+        """Whether no test notices a mutant."""
+        file = str(self._root / drawn.path)
+        code = compile(drawn.mutant.tree, file, "exec", dont_inherit=True)
+        swaps = list_swaps(functions[file], code)
+        places = self._list_covering(name)
+        while places:
+            left = self._run(places, swaps)
+            if left is None:
+                return False  # the process ended: it hung, or used too much memory
+            if not left:
+                return True
+            if self._run(left[:1], []) == []:
+                return False
+            places = left[1:]  # that test fails by itself
+        return True
+
+    def _run(self, places: list[int], swaps: Swaps) -> list[int] | None:
+        """Run tests in a fork until one fails. Returns that one and those after it. None if the process ended."""
+        [(_, left)] = run_apart([partial(self._run_here, places, swaps)])
+        return left if left is None else places[len(places) - left :] if left else []
+
+    def _run_here(self, places: list[int], swaps: Swaps) -> int:
+        self._begin(swaps)
+        for number, place in enumerate(places):
+            following = places[number + 1] if number + 1 < len(places) else None
+            signal.alarm(int(self._noted[place].seconds * _SLOWER) + _EXTRA_SECONDS)
+            if self._fails(place, following):
+                return len(places) - number
+        return 0
+
+    def _begin(self, swaps: Swaps) -> None:
+        self._session.config.pluginmanager.unregister(name="terminalreporter")  # it writes to the terminal itself
+        swap(swaps)
+
+    def _fails(self, place: int, following: int | None) -> bool:
+        item, before = self._session.items[place], self._session.testsfailed
+        following_item = None if following is None else self._session.items[following]
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following_item)
+        return self._session.testsfailed > before
+
 
 def main() -> int:
-    """Try the mutants one after the other and print those that no test noticed."""
+    """Try the mutants and print those that no test noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Do tests notice changed code?")
-    parser.add_argument("folder", nargs="*", help=f"folders of app/ (default: {', '.join(FOLDERS)})")
-    parser.add_argument("--mutants", type=int, default=30, help="for all folders together (default 30)")
+    parser.add_argument("folder", nargs="*", default=["app"], help="folders with the changed modules (default: app)")
+    parser.add_argument("--mutants", type=int, default=60, help="how many (default 60)")
     parser.add_argument("--seed", type=int, default=1, help="which mutants are drawn (default 1)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)")
     options = parser.parse_args()
-    folders = options.folder or list(FOLDERS)
-    if missing := [folder for folder in folders if not (_ROOT / "app" / folder).is_dir()]:
-        parser.error(f"app/ has no folder {', '.join(missing)}")
+    root = Path.cwd()
+    if missing := [folder for folder in options.folder if not (root / folder).is_dir()]:
+        parser.error(f"{root} has no folder {', '.join(missing)}")
+    started = time.monotonic()
+    drawn = draw_mutants(root, options.folder, options.mutants, options.seed)
+    trials = Trials(root, drawn, options.jobs)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    with tempfile.TemporaryDirectory() as copy:
-        _copy_repository(Path(copy))
-        shares = _share(options.mutants, len(folders))
-        counts = [try_folder(Path(copy), *each, options.seed) for each in zip(folders, shares, strict=True)]
-    noticed, survived = (sum(count[part] for count in counts if count is not None) for part in (0, 1))
-    print(f"mutate: tests noticed {noticed} of {noticed + survived} mutants that are not listed as equivalent")
-    untried = [folder for folder, count in zip(folders, counts, strict=True) if count is None]
-    if untried:
-        print(f"mutate: tests fail without a change in {', '.join(untried)}: mend them first")
-    return 1 if survived or untried else 0
+    # The fewest examples of Hypothesis, and no other plugins.
+    os.environ |= {"CI": "true", "HYPOTHESIS_PROFILE": "quick", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    arguments: list[Any] = ["-q", "-p", "no:cacheprovider", *_PLUGINS, "-m", _IN_PROCESS, "tests"]
+    status = pytest.main(arguments, plugins=[trials])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return 1
+    for name in trials.failed:
+        print(f"mutants: fails without a change: {name}")
+    entered, seconds = len(drawn) - len(trials.unentered), time.monotonic() - started
+    print(
+        f"mutants: tests noticed {entered - len(trials.survivors)} of {entered} in {seconds:.0f} s;"
+        f" no in-process test enters {len(trials.unentered)} more"
+    )
+    return 1 if trials.survivors or trials.failed else 0
 
 
-def _share(number: int, parts: int) -> list[int]:
-    return [number // parts + (place < number % parts) for place in range(parts)]
-
-
-def try_folder(copy: Path, folder: str, number: int, seed: int) -> tuple[int, int] | None:
-    """Try mutants of one folder. Returns how many the tests noticed, and how many survived and are not listed.
-
-    None if the tests fail without a change.
-    """
-    equivalent = _EQUIVALENT.read_text(encoding="utf-8")
-    seconds, output = _time_tests(copy, folder)
-    if output:
-        print(f"{folder}: its tests fail without a change\n{output}", flush=True)
-        return None
-    noticed = survived = 0
-    for path, mutant in _draw_mutants(copy, folder, number, seed):
-        change = f"{mutant.before} -> {mutant.after}"
-        if f"{path}: {change}: " in equivalent:
-            print(f"{path}:{mutant.line} {change} (equivalent)", flush=True)
-        elif _notices(copy, path, mutant, seconds):
-            noticed += 1
-        else:
-            survived += 1
-            print(f"{path}:{mutant.line} {change}", flush=True)
-    print(f"{folder}: {noticed} of {noticed + survived}", flush=True)
-    return noticed, survived
-
-
-def _copy_repository(copy: Path) -> None:
-    for name in _COPIED:
-        if (_ROOT / name).is_dir():
-            shutil.copytree(_ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-        else:
-            shutil.copy2(_ROOT / name, copy / name)
-
-
-def _draw_mutants(copy: Path, folder: str, number: int, seed: int) -> list[tuple[str, Mutant]]:
-    """Draw mutants of a folder's modules. The same seed and the same code give the same mutants."""
-    sources = {
-        path.relative_to(copy).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted((copy / "app" / folder).rglob("*.py"))
-    }
+def draw_mutants(root: Path, folders: Sequence[str], number: int, seed: int) -> list[Drawn]:
+    """Draw mutants that are not listed as equivalent. The same seed and the same code give the same mutants."""
+    paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+    sources = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     places = [(path, place) for path, source in sources.items() for place in range(count_mutants(source))]
-    drawn = random.Random(f"{seed} {folder}").sample(places, min(number, len(places)))
-    return [(path, build_mutant(sources[path], place)) for path, place in drawn]
-
-
-def _time_tests(copy: Path, folder: str) -> tuple[dict[str, float], str]:
-    """Run the tests of a folder without a change.
-
-    Returns the seconds of each of its files, and what pytest printed if a test failed, else "".
-    """
-    report = copy / "report.xml"
-    # This form of the report names the files.
-    options = [f"--junit-xml={report}", "--override-ini=junit_family=xunit1"]
-    if output := _run_tests(copy, [f"tests/{folder}", *options], None):
-        return {}, output
-    seconds: dict[str, float] = defaultdict(float)
-    for case in ElementTree.parse(report).iter("testcase"):
-        seconds[case.attrib["file"]] += float(case.attrib["time"])
-    return seconds, ""
-
-
-def _notices(copy: Path, path: str, mutant: Mutant, seconds: dict[str, float]) -> bool:
-    module = path.removesuffix(".py").replace("/", ".")
-    parent, _, name = module.rpartition(".")
-    imports = (f"from {module} import", f"from {parent} import {name}")
-
-    def place(file: str) -> tuple[bool, float]:
-        text = (copy / file).read_text(encoding="utf-8")
-        return not any(line in text for line in imports), seconds[file]
-
-    target = copy / path
-    original = target.read_bytes()
-    try:
-        _write_module(target, mutant.source.encode())
-        return bool(_run_tests(copy, sorted(seconds, key=place), sum(seconds.values()) * _SLOWER + _EXTRA_SECONDS))
-    finally:
-        _write_module(target, original)
-
-
-def _write_module(path: Path, source: bytes) -> None:
-    """Write a module and drop its bytecode, which Python checks by size and whole seconds alone."""
-    path.write_bytes(source)
-    for bytecode in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-        bytecode.unlink()
-
-
-def _run_tests(copy: Path, tests: list[str], limit: float | None) -> str:
-    """Run tests until one fails. Returns what pytest printed if one did, and nothing if all passed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *_PLUGINS, *tests]
-    # The same examples of Hypothesis each time; the copy before the installed program; no other plugins.
-    settings = {"CI": "true", "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        run = subprocess.Popen(
-            command,
-            cwd=copy,
-            env={**os.environ, **settings},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            status = run.wait(limit)
-        except subprocess.TimeoutExpired:
-            status = 1
-        finally:
-            _end_group(run)
-        output.seek(0)
-        return (output.read() or "no output") if status else ""
-
-
-def _end_group(run: subprocess.Popen[bytes]) -> None:
-    """End the tests and the servers that they started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
+    equivalent = _EQUIVALENT.read_text(encoding="utf-8")
+    drawn: list[Drawn] = []
+    random.Random(seed).shuffle(places)
+    for path, place in places:
+        if len(drawn) == number:
+            break
+        mutant = build_mutant(sources[path], place)
+        if f"{path}: {mutant.before} -> {mutant.after}: " not in equivalent:
+            drawn.append(Drawn(path, place, mutant))
+    return drawn
 
 
 if __name__ == "__main__":

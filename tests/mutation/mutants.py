@@ -1,10 +1,11 @@
-"""The mutants of a module: its source with one operator, constant or branch changed."""
+"""The mutants of a module: one operator, constant or branch of a function is another one."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Final, NamedTuple
 
 _SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
@@ -14,58 +15,85 @@ _SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
     ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 
+#: The function that `compile_notes` calls. It is a builtin while tests are noted.
+NOTE: Final = "_note_mutant"
 #: Types and declarations: mypy finds a change there, or the program does not read them.
 _DECLARATIONS: Final = frozenset({"annotation", "returns", "decorator_list", "bases", "keywords", "format_spec"})
 _DECLARED_NAMES: Final = frozenset({"TYPE_CHECKING", "Literal", "TypeVar"})
 
 
+class Place(NamedTuple):
+    """A statement of a function, and the block that it stands in."""
+
+    block: list[ast.stmt]
+    statement: ast.stmt
+
+
 class Change(NamedTuple):
-    """A new value for a field of a node, and the first line of the node."""
+    """A new value for a field of a node, the first line of the node, and its statement."""
 
     node: ast.AST
     field: str
     value: Any
     line: int
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A changed module: the changed line as `ast` lays it out, before and after, and where it begins in the file."""
+    """A changed module. The changed line as `ast` lays it out, before and after, and where it begins in the file."""
 
     line: int
     before: str
     after: str
-    source: str
+    tree: ast.Module
 
 
 def count_mutants(source: str) -> int:
     """Return how many mutants a module has."""
-    return sum(1 for _ in _list_changes(ast.parse(source), 1))
+    return sum(1 for _ in _list_changes(ast.parse(source)))
 
 
 def build_mutant(source: str, number: int) -> Mutant:
     """Build one mutant of a module. Numbers begin with 0 and follow the order of the source."""
     tree = ast.parse(source)
     before = ast.unparse(tree)
-    change = list(_list_changes(tree, 1))[number]
+    change = list(_list_changes(tree))[number]
     setattr(change.node, change.field, change.value)
-    after = ast.unparse(ast.fix_missing_locations(tree))
-    pairs = zip(before.splitlines(), after.splitlines(), strict=False)
+    ast.fix_missing_locations(tree)
+    pairs = zip(before.splitlines(), ast.unparse(tree).splitlines(), strict=False)
     old, new = next((old.strip(), new.strip()) for old, new in pairs if old != new)
-    return Mutant(change.line, old, new, after)
+    return Mutant(change.line, old, new, tree)
 
 
-def _list_changes(node: ast.AST, line: int) -> Iterator[Change]:
+def compile_notes(source: str, path: str, names: Mapping[int, int]) -> CodeType:
+    """Compile a module that calls `NOTE` with the name of each mutant of `names` before its statement."""
+    tree = ast.parse(source)
+    changes = list(_list_changes(tree))
+    for number, name in names.items():
+        block, statement = changes[number].place
+        note = ast.Expr(ast.Call(ast.Name(NOTE, ast.Load()), [ast.Constant(name)], []))
+        block.insert(block.index(statement), ast.copy_location(note, statement))
+    return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+
+
+def _list_changes(node: ast.AST, place: Place | None = None, line: int = 1) -> Iterator[Change]:
+    """All changes below a node. `place` is None outside functions."""
     line = getattr(node, "lineno", line)
-    for field, value in _list_values(node):
-        yield Change(node, field, value, line)
+    if place is not None:
+        for field, value in _list_values(node):
+            yield Change(node, field, value, line, place)
+    is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     for field, child in ast.iter_fields(node):
         if field in _DECLARATIONS and not isinstance(node, ast.Call):
             continue
         for part in child if isinstance(child, list) else [child]:
             is_message = isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant)
-            if isinstance(part, ast.AST) and not is_message and not _is_declaration(part):
-                yield from _list_changes(part, line)
+            if not isinstance(part, ast.AST) or is_message or _is_declaration(part):
+                continue
+            is_inside = place is not None or (is_function and field == "body")
+            inner = Place(child, part) if is_inside and isinstance(part, ast.stmt) else place
+            yield from _list_changes(part, inner, line)
 
 
 def _is_declaration(node: ast.AST) -> bool:

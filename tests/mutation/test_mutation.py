@@ -1,20 +1,25 @@
-"""What a mutant is, which lines have none, and that a run is repeatable."""
+"""What a mutant is, which lines have none, and which tests it meets."""
 
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.mutation.__main__ import try_folder
 from tests.mutation.mutants import build_mutant, count_mutants
 
 pytestmark = pytest.mark.repository
 
 
 def changes(source: str) -> list[str]:
-    """All mutants of a source, each as its changed line."""
+    """All mutants of the body of a function, each as its changed line."""
+    source = "def f():\n" + textwrap.indent(source, "    ")
     return [build_mutant(source, number).after for number in range(count_mutants(source))]
 
 
@@ -65,20 +70,76 @@ def test_types_declarations_and_messages_have_no_mutants(source: str) -> None:
     assert changes(source) == []
 
 
+@pytest.mark.parametrize("source", ["x = 1", "class A:\n    x = 1", "def f(x=1): ...", "f = lambda: 1"])
+def test_what_a_module_runs_when_it_is_imported_has_no_mutants(source: str) -> None:
+    assert count_mutants(source) == 0
+
+
 def test_a_mutant_tells_its_line_in_the_file_and_keeps_the_rest() -> None:
     source = "# A comment.\nx = 1\n\n\ndef f():\n    return (\n        x\n        + 2\n    )\n"
-    mutant = build_mutant(source, 2)
+    mutant = build_mutant(source, 1)
     assert (mutant.line, mutant.before, mutant.after) == (8, "return x + 2", "return x + 3")
-    assert ast.dump(ast.parse(mutant.source)) == ast.dump(ast.parse(source.replace("2", "3")))
+    assert ast.dump(mutant.tree) == ast.dump(ast.parse(source.replace("2", "3")))
 
 
-def test_a_folder_whose_tests_fail_without_a_change_is_reported_and_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in ("app/doi", "tests/doi"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "app/doi/name.py").write_text("x = 1\n")
-    (tmp_path / "tests/doi/test_name.py").write_text("def test_fails() -> None:\n    assert not 'a fault'\n")
-    assert try_folder(tmp_path, "doi", number=1, seed=1) is None
-    printed = capsys.readouterr().out
-    assert printed.startswith("doi: its tests fail without a change\n") and "a fault" in printed
+_INI: Final = """
+[pytest]
+addopts = --import-mode=importlib
+pythonpath = .
+markers =
+    process
+    repository
+    slow
+"""
+_MODULE: Final = """
+from functools import cache
+
+@cache
+def double(x: int) -> int:
+    return x * 2
+
+def choose(x: int) -> str:
+    if x < 5:
+        return "few"
+    return "many"
+
+def leave() -> int:
+    return 7
+"""
+_TESTS: Final = """
+from app.name import choose, double
+
+def test_doubles() -> None:
+    double(3)
+
+def test_doubles_again() -> None:
+    assert double(3) == 6
+
+def test_chooses() -> None:
+    assert choose(1) == "few" and choose(9) == "many"
+
+def test_fails() -> None:
+    assert choose(1) == "many"
+"""
+
+
+def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
+    for name, text in (("app/name.py", _MODULE), ("tests/test_name.py", _TESTS), ("pytest.ini", _INI)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "app/__init__.py").touch()
+    command = [sys.executable, "-m", "tests.mutation", "--jobs", "2"]
+    paths = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
+    run = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    printed = sorted(line for line in run.stdout.splitlines() if "app/name.py:" in line or "mutants: " in line)
+    assert run.returncode == 1, run.stderr
+    assert printed == [
+        "app/name.py:14 return 7 -> return 8  (in-process tests tried: 0)",
+        "app/name.py:9 if x < 5: -> if x < 6:  (in-process tests tried: 3)",
+        "app/name.py:9 if x < 5: -> if x <= 5:  (in-process tests tried: 3)",
+        "mutants: fails without a change: tests/test_name.py::test_fails",
+        *(line for line in printed if line.startswith("mutants: noted 4 tests")),
+        *(line for line in printed if line.startswith("mutants: tests noticed 6 of 8 ")),
+    ]
