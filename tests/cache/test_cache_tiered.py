@@ -18,6 +18,8 @@ from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
+from app.features.sqlite import batch, writer
+from app.features.sqlite import store as sqlite_store
 from app.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
@@ -53,6 +55,12 @@ async def open_two(
     yield caches
     for cache in caches:
         await cache.close()
+
+
+def few_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SQLite store announces the last 100 changes to other processes."""
+    for module in (batch, sqlite_store):
+        monkeypatch.setattr(module, "MAX_ANNOUNCEMENTS", 100)
 
 
 class CountingStore(SqliteStore):
@@ -247,41 +255,45 @@ async def test_two_readings_of_announcements_at_a_time_do_not_read_the_same(cloc
     assert store.cursors == [None, "0", "1"]
 
 
-async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(tmp_path: Path, clock: Clock) -> None:
+async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MAX_PENDING", 80)
     store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
     cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
-    for n in range(9_000):
+    for n in range(100):
         await cache.put(entry(f"10.1000/{n}"))
-        if n % 1_000 == 0:
+        if n % 20 == 0:
             await cache.flush()
-    assert await cache.clear_prefix("10.1000/") == 9_000
+    assert await cache.clear_prefix("10.1000/") == 100
     assert (await store.stats()).entries == 0
     assert cache.counters.store_errors == 0
     await cache.close()
 
 
 async def test_a_purge_of_more_names_than_are_announced_leaves_other_prefixes_in_memory(
-    open_two: tuple[TieredStore, TieredStore],
+    open_two: tuple[TieredStore, TieredStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = open_two
+    few_announcements(monkeypatch)
     hot = [f"10.2000/{number}" for number in range(20)]
     for key in hot:
         await here.put(entry(key))
     await here.flush()
     for key in hot:
         assert await there.get(key) is not None
-    for number in range(6_000):
+    for number in range(120):
         await here.put(entry(f"10.1000/{number}"))
-        if number % 1_000 == 0:
+        if number % 20 == 0:
             await here.flush()
     await here.flush()
-    assert await there.get("10.1000/5999") is not None
-    assert await here.clear_prefix("10.1000") == 6_000
+    assert await there.get("10.1000/119") is not None
+    assert await here.clear_prefix("10.1000") == 120
     await there.forget_announced()
     await here.forget_announced()
     for cache in (here, there):
         assert [cache.peek(key) is not None for key in hot] == [True] * len(hot)
-        assert cache.peek("10.1000/5999") is await cache.get("10.1000/5999") is None
+        assert cache.peek("10.1000/119") is await cache.get("10.1000/119") is None
     # A query that was sent before the purge is refused, here and there; one about another prefix is not.
     for cache, name in ((here, "10.1000/1"), (there, "10.1000/2")):
         await cache.put(entry(name), sent_at=NOW - 10)

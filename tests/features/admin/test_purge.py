@@ -14,7 +14,7 @@ from app.features.admin.purge import PurgeResult, Selection, count_selected, pur
 from app.features.sqlite.store import SqliteStore
 from tests.cache.conftest import valkey_url  # noqa: F401 - a fixture of the next one
 from tests.cache.entries import NOW, entry, missing
-from tests.cache.test_cache_tiered import open_two  # noqa: F401 - a fixture
+from tests.cache.test_cache_tiered import few_announcements, open_two  # noqa: F401 - a fixture
 from tests.clock import Clock
 from tests.registry_records import write_registry
 
@@ -74,18 +74,20 @@ async def test_a_soft_purge_keeps_the_record_for_an_outage(selection: Selection)
 
 async def test_a_soft_purge_of_more_names_than_are_announced_leaves_other_prefixes_in_memory(
     open_two: tuple[TieredStore, TieredStore],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here, there = open_two
+    few_announcements(monkeypatch)
     await here.put(entry("10.2000/hot"))
-    for number in range(6_000):
+    for number in range(120):
         await here.put(missing(f"10.1000/{number}") if number % 100 == 0 else entry(f"10.1000/{number}"))
-        if number % 1_000 == 0:
+        if number % 20 == 0:
             await here.flush()
     await here.flush()
-    purged = [f"10.1000/{number}" for number in (1, 100, 5_999)]
+    purged = [f"10.1000/{number}" for number in (1, 100, 119)]
     for key in ("10.2000/hot", *purged):
         assert await there.get(key) is not None
-    assert await purge(here, Selection(prefix=HandleName("10.1000")), soft=True) == PurgeResult(6_000)
+    assert await purge(here, Selection(prefix=HandleName("10.1000")), soft=True) == PurgeResult(120)
     await there.forget_announced()
     assert there.peek("10.2000/hot") is not None
     assert [there.peek(key) for key in purged] == [None] * 3
@@ -97,18 +99,20 @@ async def test_a_soft_purge_of_more_names_than_are_announced_leaves_other_prefix
 async def test_a_purge_of_more_not_found_names_than_are_announced_leaves_records_in_memory(
     open_two: tuple[TieredStore, TieredStore],  # noqa: F811
     soft: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here, there = open_two
+    few_announcements(monkeypatch)
     await here.put(entry("10.2000/hot"))
-    for number in range(6_000):
+    for number in range(120):
         await here.put(missing(f"10.1000/{number}"))
-        if number % 1_000 == 0:
+        if number % 20 == 0:
             await here.flush()
     await here.flush()
-    purged = [f"10.1000/{number}" for number in (1, 100, 5_999)]
+    purged = [f"10.1000/{number}" for number in (1, 100, 119)]
     for key in ("10.2000/hot", *purged):
         assert await there.get(key) is not None
-    assert await purge(here, Selection(negative=True), soft=soft) == PurgeResult(6_000)
+    assert await purge(here, Selection(negative=True), soft=soft) == PurgeResult(120)
     await there.forget_announced()
     assert there.peek("10.2000/hot") is not None
     assert [there.peek(key) for key in purged] == [await there.get(key) for key in purged] == [None] * 3

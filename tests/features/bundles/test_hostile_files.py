@@ -62,11 +62,13 @@ async def test_nothing_of_it_is_taken(content: bytes, tmp_path: Path, caplog: py
     assert len(caplog.records) <= MAX_NAMED + 1
 
 
-async def test_a_seed_is_stored_whole(tmp_path: Path) -> None:
+async def test_a_seed_is_stored_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.features.sqlite.writer.MAX_PENDING", 200)
+    monkeypatch.setattr("app.features.bundles.seed._BATCH", 100)
     clock, path = Clock(), tmp_path / "seed.ndjson"
     with path.open("wb") as file:
         writer = BundleWriter(file)
-        for number in range(12_000):
+        for number in range(300):
             writer.add(entry(f"10.1000/{number:05}"))
         writer.finish()
     settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3", cache_memory_bytes=1_000_000)
@@ -75,5 +77,5 @@ async def test_a_seed_is_stored_whole(tmp_path: Path) -> None:
     await cache.flush()
     stats = await cache.stats()
     assert stats.store is not None
-    assert (stats.store.entries, stats.healthy) == (12_000, True)
+    assert (stats.store.entries, stats.healthy) == (300, True)
     await cache.close()

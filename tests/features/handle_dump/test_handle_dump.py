@@ -130,21 +130,21 @@ def test_a_signature_covers_values_of_every_kind(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("write", [as_json, as_list])
-async def test_a_thousand_names_are_served_after_their_server_is_gone(
+async def test_the_names_of_a_dump_are_served_after_their_server_is_gone(
     tmp_path: Path, write: Callable[[Records], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    records = make_records(1_000, rsa_key())
+    records = make_records(40, rsa_key())
     records["10.7777/n-1"].append({"index": 500, "type": "HS_SECKEY", "data": {"format": "string", "value": "secret"}})
     assert run(tmp_path, write(records)) == 0
     said = capsys.readouterr().out
-    assert "1001 records" in said
+    assert "41 records" in said
     assert "\n1 values that the public may not read" in said
-    assert "1000 records have a signature of their values, 1000 by a key of the dump" in said
+    assert "40 records have a signature of their values, 40 by a key of the dump" in said
     async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
-        for number in range(1_000):
+        for number in range(40):
             got = await proxy.get(f"/10.7777/n-{number}")
             assert (got.status, got["location"]) == (302, f"https://target.example/{number}?%C3%BC")
-        for number in range(0, 1_000, 111):
+        for number in range(0, 40, 13):
             served = (await proxy.get(f"/api/handles/10.7777/n-{number}")).json["values"]
             assert served == [value for value in records[f"10.7777/n-{number}"] if value["type"] != "HS_SECKEY"]
             assert served[-1]["type"] == "HS_SIGNATURE"

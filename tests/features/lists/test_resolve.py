@@ -355,7 +355,10 @@ async def test_a_run_that_was_killed_at_any_byte_ends_with_the_same_file(bench: 
     arguments = (path, "-o", bench.output, "--output-format", rows_format, *STEADY)
     assert (await bench.run(*arguments)).status == 1
     whole = bench.output.read_bytes()
-    for size in range(len(whole)):
+    # Around each end of a line, inside "ä", and each eleventh byte.
+    ends = [place for place, byte in enumerate(whole) if byte in b"\r\n"]
+    cuts = {*range(0, len(whole), 11), *(place + near for place in ends for near in (0, 1, 2)), whole.find(b"\xc3") + 1}
+    for size in sorted(cuts - set(range(len(whole), len(whole) + 2))):
         bench.output.write_bytes(whole[:size])
         ended = await bench.run(*arguments)
         assert (ended.status, bench.output.read_bytes()) == (1, whole), (size, ended.errors)

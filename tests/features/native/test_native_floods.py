@@ -113,8 +113,8 @@ async def forger(
     ],
     ids=["wrong-ids", "no-id", "short", "long-lengths"],
 )
-async def test_the_answer_counts_after_20_000_forged_packets(forged: Callable[[int], bytes]) -> None:
-    async with forger(forged, 20_000) as server:
+async def test_the_answer_counts_after_2_000_forged_packets(forged: Callable[[int], bytes]) -> None:
+    async with forger(forged, 2_000) as server:
         transport = open_transports((UDP,))[UDP]
         assert await transport.exchange(candidate(server, UDP), NAME.encode(), message(7)) == message(7)
 

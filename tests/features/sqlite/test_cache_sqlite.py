@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from app.errors import StoreError
+from app.features.sqlite import writer
 from app.features.sqlite.store import SqliteStore
-from app.features.sqlite.writer import GATHER, MAX_PENDING, BatchWriter, Change
+from app.features.sqlite.writer import GATHER, BatchWriter, Change
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER, fill, keys, opened
@@ -121,14 +122,14 @@ async def test_expired_entries_are_evicted_first(path: Path, clock: Clock) -> No
         assert (await store.stats()).entries == 3
 
 
-@pytest.mark.parametrize("length", [20, 600, 2_000])
-async def test_the_file_and_its_log_stay_within_the_limit(path: Path, clock: Clock, length: int) -> None:
+@pytest.mark.parametrize(("length", "names"), [(20, 1_000), (600, 2_400), (2_000, 1_200)])
+async def test_the_file_and_its_log_stay_within_the_limit(path: Path, clock: Clock, length: int, names: int) -> None:
     most, limit = 0, 1_048_576
     async with opened(path, clock, limit) as store:
-        for start in range(0, 3_000, 100):
+        for start in range(0, names, 100):
             for number in range(start, start + 100):
                 # In an order that is not that of the keys. The names do not exist.
-                key = f"10.1000/{number * 7 % 3_000:04}".ljust(length, "X")
+                key = f"10.1000/{number * 7 % names:04}".ljust(length, "X")
                 await store.put(missing(key))
             await store.flush()
             most = max(most, sum(Path(f"{path}{tail}").stat().st_size for tail in ("", "-wal")))
@@ -165,12 +166,16 @@ async def test_the_totals_follow_every_put_replacement_and_deletion(path: Path, 
 # --- The writer --------------------------------------------------------------------------------------------------
 
 
-async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clock: Clock) -> None:
+async def test_a_full_queue_drops_the_newest_write_and_counts_it(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 200
+    monkeypatch.setattr(writer, "MAX_PENDING", most)
     async with opened(path, clock) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other, other:
             other.execute("BEGIN IMMEDIATE")  # the writer cannot write
             dropped = 0
-            for n in range(3 * MAX_PENDING):
+            for n in range(3 * most):
                 try:
                     await store.put(entry(f"10.1000/{n}"))
                 except StoreError:
@@ -179,8 +184,8 @@ async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clo
         other.close()
         await store.flush()
         stats = await store.stats()
-        assert dropped >= MAX_PENDING
-        assert stats.entries == 3 * MAX_PENDING - dropped
+        assert dropped >= most
+        assert stats.entries == 3 * most - dropped
         assert f"{dropped} writes dropped" in stats.detail
         assert await store.delete("10.1000/0") is True
 

@@ -86,7 +86,7 @@ def test_a_note_that_is_long_or_not_bytes_counts_as_none_and_is_not_read(file: F
     for value, found in (("x'00ff'", b"\x00\xff"), ("zeroblob(8388608)", bytes(8_388_608)), ("'text'", None)):
         file.connection.execute(f"INSERT OR REPLACE INTO notes VALUES ('note', {value})")
         assert read_note(file.rows, "note") == found
-    file.connection.execute("INSERT OR REPLACE INTO notes VALUES ('note', zeroblob(100000000))")
+    file.connection.execute("INSERT OR REPLACE INTO notes VALUES ('note', zeroblob(10000000))")
     tracemalloc.start()
     try:
         assert read_note(file.rows, "note") is None

@@ -212,7 +212,7 @@ def count_open(path: Path) -> int:
 async def test_losses_leave_no_open_file(path: Path, clock: Clock) -> None:
     cache = await open_filled(path, clock)
     before = count_open(path)
-    for _ in range(30):
+    for _ in range(8):
         path.unlink()
         await look(cache)
         await look(cache)

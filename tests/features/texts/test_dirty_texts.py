@@ -18,6 +18,8 @@ from tests.web.proxy import running
 
 DIRTY: Final = read_dirty_texts()
 FLOOR: Final = 0.98
+#: Each fourth text is looked up by a call of its own.
+_STEP: Final = 4
 #: The ones that Crossref recommends (2015), searched in the text, one after the other.
 CROSSREF: Final = (
     r"10.\d{4,9}/[-._;()/:A-Z0-9]+",
@@ -63,13 +65,14 @@ async def test_one_call_gives_the_right_name() -> None:
         for one, row in zip(DIRTY.texts, parsed, strict=True):
             found = row["best"]
             best[judge_first(one, found and found["doi"])] += 1
+        for one in DIRTY.texts[::_STEP]:
             rows = await proxy.post(
                 "/api/resolve?extract=true&output=json", one.text.encode(), content_type="text/plain"
             )
             names = [row["doi"] for row in rows.json if row["verdict"] == "resolved"]
             resolved[judge(one, names)] += 1
     for counts in (best, resolved):
-        assert counts["right"] >= FLOOR * len(DIRTY.texts) and counts["wrong"] == 0, (best, resolved)
+        assert counts["right"] >= FLOOR * counts.total() and counts["wrong"] == 0, (best, resolved)
 
 
 def first_match(patterns: tuple[str, ...]) -> Callable[[str], str | None]:
