@@ -76,8 +76,10 @@ def claim_file(descriptor: int, path: Path) -> None:
     """Make sure that no other process writes rows to a file. Raises ConfigurationError."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         raise ConfigurationError(f"-o {path}: another process writes to it; wait until it ends") from error
+    except OSError:
+        return  # the file system has no locks
 
 
 class RowRecorder:
