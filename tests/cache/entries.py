@@ -46,3 +46,9 @@ def proven(one: Entry, proof: bytes = b"a signed message") -> Entry:
 def missing(key: str = "10.1000/MISSING", *, fetched_at: float = NOW) -> Entry:
     """A negative entry: known for a minute not to be registered."""
     return Entry(key, Answer(ResponseCode.HANDLE_NOT_FOUND), fetched_at, fetched_at + 60, fetched_at + 60)
+
+
+def known(number: int) -> Entry:
+    """One of many entries, each with its own URL; every tenth is negative."""
+    key = f"10.1000/{number:04}"
+    return missing(key) if number % 10 == 0 else entry(key, f"https://example.org/{number}")

@@ -10,9 +10,7 @@ from pathlib import Path
 from sys import getsizeof
 
 import pytest
-from redis.asyncio import Redis
 
-from app.cache.coordination import Changes
 from app.cache.entry import FOREVER, Entry, bound_times
 from app.cache.memory import MemoryStore
 from app.errors import StoreError
@@ -20,15 +18,12 @@ from app.features.bundles.bundle import BundleWriter, Refused, read_bundle
 from app.features.bundles.lines import from_line
 from app.features.sqlite.file import mark_damaged
 from app.features.stored_entry import pack, unpack
-from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, keys, opened
 
 pytestmark = pytest.mark.anyio
 
-#: "10.1/A" is not registered, fetched at NOW and known for a minute: format 1, plain, response code 100.
-STORED = bytes.fromhex("1d6bcf5d116400000040fc54d9410000004ffc54d9410000004ffc54d941") + b"[]"
 LINE = (
     b'{"bundle":1,"handle":"10.1/A","responseCode":100,"values":[],"fetched":"2023-11-14T22:13:20Z",'
     b'"fresh_until":"2023-11-14T22:14:20Z","stale_until":"2023-11-14T22:14:20Z"}\n'
@@ -36,11 +31,6 @@ LINE = (
 
 
 # --- Formats ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_bytes_of_an_entry_stay_the_same() -> None:
-    assert pack(missing("10.1/A")) == STORED
-    assert unpack("10.1/A", STORED) == missing("10.1/A")
 
 
 def test_the_line_and_the_checksum_of_a_bundle_stay_the_same() -> None:
@@ -91,17 +81,6 @@ def test_a_clock_may_be_60_seconds_ahead() -> None:
     assert (bound := bound_times(far, NOW, 1e9)) is not None and bound.fetched_at == 0.0
 
 
-async def test_5000_announcements_are_kept(clock: Clock) -> None:
-    memory = MemoryStore(1_000_000, clock=clock)
-    start = (await memory.changes(None)).cursor
-    for name in range(5_000):
-        await memory.delete(str(name))
-    assert await memory.changes(start) == Changes("5000", tuple(map(str, range(5_000))))
-    await memory.delete("5000")
-    assert await memory.changes(start) == Changes("5001", overrun=True)
-    assert await memory.changes("5001") == Changes("5001")
-
-
 def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None:
     memory = MemoryStore(100_000_000, clock=clock)
     for name in range(10_001):
@@ -116,14 +95,6 @@ def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None
 # --- SQLite ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_file_has_its_application_id_and_format(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "store.sqlite3"
-    await fill(path, clock)
-    with closing(sqlite3.connect(path)) as connection:
-        pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
-        assert pragmas == [(int.from_bytes(b"DOIr", "big"),), (1,)]
-
-
 async def test_a_damaged_file_is_marked_and_set_aside_by_the_time(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.sqlite3"
     for found in ("store.sqlite3.corrupt-20231114T221320Z", "store.sqlite3.corrupt-20231114T221320Z-1"):
@@ -135,21 +106,6 @@ async def test_a_damaged_file_is_marked_and_set_aside_by_the_time(tmp_path: Path
             assert await keys(store) == []
         assert (tmp_path / found).exists()
         assert not mark.exists()
-
-
-async def test_5000_announcements_are_kept_in_a_file(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "store.sqlite3"
-    async with opened(path, clock) as store:
-        start = (await store.changes(None)).cursor
-        for name in range(5_000):
-            await store.delete(f"10.1/{name}")
-        await store.flush()
-        assert len((await store.changes(start)).keys) == 5_000
-        await store.delete("10.1/5000")
-        await store.flush()
-        assert (await store.changes(start)).overrun
-        with closing(sqlite3.connect(path)) as connection:
-            assert connection.execute("SELECT count(*) FROM announcements").fetchone() == (5_000,)
 
 
 async def test_the_time_of_use_is_written_once_an_hour(tmp_path: Path, clock: Clock) -> None:
@@ -209,24 +165,3 @@ async def test_a_coordination_file_that_failed_is_left_alone_for_a_second(tmp_pa
 
 
 # --- Valkey ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.valkey
-async def test_keys_and_times_on_the_server_stay_the_same(valkey_url: str, clock: Clock) -> None:
-    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
-    await server.flushdb()
-    store = ValkeyStore(valkey_url, clock=clock, timeout=5.0)
-    await store.put(entry(ttl=60, grace=40), announce=True)
-    assert await store.lease("10.1000/182", "here", 20)
-    # A lease of less than a millisecond is one of a millisecond, which the server takes.
-    assert await store.lease("10.1000/0", "here", 0.0001)
-    await store.take("upstream", 2, 5)
-    prefix = "doi-proxy:1:"
-    left = {name: await server.pttl(prefix + name) for name in ("entry:10.1000/182", "lease:10.1000/182")}
-    assert 90_000 < left["entry:10.1000/182"] <= 100_000
-    assert 10_000 < left["lease:10.1000/182"] <= 20_000
-    assert await server.exists(f"{prefix}bucket:upstream", f"{prefix}announcements") == 2
-    assert await server.get(f"{prefix}entry:10.1000/182") == pack(entry(ttl=60, grace=40))
-    assert [fields for _, fields in await server.xrange(f"{prefix}announcements") or []] == [{b"key": b"10.1000/182"}]
-    await store.close()
-    await server.aclose()

@@ -105,6 +105,7 @@ async def test_a_file_has_the_number_and_the_tables_of_format_1(tmp_path: Path) 
     await SqliteStore(path, clock=Clock(), max_bytes=10**9, records=find_records()).close()
     with closing(sqlite3.connect(path)) as connection:
         assert (read_format(connection), STORE_FORMAT) == (1, 1)
+        assert connection.execute("PRAGMA application_id").fetchone() == (int.from_bytes(b"DOIr", "big"),)
         query = "SELECT name FROM pragma_table_xinfo(?)"
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {

@@ -38,12 +38,6 @@ def path(tmp_path: Path) -> Path:
 # --- What survives -----------------------------------------------------------------------------------------------
 
 
-async def test_entries_survive_a_restart(path: Path, clock: Clock) -> None:
-    await fill(path, clock)
-    async with opened(path, clock) as store:
-        assert await keys(store) == ["10.1000/00000", "10.1000/00001", "10.1000/00002"]
-
-
 def write_until_killed(path: Path, pipe: Connection) -> None:
     async def write() -> None:
         store = SqliteStore(path, clock=Clock(), max_bytes=100_000_000, gather=NEVER)
@@ -210,17 +204,6 @@ async def test_a_failed_batch_is_reported_and_the_next_one_is_written(path: Path
         assert (await store.stats()).healthy
 
 
-async def test_a_key_that_is_not_unicode_does_not_fail_the_batch(path: Path, clock: Clock) -> None:
-    async with opened(path, clock) as store:
-        await store.put(entry("10.1000/1"))
-        with pytest.raises(StoreError):
-            await store.put(entry("10.1000/\ud800"))
-        with pytest.raises(StoreError):
-            await store.get("10.1000/\ud800")
-        await store.flush()
-        assert await store.get("10.1000/1") is not None
-
-
 async def test_a_cancelled_flush_does_no_harm(path: Path, clock: Clock) -> None:
     async with opened(path, clock) as store:
         await store.put(entry())
@@ -283,24 +266,6 @@ def test_two_processes_share_leases_tokens_and_entries(path: Path) -> None:
     finally:
         for process, _ in workers:
             process.join(PATIENCE)
-
-
-async def test_tokens_come_back_at_the_rate_and_no_faster(path: Path, clock: Clock) -> None:
-    async with opened(path, clock) as here, opened(path, clock) as there:
-        given_out = 0
-        for _ in range(100):
-            clock.advance(0.1)
-            given_out += (await here.take("upstream", 2, 5) == 0.0) + (await there.take("upstream", 2, 5) == 0.0)
-        assert given_out == 5 + 20 - 1  # the bucket starts to gain with the first token
-
-
-async def test_a_lease_ends_by_itself(path: Path, clock: Clock) -> None:
-    async with opened(path, clock) as here, opened(path, clock) as there:
-        assert await here.lease("10.1000/182", "here", 20)
-        clock.advance(19)
-        assert not await there.lease("10.1000/182", "there", 20)
-        clock.advance(1)
-        assert await there.lease("10.1000/182", "there", 20)
 
 
 async def test_a_damaged_coordination_file_is_replaced(path: Path, clock: Clock) -> None:

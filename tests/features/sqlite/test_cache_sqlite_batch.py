@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.entry import MAX_SKEW, Entry
-from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, UNKNOWN
+from app.cache.entry import Entry
+from app.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN
 from app.features.sqlite.batch import write_batch
 from app.features.sqlite.file import connect, prepare
 from app.features.sqlite.writer import Change
@@ -70,23 +70,18 @@ def test_all_entries_of_a_batch_are_written(file: sqlite3.Connection, number: in
     assert file.execute("SELECT entries FROM totals").fetchone() == (number,)
 
 
-@pytest.mark.parametrize("scope", [KEY, "10.1000/", EVERYTHING])
-def test_the_answer_to_a_question_from_before_a_purge_is_left_out_for_an_hour(
-    file: sqlite3.Connection, scope: str
-) -> None:
-    write(file, purge(scope, NOW))
-    write(file, put(entry(), sent_at=NOW - 1), put(entry("10.1001/1"), sent_at=NOW))
-    assert keys(file) == ["10.1001/1"]
-    write(file, put(entry(), sent_at=NOW - 1), now=NOW + PURGE_MEMORY)
-    assert read(file) == entry()
-
-
 def test_a_purge_and_the_entry_after_it_can_be_one_change(file: sqlite3.Connection) -> None:
     write(file, put(entry(url="http://example.org/old")))
     write(file, Change(KEY, entry(), announce=True, purged_at=NOW))
     assert read(file) == entry()
     assert file.execute("SELECT scope, at FROM purges").fetchall() == [(KEY, NOW)]
     assert file.execute("SELECT key FROM announcements").fetchall() == [(KEY,)]
+
+
+def test_the_file_has_the_last_5000_announcements(file: sqlite3.Connection) -> None:
+    write(file, *(Change(f"10.1/{number}", None, announce=True) for number in range(5_001)))
+    query = "SELECT count(*), min(key = '10.1/0'), max(key = '10.1/5000') FROM announcements"
+    assert file.execute(query).fetchone() == (5_000, 0, 1)
 
 
 def test_purges_that_have_ended_or_lie_in_the_future_are_forgotten(file: sqlite3.Connection) -> None:
@@ -106,23 +101,6 @@ def test_more_purges_than_are_remembered_refuse_all_earlier_answers_and_delete_n
     assert read(file) is None
     write(file, put(entry(), sent_at=NOW))
     assert read(file) == entry()
-
-
-def test_an_import_leaves_a_newer_entry_and_replaces_any_other(file: sqlite3.Connection) -> None:
-    imported = entry(url="http://example.org/imported")
-    stored = {
-        "later": (entry(fetched_at=NOW + MAX_SKEW), False),
-        "at the same time": (entry(), True),
-        "from the future": (entry(fetched_at=NOW + MAX_SKEW + 1), True),
-        "expired": (entry(fetched_at=NOW + 1, ttl=-2, grace=0), True),
-    }
-    for reason, (known, is_replaced) in stored.items():
-        write(file, put(known))
-        write(file, put(imported, unless_newer=True))
-        assert read(file) == (imported if is_replaced else known), reason
-    file.execute("UPDATE entries SET data = x'00'")
-    write(file, put(imported, unless_newer=True))
-    assert read(file) == imported
 
 
 def test_the_hand_passes_over_all_entries_and_begins_again(file: sqlite3.Connection) -> None:

