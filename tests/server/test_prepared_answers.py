@@ -243,6 +243,14 @@ def held(application: Application) -> int:
     return sum(one._weigh(key, value) for one, half in halves for key, value in half.items())
 
 
+async def test_every_line_that_the_server_puts_first_stands_alone() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    server.state.default_headers = [*server.state.default_headers, (b"connection", b"close")]
+    sent, _ = await server.answers(get("/10.1000/182"))
+    lines = sent.split(b"\r\n")
+    assert {b"date: Sat, 21 Nov 2026 12:00:00 GMT", b"connection: close"} <= set(lines)
+
+
 async def test_random_queries_and_headers_evict_no_frequent_answer_and_stay_within_the_memory() -> None:
     most = 400_000
     server = Server(Clock(), ExpressProtocol, express_memory_bytes=most)

@@ -218,6 +218,13 @@ async def test_the_form_of_the_rows_can_be_chosen(bench: Bench, output: str, exp
     assert ended.output == expected
 
 
+async def test_a_table_has_suggestions_if_they_were_wanted(bench: Bench) -> None:
+    bench.numbered(1)
+    path = bench.write("list.txt", "see 10.5555/0\n")
+    tables = [(await bench.run(path, "--output-format", "table", *more)).output for more in ((), ("--suggest",))]
+    assert ["SUGGESTIONS" in table for table in tables] == [False, True]
+
+
 async def test_lists_in_several_formats_are_read_in_their_order(bench: Bench) -> None:
     lists = [
         bench.write("a.csv.gz", gzip.compress(b"title,DOI\nx,10.5555/csv\n")),

@@ -166,9 +166,13 @@ def test_interfaces_without_queries_and_impossible_ports_are_left_out() -> None:
         Interface(2, 1, 65_536),
         Interface(2, 9, 2643),
         Interface(2, 3, 8_443),
+        Interface(2, 1, 65_535),
     )
     found = _candidates(ServiceSite(7, (_server(1, interfaces),), attributes=((b"domain", b"handles.example.org"),)))
-    assert [(one.endpoint.protocol, one.endpoint.port) for one in found] == [(TransportProtocol.HTTPS, 8_443)]
+    assert [(one.endpoint.protocol, one.endpoint.port) for one in found] == [
+        (TransportProtocol.TCP, 65_535),
+        (TransportProtocol.HTTPS, 8_443),
+    ]
     assert (found[0].host, found[0].site_serial, found[0].public_key) == (b"handles.example.org", 7, b"key")
 
 

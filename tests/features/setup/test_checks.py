@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 import ssl
@@ -16,12 +17,15 @@ import pytest
 from app.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import read_sources
+from app.errors import ConfigurationError
 from app.features.certificate_check import find_certificate_problems
 from app.features.check import Finding, exit_status
 from app.features.options import variable
 from app.features.setup.check_command import CHECKS
+from app.features.setup.command import COMMANDS
 from app.features.setup.machine_checks import find_machine_limits
 from app.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
+from tests.parts import command_context
 
 #: Without any finding.
 QUIET = {
@@ -140,6 +144,16 @@ def test_no_message_about_a_setting_has_a_regular_expression() -> None:
         (found, *_) = findings_of(**{name: "doi proxy ("})
         assert found.source == variable(name)
         assert not set("^\\|") & set(found.problem) and "pattern" not in found.problem
+
+
+@pytest.mark.parametrize("words", [[], ["--offline"]])
+def test_a_server_is_named_only_for_a_question_about_a_running_proxy(words: list[str]) -> None:
+    check = next(command for command in COMMANDS if command.name == "check")
+    parser = argparse.ArgumentParser()
+    check.add_arguments(parser)
+    arguments = parser.parse_args([*words, "--server", "http://127.0.0.1:9"])
+    with pytest.raises(ConfigurationError, match="add --ready or --bundle FILE"):
+        check.run(command_context(Settings(**QUIET)), arguments)
 
 
 @pytest.mark.parametrize("value", ["  ", "a b", "../..", "http://user:p%zz@h:99999/"])

@@ -55,6 +55,10 @@ def test_one_slip_has_the_right_name_among_its_candidates(slip: str) -> None:
     assert HandleName(REAL).key in list_edited_keys(HandleName(slip))
 
 
+def test_a_digit_can_have_been_dropped_between_marks() -> None:
+    assert "10.5555/A.1-B" in list_edited_keys(HandleName("10.5555/a.-b"))
+
+
 def test_candidates_are_as_many_as_the_name_is_long() -> None:
     long = HandleName("10.5555/" + "a1" * ((MAX_CHARACTERS - 8) // 2))
     assert len(list_edited_keys(long)) < 60 * MAX_CHARACTERS
