@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import PATIENT, Proxy, UpstreamProcess, until
+from tests.cluster.processes import PATIENT, Proxy, until
 from tests.cluster.raw_http import Answered
 from tests.parts import usual_cache
 
@@ -23,57 +22,41 @@ NEW: Final = "https://www.example.org/new"
 SEEN_WITHIN: Final = 2.0
 
 
-class Cluster:
-    """Two proxies on one Valkey, both with NAME in memory."""
+async def expect(proxies: list[Proxy], status: int, location: str) -> None:
+    """Every proxy answers so within SEEN_WITHIN."""
 
-    def __init__(self, upstream: UpstreamProcess, proxies: list[Proxy], store: str) -> None:
-        self.upstream = upstream
-        self.first, self.second = proxies
-        self.store = store
+    async def seen() -> bool:
+        answers: list[Answered] = [await proxy.ask(f"/{NAME}") for proxy in proxies]
+        return all((answer.status, answer.location) == (status, location) for answer in answers)
 
-    async def remember(self) -> None:
-        await asyncio.gather(*(one.ready() for one in (self.upstream, self.first, self.second)))
-        for proxy in (self.first, self.second, self.first, self.second):
-            assert (await proxy.ask(f"/{NAME}")).location == OLD
-        assert await self.upstream.queries(NAME) == 1
-
-    async def expect(self, status: int, location: str) -> None:
-        """Every proxy answers so within SEEN_WITHIN."""
-
-        async def seen() -> bool:
-            answers: list[Answered] = [await proxy.ask(f"/{NAME}") for proxy in (self.first, self.second)]
-            return all((answer.status, answer.location) == (status, location) for answer in answers)
-
-        print(f"seen by both after {await until(seen, SEEN_WITHIN, f'{status} {location}'):.2f} s")
+    print(f"seen by both after {await until(seen, SEEN_WITHIN, f'{status} {location}'):.2f} s")
 
 
-@pytest.fixture
-async def cluster(valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy) -> AsyncIterator[Cluster]:
-    upstream = start_upstream({NAME: OLD})
-    store = f"valkey://127.0.0.1:{valkey.port}/0"
-    found = Cluster(upstream, [start_proxy(upstream.url, store, **PATIENT) for _ in range(2)], store)
-    await found.remember()
-    yield found
+async def test_a_change_a_purge_and_a_not_found_of_one_proxy_reach_the_other(
+    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream, store = start_upstream({NAME: OLD}), f"valkey://127.0.0.1:{valkey.port}/0"
+    proxies = [start_proxy(upstream.url, store, **PATIENT) for _ in range(2)]
+    await asyncio.gather(upstream.ready(), *(proxy.ready() for proxy in proxies))
+    # Both have the record in memory.
+    for proxy in (*proxies, *proxies):
+        assert (await proxy.ask(f"/{NAME}")).location == OLD
+    assert await upstream.queries(NAME) == 1
 
+    await upstream.put(NAME, NEW)
+    assert (await proxies[0].ask(f"/{NAME}?auth")).location == NEW
+    await expect(proxies, 302, NEW)
+    assert await upstream.queries(NAME) == 2
 
-async def test_a_purged_record_is_asked_for_again_by_every_proxy(cluster: Cluster) -> None:
-    await cluster.upstream.put(NAME, NEW)
-    cache = usual_cache(cluster.store, clock=time.time)
+    await upstream.put(NAME, OLD)
+    cache = usual_cache(store, clock=time.time)
     assert await cache.delete(NAME.upper())
     await cache.close()
-    await cluster.expect(302, NEW)
-    assert await cluster.upstream.queries(NAME) == 2
+    await expect(proxies, 302, OLD)
+    assert await upstream.queries(NAME) == 3
 
-
-async def test_a_record_that_changed_for_one_proxy_changes_for_the_other(cluster: Cluster) -> None:
-    await cluster.upstream.put(NAME, NEW)
-    assert (await cluster.first.ask(f"/{NAME}?auth")).location == NEW
-    await cluster.expect(302, NEW)
-
-
-async def test_a_not_found_that_one_proxy_learned_is_known_to_the_other(cluster: Cluster) -> None:
-    cluster.upstream.process.kill()
-    cluster.upstream.restart(records={})
-    await cluster.upstream.ready()
-    assert (await cluster.first.ask(f"/{NAME}?auth")).status == 404
-    await cluster.expect(404, "")
+    upstream.process.kill()
+    upstream.restart(records={})
+    await upstream.ready()
+    assert (await proxies[0].ask(f"/{NAME}?auth")).status == 404
+    await expect(proxies, 404, "")
