@@ -12,8 +12,8 @@ from app.errors import StoreError
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
-from tests.features.valkey.valkey_cluster import Server
 from tests.features.valkey.valkey_sentinel import SentinelSet, running_sentinels
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 
@@ -61,17 +61,17 @@ async def test_a_primary_that_became_a_replica_is_left(sentinels: SentinelSet, c
     await store.close()
 
 
-async def test_an_unknown_name_is_reported(sentinels: SentinelSet, clock: Clock) -> None:
-    store = ValkeyStore(sentinels.url.replace("/doi", "/other"), clock=clock, timeout=PATIENCE)
+async def test_an_unknown_name_is_reported(session_sentinels: SentinelSet, clock: Clock) -> None:
+    store = ValkeyStore(session_sentinels.url.replace("/doi", "/other"), clock=clock, timeout=PATIENCE)
     with pytest.raises(StoreError, match="does not know a primary 'other'"):
         await store.get("10.1000/182")
     await store.close()
 
 
-async def test_a_sentinel_can_be_down(sentinels: SentinelSet, clock: Clock) -> None:
-    for one in sentinels.sentinels[:2]:
-        one.kill()
-    store = ValkeyStore(sentinels.url, clock=clock, timeout=PATIENCE)
+async def test_a_sentinel_can_be_down(session_sentinels: SentinelSet, clock: Clock) -> None:
+    ports = free_port(), free_port(), session_sentinels.sentinels[2].port
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    store = ValkeyStore(f"valkey+sentinel://{hosts}/doi", clock=clock, timeout=PATIENCE)
     await store.put(entry())
     assert await store.get("10.1000/182") == entry()
     await store.close()
@@ -92,10 +92,9 @@ async def test_the_only_sentinel_that_the_url_names_can_be_lost(sentinels: Senti
     await store.close()
 
 
-async def test_a_sentinel_url_that_meets_a_plain_server_says_so(tmp_path: Path, clock: Clock) -> None:
-    server = Server(tmp_path, "--save", "")
-    store = ValkeyStore(f"valkey+sentinel://127.0.0.1:{server.port}/doi", clock=clock, timeout=PATIENCE)
+async def test_a_sentinel_url_that_meets_a_plain_server_says_so(valkey_url: str, clock: Clock) -> None:
+    url = valkey_url.replace("valkey:", "valkey+sentinel:").replace("/0", "/doi")
+    store = ValkeyStore(url, clock=clock, timeout=PATIENCE)
     with pytest.raises(StoreError, match="unknown command 'SENTINEL'"):
         await store.get("10.1000/182")
     await store.close()
-    server.close()
