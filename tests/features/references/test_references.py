@@ -123,6 +123,8 @@ async def test_a_blank_line_separates_references_of_several_lines(proxy: Proxy) 
     got = await send(proxy, "Smith\n  A title\n  10.1000/\n  182\n\nJones\n  nothing\n")
     assert [line for _, line, _ in results(got)] == ["3", "6"]
     assert results(got)[1][2] == "No DOI"
+    got = await send(proxy, "\nJones\n  nothing\n\nSmith\n  10.1000/182\n")
+    assert [line for _, line, _ in results(got)] == ["2", "6"]
 
 
 async def test_entries_of_bibtex_and_ris_have_their_keys(proxy: Proxy) -> None:
