@@ -301,6 +301,22 @@ async def test_a_changed_value_and_two_with_one_index_are_broken(proxy: Proxy) -
     assert state(await show(proxy, text(1, "DESC", "evil"), *values(), signed)) == "broken"
 
 
+@pytest.mark.parametrize(("kept", "verdict"), [(290.0, "valid"), (29.0, "unproven")])
+async def test_a_verdict_is_kept_for_a_time_and_one_without_a_certificate_for_a_short_one(
+    tmp_path: Path, kept: float, verdict: str
+) -> None:
+    async with proxies(tmp_path, dsa_key(), cache_ttl_ceiling=0.0, cache_negative_ttl=0.0, cache_grace=0.0) as proxy:
+        if verdict == "valid":
+            proxy.upstream.put("10.5555", values=[certificate(rsa_key(), dsa_key())])
+        signed = signature(values(), rsa_key())
+        queries = []
+        for seconds in (0.0, kept, 12.0):
+            proxy.clock.advance(seconds)
+            assert state(await show(proxy, *values(), signed)) == verdict
+            queries.append(proxy.upstream.queries("10.5555"))
+        assert queries[0] == queries[1] < queries[2]
+
+
 async def test_the_worst_of_two_signatures_counts(proxy: Proxy) -> None:
     second = {**signature(values(), dsa_key()), "index": 410}
     assert state(await show(proxy, *values(), signature(values(), rsa_key()), second)) == "broken"
