@@ -298,6 +298,24 @@ def test_the_refusal_of_a_value_names_the_forms_that_are_read(tmp_path: Path, te
     assert message in caught.value.message
 
 
+def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
+    path = tmp_path / "doi-proxy.toml"
+    path.write_text('[server]\ntls_cert = ""\n')
+    with pytest.raises(ConfigurationError, match="line 2: tls_cert: the value is empty; remove the setting"):
+        load({}, {}, path)
+    with pytest.raises(ConfigurationError, match="--seed: the value is empty"):
+        load({"seed": ""}, {})
+
+
+def test_a_text_without_quotation_marks_gets_that_advice(tmp_path: Path) -> None:
+    path = tmp_path / "doi-proxy.toml"
+    path.write_text("[server]\nmetadata = on\n")
+    with pytest.raises(
+        ConfigurationError, match=r"line 2, column 12\); in a TOML file, a text .* needs quotation marks"
+    ):
+        load({}, {}, path)
+
+
 def test_no_text_has_a_nul() -> None:
     with pytest.raises(ConfigurationError, match=r"^--library-rules: ") as caught:
         load({"library_rules": "a\0b"}, {})

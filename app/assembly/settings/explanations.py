@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "bool_parsing": _NOT_A_SWITCH,
     "bool_type": _NOT_A_SWITCH,
 }
-_EMPTY: Final = "the value is empty; remove the setting to use its default"
+EMPTY: Final = "the value is empty; remove the setting to use its default"
 
 
 def explain_setting_error(
@@ -47,7 +47,7 @@ def explain_setting_error(
     if kind == "string_pattern_mismatch" and name in _FORMS:
         return _FORMS[name]
     if kind in ("string_too_short", "too_short") and error["ctx"]["min_length"] == 1:
-        return _EMPTY
+        return EMPTY
     return _KINDS.get(kind) or explain_value(_write_limits(error, known.get(name)))
 
 

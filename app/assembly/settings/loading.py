@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import ValidationError
 
-from app.assembly.settings.explanations import explain_setting_error
+from app.assembly.settings.explanations import EMPTY, explain_setting_error
 from app.assembly.settings.model import Settings
 from app.assembly.settings.sources import SourcedValue, read_sources
 from app.errors import ConfigurationError
@@ -49,18 +49,25 @@ class Problem:
 
 def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
     """The settings, or None and what is wrong with each value."""
-    # No path and no URL can have it, and the functions of the system raise ValueError.
-    with_nul = [name for name, sourced in values.items() if isinstance(sourced.value, str) and "\0" in sourced.value]
-    if with_nul:
-        return None, [
-            Problem(name, values[name].source, "the text has a NUL character; remove it") for name in with_nul
-        ]
+    if unusable := [Problem(name, values[name].source, message) for name, message in _find_unusable(values)]:
+        return None, unusable
     try:
         return Settings(**{name: sourced.value for name, sourced in values.items()}), []
     except ValidationError as error:
         # A default that follows from another setting is no problem of its own.
         refused = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
         return None, [_problem(problem, values) for problem in refused]
+
+
+def _find_unusable(values: Mapping[str, SourcedValue]) -> Iterator[tuple[str, str]]:
+    for name, sourced in values.items():
+        # No path and no URL can have it, and the functions of the system raise ValueError.
+        if isinstance(sourced.value, str) and "\0" in sourced.value:
+            yield name, "the text has a NUL character; remove it"
+        # Path("") is the current folder.
+        field = Settings.model_fields.get(name)
+        if sourced.value == "" and field is not None and Path in get_args(field.annotation):
+            yield name, EMPTY
 
 
 def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:

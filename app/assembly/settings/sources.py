@@ -95,6 +95,9 @@ def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
         text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig")
         document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        remedy = 'in a TOML file, a text such as "on" or "30d" needs quotation marks'
+        raise ConfigurationError(f"{path}: the settings file cannot be read: {error}; {remedy}") from error
     except (OSError, ValueError, RecursionError) as error:  # of tomllib also for a number that Python cannot represent
         raise ConfigurationError(f"{path}: the settings file cannot be read: {explain_failure(error)}") from error
     lines = _find_lines(text)
