@@ -48,7 +48,10 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
     verdicts = Counter[Verdict]()
     with stop_on_signals() as stop:
         names = await _replace_rows(context, choice, _Source(path, rows_format, choice.again), verdicts, stop)
-    report_rows(verdicts)
+    if names:
+        report_rows(verdicts)
+    else:
+        print(f"-o {path}: no row has one of the verdicts {', '.join(choice.again)}", file=sys.stderr)
     if stop.event.is_set():
         done = f"{verdicts.total():,} of {names:,} names"
         print(f"stopped by a signal after {done}; run the same command again to continue", file=sys.stderr)

@@ -93,6 +93,7 @@ async def test_a_file_without_such_rows_is_left_alone(bench: Bench) -> None:  # 
     before = bench.output.stat()
     ended = await bench.run(*AGAIN, "-o", bench.output)
     assert (ended.status, bench.output.stat().st_ino, bench.upstream.queries()) == (0, before.st_ino, 0)
+    assert ended.errors == f"-o {bench.output}: no row has one of the verdicts unverified, rate_limited\n"
 
 
 @table(
