@@ -19,7 +19,7 @@ from typing import Final, cast
 from urllib.parse import unquote
 
 from app.errors import ConfigurationError
-from app.features.options import ENV_PREFIX
+from app.features.options import ENV_PREFIX, is_host_and_port
 
 _API: Final = "/api/handles/"
 #: Records expire soon, so an outage shows stale answers.
@@ -96,8 +96,8 @@ def run_demo(namespace: argparse.Namespace) -> int:
     """Serve until q or a signal. Returns the exit status."""
     _refuse_settings(namespace)
     port = namespace.port or _PORT
-    if not port.isdecimal():
-        raise ConfigurationError(f"--port {port!r}: this is not a whole number")
+    if not is_host_and_port(f"127.0.0.1:{port}") or not int(port):
+        raise ConfigurationError(f"--port {port[:80]!r}: this is not a port; write a number from 1 to 65535")
     # The settings of an installation must not lead the demo to its store.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     with open_stand_in() as stand_in, tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from app.errors import ConfigurationError
 from app.features.network_list import EVERYONE
-from app.features.options import Settings
+from app.features.options import Settings, is_host_and_port
 from app.server.listening import UNIX
 from app.upstream.budget import QUEUE_TIMEOUT
 
@@ -101,7 +101,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         status_networks=_status_networks(settings),
     )
     for backend in front.backends:
-        if not _BACKEND.fullmatch(backend):
+        if not _BACKEND.fullmatch(backend) or not (backend.startswith(UNIX) or is_host_and_port(backend)):
             raise ConfigurationError(f"--backend {backend[:80]!r} is not an address; write HOST:PORT or unix:PATH")
     if bool(certificate) != bool(key):
         raise ConfigurationError("--certificate and --certificate-key: only one of them is given; give both")

@@ -69,6 +69,12 @@ def start_demo(port: int) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "x"])
+def test_what_is_not_a_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--port", port]) == 2
+    assert f"--port '{port}': this is not a port" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_demo_that_is_ended_leaves_no_proxy(number: signal.Signals) -> None:
     port, ends = free_port(), time.monotonic() + DEADLINE

@@ -74,6 +74,7 @@ def test_a_cache_that_is_not_there_is_refused(kind: str) -> None:
     "settings",
     [
         {"backends": ["no-port"]},
+        {"backends": ["a:65536"]},
         {"backends": ["a:1; return 200"]},
         {"certificate": "/etc/a.pem"},
         {"certificate": "/etc/a b.pem", "key": "/etc/b.pem"},
