@@ -48,6 +48,9 @@ def write_support_bundle(context: CommandContext, path: Path, server: str | None
         # A bundle is for the eyes of its operator first.
         with open(path, "xb", opener=_open_private) as file:
             _write_archive(file, parts)
+    except FileExistsError:
+        print(f"doi-proxy: --bundle {path}: this exists, and no file is replaced; name another file", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"doi-proxy: --bundle {path}: cannot be written: {error.strerror}", file=sys.stderr)
         return 1

@@ -103,7 +103,9 @@ async def test_it_has_the_state_and_neither_readers_nor_secrets(tmp_path: Path) 
     assert output.stat().st_mode & 0o077 == 0
 
 
-def test_without_a_proxy_and_a_store_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_without_a_proxy_and_a_store_it_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "bundle.tar.gz"
     flags = ["--port", "9", "--store-url", f"sqlite:///{tmp_path}/none.sqlite3", "--bundle", str(output)]
     assert main(["check", *flags]) == 0
@@ -111,7 +113,8 @@ def test_without_a_proxy_and_a_store_it_says_what_is_missing(tmp_path: Path) -> 
     missing = {name for name in parts if name.endswith(".missing")}
     assert missing == {f"{name}.missing" for name in ("store.json", "readyz.json", "status.json", "metrics.txt")}
     assert "does not exist" in parts["store.json.missing"]
-    assert main(["check", *flags]) == 1  # it replaces no file
+    assert main(["check", *flags]) == 1
+    assert "this exists, and no file is replaced; name another file" in capsys.readouterr().err
 
 
 async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadline(
