@@ -62,6 +62,8 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
         raise ConfigurationError("--from and --prefix cannot be used together; give one of them")
     if namespace.fetch and not namespace.lists:
         raise ConfigurationError("--fetch needs --from LIST to say which names to look up")
+    if namespace.column and not namespace.lists:
+        raise ConfigurationError("--column is for the lists of names; give them with --from LIST")
     if namespace.file and namespace.output:
         raise ConfigurationError("FILE and --output name the same file; give one of them")
     choice = ExportChoice(namespace.lists, read_prefix(namespace.prefix), namespace.fetch, namespace.column)
