@@ -243,8 +243,8 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     _judge_certificate(settings)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
-            "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "
-            "or a mailto: address"
+            "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to an "
+            "e-mail address or a URL"
         )
     return f"serving on {address}"
 
