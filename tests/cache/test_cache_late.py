@@ -265,7 +265,7 @@ async def test_a_store_leaves_half_of_the_free_disk(tmp_path: Path) -> None:
 async def test_a_store_that_was_opened_on_a_full_disk_grows_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, number, least = Clock(), 3_000, 262_144
+    clock, number, least = Clock(), 1_500, 131_072
     disk = {"free": 0}
     monkeypatch.setattr(stores, "MIN_STORE_BYTES", least)
     monkeypatch.setattr(stores, "disk_usage", lambda _: SimpleNamespace(free=disk["free"]))
