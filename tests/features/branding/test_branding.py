@@ -188,6 +188,19 @@ def test_a_colour_without_contrast_is_refused_with_the_figure(tmp_path: Path, te
     assert message in refusal(tmp_path, text)
 
 
+@table(
+    ("text", "change"),
+    [
+        ('accent = "#7cc7db"', "darker"),
+        ('accent_dark = "#0b5a73"', "lighter"),
+        ('background = "#808080"', "lighter"),
+        ('background_dark = "#ffffff"', "darker"),
+    ],
+)
+def test_the_refusal_of_a_colour_says_which_one_to_choose(tmp_path: Path, text: str, change: str) -> None:
+    assert f"Choose a {change} colour" in refusal(tmp_path, text)
+
+
 def test_a_template_of_the_institution_extends_ours(tmp_path: Path) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates/layout.html").write_text(

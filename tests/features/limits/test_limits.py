@@ -163,7 +163,8 @@ def test_a_client_that_was_served_is_refused_as_soon_as_its_network_is_denied() 
 
 def test_a_bounded_number_of_addresses_is_remembered_and_their_limits_hold() -> None:
     bench = Bench(requests=Rate(1, 1))
-    assert bench.limits.passes(CLIENT)
+    assert bench.limits.passes(CLIENT) and bench.limits.passes(OTHER)
+    assert len(bench.limits._standings) == 2
     for number in range(MAX_ADDRESSES + 10):
         bench.limits.passes(f"10.{number // 256}.{number % 256}.1")
     assert len(bench.limits._standings) <= MAX_ADDRESSES
