@@ -43,7 +43,8 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--replace",
         action="store_true",
-        help="make the store what the bundle says: its records replace those of the store, and other names are deleted",
+        help="make the store what the bundle says: its records replace those of the store, and other names are deleted,"
+        " except registry records",
     )
     command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
 
