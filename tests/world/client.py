@@ -157,7 +157,8 @@ class Client:
     def _connect(self) -> Connection:
         while self.idle:
             connection = self.idle.pop()
-            if connection.is_open and not connection.wire.is_closing():
+            # A client whose connection the server is closing would repeat the request on another one.
+            if connection.is_open and not connection.wire.other.is_closing():
                 return connection
         connection = Connection(self._network.loop)
         self._network.connect(connection, self._server, self.address)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.fake_upstream import EVERY_NAME
 from tests.world.world import World
 
@@ -62,3 +64,32 @@ def test_a_clock_that_is_set_forward_ends_a_lifetime_without_time_passing() -> N
         world.set_clock(7_200)
         world.get(f"/{NAME}")
         assert world.upstream.queries(NAME) == 2
+
+
+def test_a_restart_keeps_what_was_answered_in_a_file(tmp_path: Path) -> None:
+    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite") as world:
+        world.upstream.put(NAME, url=TARGET)
+        world.get(f"/{NAME}")
+        world.restart()
+        world.upstream.fault(EVERY_NAME, "reset")
+        assert world.get(f"/{NAME}").location == TARGET
+        assert world.upstream.queries(NAME) == 1
+
+
+def test_a_crash_loses_only_what_was_answered_in_the_last_second(tmp_path: Path) -> None:
+    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite") as world:
+        world.upstream.put(NAME, url=TARGET)
+        world.get(f"/{NAME}")
+        world.sleep(1)
+        world.crash()
+        world.upstream.fault(EVERY_NAME, "reset")
+        assert world.get(f"/{NAME}").location == TARGET
+
+
+def test_two_workers_share_one_query_and_its_answer(tmp_path: Path) -> None:
+    with World(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite") as world:
+        world.upstream.put(NAME, url=TARGET)
+        world.upstream.fault(NAME, "delay", seconds=1.0)
+        asked = [world.client(worker=worker).ask(f"/{NAME}") for worker in (0, 1)]
+        assert {world.finish(request).location for request in asked} == {TARGET}
+        assert world.upstream.queries(NAME) == 1

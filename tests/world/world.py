@@ -17,9 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from unittest.mock import patch
@@ -27,7 +30,9 @@ from unittest.mock import patch
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
+from app.features.shared_memory import SharedMemory, Use, create_memories
 from app.main import create
 from app.server.protocol import ExpressProtocol
 from app.web.application import Application
@@ -36,8 +41,12 @@ from tests.fake_upstream import FakeUpstream
 from tests.world.client import Asked, Client, Reply
 from tests.world.loop import WorldLoop
 from tests.world.network import Address, Listening
+from tests.world.threads import Turns
 
 Result = TypeVar("Result")
+#: The thread of a SQLite store that writes.
+_THREAD: Final = "app.features.sqlite.writer.Thread"
+_CONDITION: Final = "app.features.sqlite.writer.Condition"
 #: Virtual seconds. No request takes longer.
 _MAX_WAIT: Final = 60.0
 #: 2023-11-14T22:13:20Z.
@@ -63,8 +72,17 @@ class _Log(logging.Handler):
 class Worker:
     """One process of the service: an application behind the server's protocol, at an address."""
 
-    def __init__(self, loop: WorldLoop, settings: Settings, clock: Callable[[], float], chance: random.Random) -> None:
-        self.application: Application = create(settings, clock=clock, chance=chance.random)
+    def __init__(
+        self,
+        loop: WorldLoop,
+        settings: Settings,
+        clock: Callable[[], float],
+        chance: random.Random,
+        memories: Mapping[Use, SharedMemory],
+    ) -> None:
+        lifecycle = Lifecycle(settings)
+        lifecycle.memories = memories
+        self.application: Application = create(settings, clock=clock, chance=chance.random, lifecycle=lifecycle)
         self._loop = loop
         self._to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
         self._from_app: asyncio.Queue[Any] = asyncio.Queue()
@@ -112,6 +130,8 @@ class World:
         self.upstream = upstream()
         self._constants, self._settings = split({**_DEFAULTS, **settings})
         self._offset = BEGINNING
+        self._memories: Mapping[Use, SharedMemory] = {}
+        self.workers: list[Worker] = []
         self._hosts = count(1)
         self._stack = ExitStack()
 
@@ -124,11 +144,16 @@ class World:
             for name in ("time", "monotonic", "perf_counter"):
                 stack.enter_context(patch(f"time.{name}", self.now if name == "time" else self.loop.time))
             stack.enter_context(changed(self._constants))
+            turns = Turns(self.loop)
+            stack.enter_context(changed({_THREAD: turns.thread, _CONDITION: turns.condition}))
             stack.enter_context(self._keep_log())
             self.run(self.upstream.__aenter__())
             stack.callback(lambda: self.run(self.upstream.__aexit__(None, None, None)))
-            self.workers = [self._start()]
+            self._folder = Path(stack.enter_context(TemporaryDirectory()))
+            if self._settings.get("workers", 1) > 1:
+                self._memories = create_memories(self._folder)
             stack.callback(self._stop)
+            self._start()
             self._stack = stack.pop_all()
         return self
 
@@ -147,15 +172,32 @@ class World:
         finally:
             root.removeHandler(handler)
 
-    def _start(self) -> Worker:
-        settings = Settings(**{"upstream_url": self.upstream.url, **self._settings})
-        worker = Worker(self.loop, settings, self.now, self.chance)
-        self.run(worker.start(self.address(len(getattr(self, "workers", ())))))
-        return worker
+    def _start(self) -> None:
+        """Start the workers."""
+        for number in range(self._settings.get("workers", 1)):
+            settings = Settings(**{"upstream_url": self.upstream.url, **self._settings})
+            worker = Worker(self.loop, settings, self.now, self.chance, self._memories)
+            self.workers.append(worker)
+            self.run(worker.start(self.address(number)))
 
     def _stop(self) -> None:
-        for worker in self.workers:
-            self.run(worker.stop())
+        while self.workers:
+            self.run(self.workers.pop().stop())
+
+    def restart(self) -> None:
+        """Stop the service, and start it again."""
+        self._stop()
+        self._start()
+
+    def crash(self) -> None:
+        """Kill the service, and start it again with what the file of its store has at this moment."""
+        path = Path(self._settings["store_url"].removeprefix("sqlite:///"))
+        left = Path(mkdtemp(dir=self._folder))
+        for file in path.parent.glob(f"{path.name}*"):
+            shutil.copy(file, left)
+        self._stop()
+        self._settings["store_url"] = f"sqlite:///{left / path.name}"
+        self._start()
 
     @staticmethod
     def address(worker: int = 0) -> Address:
