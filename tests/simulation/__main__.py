@@ -29,13 +29,12 @@ def find_failure(seed: int, steps: list[Step]) -> Broken | None:
 
 
 class _Shortening:
-    """Leaves out what the broken invariant does not need, with so many tries."""
+    """Leaves out what the broken invariant does not need, for so many seconds of processor time."""
 
-    def __init__(self, seed: int, invariant: str, tries: int = 300) -> None:
-        self._seed, self._invariant, self._tries = seed, invariant, tries
+    def __init__(self, seed: int, invariant: str, seconds: float = 20.0) -> None:
+        self._seed, self._invariant, self._ends = seed, invariant, _timer() + seconds
 
     def _breaks(self, steps: list[Step]) -> bool:
-        self._tries -= 1
         broken = find_failure(self._seed, steps)
         return broken is not None and broken.invariant == self._invariant
 
@@ -44,7 +43,7 @@ class _Shortening:
         size = (len(parts) + 1) // 2
         while size:
             at = 0
-            while at < len(parts) and self._tries > 0:
+            while at < len(parts) and _timer() < self._ends:
                 fewer = parts[:at] + parts[at + size :]
                 if self._breaks(build(fewer)):
                     parts = fewer

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 #: Names with records, names without one, and names that stand for others.
-NAMES: Final = tuple(f"10.5555/{number}" for number in range(40))
-UNKNOWN: Final = tuple(f"10.5555/unknown-{number}" for number in range(8))
+NAMES: Final = tuple(f"10.5555/{number}" for number in range(400))
+UNKNOWN: Final = tuple(f"10.5555/unknown-{number}" for number in range(100))
 ALIASES: Final = tuple(f"10.5555/alias-{number}" for number in range(6))
 ALL: Final = NAMES + UNKNOWN + ALIASES
 CLIENTS: Final = 12
@@ -19,6 +19,8 @@ _FAULTS: Final = (
     *("values_no_list", "unavailable_but_known", "bad_gzip"),
 )
 _TTLS: Final = (0, 30, 300, 86_400)
+#: Seconds by which the clock is set. Lifetimes are 300 s at most, and the grace is 900 s.
+_CLOCKS: Final = (30.0, 100.0, 290.0, 310.0, 700.0, 1_000.0, 1_250.0, -30.0, -500.0)
 _DIRECTIVES: Final = ("no-cache", "max-age=30", "only-if-cached", "max-stale=0", "stale-if-error=10")
 
 
@@ -30,6 +32,10 @@ class Request(NamedTuple):
     leaves_after: float | None = None
     directive: str | None = None
     path: str = "/{}"
+
+    def __str__(self) -> str:
+        leaves = "" if self.leaves_after is None else f", leaves after {self.leaves_after:.3f} s"
+        return f"client {self.client}: {self.path.format(self.name)} {self.directive or ''}{leaves}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,21 @@ class Step:
         return f"{self.kind} {words}, then {self.seconds:.3f} s{requests}"
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The service of a simulation."""
+
+    workers: int
+    is_stored: bool
+
+
+def draw_setup(seed: int) -> Setup:
+    """The service of a seed."""
+    chance = random.Random(f"setup {seed}")
+    workers = chance.choice((1, 1, 2, 3))
+    return Setup(workers, is_stored=workers > 1 or chance.random() < 0.5)
+
+
 def draw_history(seed: int, steps: int) -> list[Step]:
     """The steps of a seed."""
     chance = random.Random(seed)
@@ -57,7 +78,7 @@ def draw_history(seed: int, steps: int) -> list[Step]:
 
 def _pick_name(chance: random.Random) -> str:
     if chance.random() < 0.7:
-        return NAMES[min(int(chance.expovariate(0.2)), len(NAMES) - 1)]
+        return NAMES[min(int(chance.expovariate(0.1)), len(NAMES) - 1)]
     return chance.choice(ALL)
 
 
@@ -86,6 +107,12 @@ def _stampede(chance: random.Random) -> Step:
     return Step("ask", _pause(chance), {"requests": requests})
 
 
+def _crawl(chance: random.Random) -> Step:
+    """Some clients ask for many names at once, most of them for the first time."""
+    requests = [Request(chance.randrange(3), chance.choice(ALL)) for _ in range(chance.choice((30, 100, 200)))]
+    return Step("ask", _pause(chance), {"requests": requests})
+
+
 def _fail(chance: random.Random) -> Step:
     name = chance.choice(("", "", _pick_name(chance)))
     kind = chance.choice((*_FAULTS, "delay", "delay", "status", "status"))
@@ -103,26 +130,32 @@ def _fail(chance: random.Random) -> Step:
 _KINDS: Final = (
     ("ask", 10.0),
     ("stampede", 1.0),
+    ("crawl", 1.0),
     ("fail", 1.5),
-    ("heal", 1.5),
+    ("heal", 2.0),
     ("change", 1.0),
     ("delete", 0.3),
     ("wait", 1.0),
-    ("clock", 0.5),
+    ("clock", 1.0),
     ("purge", 0.3),
     ("drop", 0.3),
+    ("restart", 0.2),
+    ("crash", 0.2),
+    ("lock", 0.3),
 )
 _DRAW: Final[dict[str, Callable[[random.Random], Step]]] = {
     "ask": _ask,
     "stampede": _stampede,
+    "crawl": _crawl,
     "fail": _fail,
     "heal": lambda chance: Step("heal", _pause(chance)),
     "change": lambda chance: Step("change", 0.0, {"name": chance.choice(NAMES + UNKNOWN), "ttl": chance.choice(_TTLS)}),
     "delete": lambda chance: Step("delete", 0.0, {"name": _pick_name(chance)}),
     "wait": lambda chance: Step("wait", chance.uniform(1, 20)),
-    "clock": lambda chance: Step(
-        "clock", 0.0, {"by": chance.choice((30.0, 400.0, 2_000.0, 5_000.0, -30.0, -500.0, 30.0, 400.0))}
-    ),
+    "clock": lambda chance: Step("clock", 0.0, {"by": chance.choice(_CLOCKS)}),
     "purge": lambda chance: Step("purge", 0.0, {"name": _pick_name(chance)}),
     "drop": lambda chance: Step("drop", 0.0),
+    "restart": lambda chance: Step("restart", _pause(chance)),
+    "crash": lambda chance: Step("crash", _pause(chance)),
+    "lock": lambda chance: Step("lock", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
 }

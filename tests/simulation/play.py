@@ -10,27 +10,38 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.fake_upstream import EVERY_NAME, FakeUpstream, Fault
-from tests.simulation.history import ALIASES, CLIENTS, NAMES, Request, Step
+from tests.simulation.history import ALIASES, CLIENTS, NAMES, Request, Setup, Step, draw_setup
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
 from tests.world.client import ORIGIN, Asked, Reply
 from tests.world.world import World
 
-CEILING: Final = 600.0
+CEILING: Final = 300.0
 NEGATIVE: Final = 60.0
-GRACE: Final = 3_600.0
+GRACE: Final = 900.0
 RATE: Final = 10.0
 BURST: Final = 50.0
 PLACES: Final = 16
 #: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
 DEADLINE: Final = 9.0
+#: Requests of one client at a time.
+_MOST_OF_CLIENT: Final = 60
+#: Tokens that workers may take from a shared budget before they spend them (app/assembly/allotment.py), and rounding.
+_EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
+#: Seconds after which an answer is in the file of the store.
+WRITE_SECONDS: Final = 2.0
+#: Seconds after which a store has what it missed.
+_WRITTEN_AFTER: Final = 5.0
 #: Seconds between an upstream's word and the time that the program notes for it.
 _ON_THE_WAY: Final = 10.0
 #: How far the clock may be set back with the entries kept.
@@ -44,6 +55,9 @@ _SETTINGS: Final[dict[str, Any]] = {
     "upstream_burst": BURST,
     "upstream_max_concurrency": PLACES,
     "admin_token": _TOKEN,
+    # The thread of the store would wait in real time for the lock of another process.
+    "app.features.sqlite.store.WRITE_TIMEOUT": 0.0,
+    "app.features.sqlite.file.WRITE_TIMEOUT": 0.0,
 }
 
 
@@ -75,8 +89,11 @@ class Told(FakeUpstream):
         self.words: defaultdict[str, list[Word]] = defaultdict(list)
         self.under_way: dict[Peer, str] = {}
         self.versions: dict[str, int] = {}
+        self.is_deaf = False
 
     async def _answer(self, service: str, asked: Question, writer: Peer) -> bool:
+        if self.is_deaf:
+            return False
         # A query whose connection the client has closed is not in flight any more.
         self.judge.query(asked.name, [name for peer, name in self.under_way.items() if not _is_closed(peer)])
         self.under_way[writer] = asked.name
@@ -132,8 +149,10 @@ class Judge:
     failure: Broken | None = None
     _tokens: float = BURST
     _tokens_at: float = 0.0
-    #: By name, until when an answer that a client got is valid.
-    _known: dict[str, tuple[float, float]] = field(default_factory=dict)
+    #: By name, when an answer that a client got was fetched, until when it is valid, and the virtual time then.
+    _known: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    #: Answers since this virtual time are lost in a crash.
+    unwritten_since: float = inf
     _digest: Any = field(default_factory=hashlib.sha256)
 
     @property
@@ -153,7 +172,7 @@ class Judge:
         self._digest.update(f"? {now:.6f} {name}\n".encode())
         self._tokens = min(BURST, self._tokens + (now - self._tokens_at) * RATE) - 1.0
         self._tokens_at = now
-        if self._tokens < -1e-6:
+        if self._tokens < -_EARLY_TOKENS:
             self.report("never more queries a second than the budget", f"{name} is one too many")
         if len(under_way) >= PLACES:
             self.report("never more queries in flight than the budget", f"{len(under_way) + 1} are in flight")
@@ -162,13 +181,22 @@ class Judge:
 
     # The clients' side
 
+    def end_service(self, *, is_stored: bool) -> None:
+        """The service was killed: what was not written is lost. A budget without a store is full again."""
+        self._tokens = self._tokens if is_stored else BURST
+        written = min(self.unwritten_since, self.world.loop.time() - WRITE_SECONDS) if is_stored else 0.0
+        self._known = {name: known for name, known in self._known.items() if known[2] < written}
+
     def forget(self, name: str) -> None:
         """A name was purged, so its answer may be lost."""
         self._known.pop(name.upper(), None)
 
-    def forget_all(self) -> None:
-        """The clock was set back: answers may count as from the future."""
-        self._known.clear()
+    def set_clock(self, by: float, *, is_stored: bool) -> None:
+        """The clock was set. Set back, answers may count as from the future. A budget in the store uses it."""
+        if by < 0:
+            self._known.clear()
+        elif is_stored:
+            self._tokens = min(BURST, self._tokens + by * RATE)
 
     def reply(self, request: Request, asked_at: float, answer: asyncio.Future[Reply]) -> None:
         """A request has ended."""
@@ -211,7 +239,8 @@ class Judge:
             self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
         if not name.startswith("10.5555/alias"):
             last = max(said, key=lambda word: word.at)
-            self._known[name.upper()] = last.at, last.ends
+            at = self._known.get(name.upper(), (0.0, 0.0, 0.0))
+            self._known[name.upper()] = last.at, last.ends, at[2] if at[0] == last.at else self.world.loop.time()
 
     def _check_alias(self, name: str, reply: Reply) -> None:
         leads_to = (reply.location or "").partition(f"{ORIGIN}/")[2]
@@ -227,7 +256,7 @@ class Judge:
         self.forget(name)
 
     def _check_failure(self, name: str, reply: Reply, now: float, asked_at: float) -> None:
-        at, ends = self._known.get(name.upper(), (0.0, 0.0))
+        at, ends, _ = self._known.get(name.upper(), (0.0, 0.0, 0.0))
         if at - _SKEW <= now <= ends - _ON_THE_WAY and at <= asked_at:
             self.report("what was answered is answered again", f"{name}: {reply.status}, {ends - now:.0f} s are left")
 
@@ -249,22 +278,29 @@ class Outcome:
 
 def play(seed: int, steps: Sequence[Step]) -> Outcome:
     """Play a history. The same seed and steps have the same outcome. Raises Broken."""
-    upstream = Told()
-    with World(seed=seed, upstream=lambda: upstream, **_SETTINGS) as world:
-        upstream.world = world
-        upstream.judge = judge = Judge(world, upstream)
-        for name in NAMES:
-            _put(upstream, name, 300)
-        for number, name in enumerate(ALIASES):
-            value = {"index": 1, "type": "HS_ALIAS", "ttl": 300, "data": {"format": "string", "value": NAMES[number]}}
-            upstream.put(name, [value])
-        player = _Player(world, upstream, judge)
-        for step in steps:
-            player.take(step)
+    setup, upstream = draw_setup(seed), Told()
+    with TemporaryDirectory() as folder:
+        store = f"sqlite:///{folder}/store.sqlite" if setup.is_stored else "memory:"
+        settings = {**_SETTINGS, "store_url": store, "workers": setup.workers}
+        with World(seed=seed, upstream=lambda: upstream, **settings) as world:
+            upstream.world = world
+            upstream.judge = judge = Judge(world, upstream)
+            _put_all(upstream)
+            player = _Player(world, upstream, judge, setup)
+            for step in steps:
+                player.take(step)
+                judge.check()
+            player.end()
             judge.check()
-        player.end()
-        judge.check()
-        return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries())
+            return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries())
+
+
+def _put_all(upstream: Told) -> None:
+    for name in NAMES:
+        _put(upstream, name, 300)
+    for number, name in enumerate(ALIASES):
+        value = {"index": 1, "type": "HS_ALIAS", "ttl": 300, "data": {"format": "string", "value": NAMES[number]}}
+        upstream.put(name, [value])
 
 
 def _put(upstream: Told, name: str, ttl: int) -> None:
@@ -273,10 +309,11 @@ def _put(upstream: Told, name: str, ttl: int) -> None:
 
 
 class _Player:
-    def __init__(self, world: World, upstream: Told, judge: Judge) -> None:
-        self._world, self._upstream, self._judge = world, upstream, judge
-        self._clients = [world.client(f"192.0.2.{number + 1}") for number in range(CLIENTS)]
-        self._under_way: set[Asked] = set()
+    def __init__(self, world: World, upstream: Told, judge: Judge, setup: Setup) -> None:
+        self._world, self._upstream, self._judge, self._setup = world, upstream, judge, setup
+        self._clients = [world.client(f"10.{number}.0.1", number % setup.workers) for number in range(CLIENTS)]
+        self._under_way: dict[Asked, None] = {}
+        self._busy: Counter[int] = Counter()
 
     def take(self, step: Step) -> None:
         """Take one step, and let its time pass."""
@@ -285,16 +322,21 @@ class _Player:
 
     def _ask(self, requests: Sequence[Request]) -> None:
         for request in requests:
+            # A client with as many connections would be closed some of them.
+            if self._busy[request.client] >= _MOST_OF_CLIENT:
+                continue
+            self._busy[request.client] += 1
             headers = {} if request.directive is None else {"cache_control": request.directive}
             asked = self._clients[request.client].ask(request.path.format(request.name), headers)
             asked.answer.add_done_callback(partial(self._judge.reply, request, self._world.now()))
             if request.leaves_after is not None:
                 self._world.loop.call_later(request.leaves_after, asked.cancel)
-            self._under_way.add(asked)
-            asked.answer.add_done_callback(partial(self._end, asked))
+            self._under_way[asked] = None
+            asked.answer.add_done_callback(partial(self._end, asked, request.client))
 
-    def _end(self, asked: Asked, _: object) -> None:
-        self._under_way.discard(asked)
+    def _end(self, asked: Asked, client: int, _: object) -> None:
+        self._under_way.pop(asked, None)
+        self._busy[client] -= 1
 
     def _fail(self, name: str, kind: str, count: int | None, options: dict[str, Any]) -> None:
         self._upstream.fault(name, kind, count=count, **options)
@@ -313,9 +355,10 @@ class _Player:
         pass
 
     def _clock(self, by: float) -> None:
+        # Answers that are on their way arrive before.
+        self._world.sleep(0.001)
         self._world.set_clock(by)
-        if by < 0:
-            self._judge.forget_all()
+        self._judge.set_clock(by, is_stored=self._setup.is_stored)
 
     def _purge(self, name: str) -> None:
         self._judge.forget(name)
@@ -326,6 +369,41 @@ class _Player:
 
     def _drop(self) -> None:
         self._upstream.drop_connections()
+
+    def _restart(self) -> None:
+        self._leave()
+        self._world.restart()
+        if not self._setup.is_stored or self._judge.unwritten_since < inf:
+            self._judge.end_service(is_stored=self._setup.is_stored)
+
+    def _crash(self) -> None:
+        if self._setup.is_stored:
+            self._leave()
+            self._judge.end_service(is_stored=True)
+            # The killed process sends nothing more.
+            self._upstream.is_deaf = True
+            self._world.crash()
+            self._upstream.is_deaf = False
+
+    def _leave(self) -> None:
+        """The clients go away: requests under way are not part of a restart."""
+        for asked in list(self._under_way):
+            asked.cancel()
+
+    def _lock(self, seconds: float) -> None:
+        """Another process holds the lock of the store's file."""
+        if self._setup.is_stored and self._judge.unwritten_since == inf:
+            self._judge.unwritten_since = self._world.loop.time() - WRITE_SECONDS
+            connection = sqlite3.connect(self._world.store_path, isolation_level=None)
+            connection.execute("BEGIN IMMEDIATE")
+            self._world.loop.call_later(seconds, self._unlock, connection)
+
+    def _unlock(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._world.loop.call_later(_WRITTEN_AFTER, self._note_written)
+
+    def _note_written(self) -> None:
+        self._judge.unwritten_since = inf
 
     def end(self) -> None:
         """Let all requests end."""

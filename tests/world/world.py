@@ -184,6 +184,11 @@ class World:
         while self.workers:
             self.run(self.workers.pop().stop())
 
+    @property
+    def store_path(self) -> Path:
+        """The file of the SQLite store."""
+        return Path(self._settings["store_url"].removeprefix("sqlite:///"))
+
     def restart(self) -> None:
         """Stop the service, and start it again."""
         self._stop()
@@ -191,7 +196,7 @@ class World:
 
     def crash(self) -> None:
         """Kill the service, and start it again with what the file of its store has at this moment."""
-        path = Path(self._settings["store_url"].removeprefix("sqlite:///"))
+        path = self.store_path
         left = Path(mkdtemp(dir=self._folder))
         for file in path.parent.glob(f"{path.name}*"):
             shutil.copy(file, left)
