@@ -34,6 +34,17 @@ BURST: Final = 50.0
 PLACES: Final = 16
 #: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
 DEADLINE: Final = 9.0
+#: What a worker answered, the others answer too, also while the store is locked.
+OTHER_WORKER: Final = "what one worker answered, the others answer too"
+#: Faults that are known and not mended, by the invariant that they break: seed and steps, and what is wrong.
+KNOWN: Final = {
+    OTHER_WORKER: (
+        25,
+        40,
+        "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
+        "It queries the upstream again, and answers 502 or 503 if that fails.",
+    )
+}
 #: Requests of one client at a time.
 _MOST_OF_CLIENT: Final = 60
 #: Tokens that workers may take from a shared budget before they spend them (app/assembly/allotment.py), and rounding.
@@ -151,6 +162,9 @@ class Judge:
     _tokens_at: float = 0.0
     #: By name, when an answer that a client got was fetched, until when it is valid, and the virtual time then.
     _known: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    #: The worker that answered a name first, by name.
+    _worker: dict[str, int] = field(default_factory=dict)
+    workers: int = 1
     #: Answers since this virtual time are lost in a crash.
     unwritten_since: float = inf
     _digest: Any = field(default_factory=hashlib.sha256)
@@ -216,20 +230,20 @@ class Judge:
             self.report("every request is answered within its deadline", f"{name} took {reply.seconds:.1f} s")
         target = _read_target(reply)
         if target is not None:
-            self._check_target(name, target, asked_at)
+            self._check_target(name, target, asked_at, request.client % self.workers)
         elif reply.status == 301:
             self._check_alias(name, reply)
         elif reply.status == 404:
             self._check_not_found(name, asked_at)
         elif reply.status >= 429 and request.directive is None:
-            self._check_failure(name, reply, now, asked_at)
+            self._check_failure(request, reply, now, asked_at)
 
     def _words(self, name: str) -> list[Word]:
         """All words about a name and those that it stands for."""
         words = self.upstream.words[name.upper()]
         return words + [more for word in words if word.alias for more in self.upstream.words[word.alias.upper()]]
 
-    def _check_target(self, name: str, target: str, asked_at: float) -> None:
+    def _check_target(self, name: str, target: str, asked_at: float, worker: int) -> None:
         said = [word for word in self._words(name) if word.target == target]
         if not said:
             self.report("never another name's target", f"{name} leads to {target}")
@@ -240,7 +254,10 @@ class Judge:
         if not name.startswith("10.5555/alias"):
             last = max(said, key=lambda word: word.at)
             at = self._known.get(name.upper(), (0.0, 0.0, 0.0))
-            self._known[name.upper()] = last.at, last.ends, at[2] if at[0] == last.at else self.world.loop.time()
+            is_known = at[0] == last.at
+            self._known[name.upper()] = last.at, last.ends, at[2] if is_known else self.world.loop.time()
+            if not is_known:
+                self._worker[name.upper()] = worker
 
     def _check_alias(self, name: str, reply: Reply) -> None:
         leads_to = (reply.location or "").partition(f"{ORIGIN}/")[2]
@@ -255,10 +272,13 @@ class Judge:
             self.report("never an old 'not found'", f"{name}: {asked_at - said[-1].at:.0f} s old")
         self.forget(name)
 
-    def _check_failure(self, name: str, reply: Reply, now: float, asked_at: float) -> None:
-        at, ends, _ = self._known.get(name.upper(), (0.0, 0.0, 0.0))
+    def _check_failure(self, request: Request, reply: Reply, now: float, asked_at: float) -> None:
+        key = request.name.upper()
+        at, ends, known_at = self._known.get(key, (0.0, 0.0, 0.0))
         if at - _SKEW <= now <= ends - _ON_THE_WAY and at <= asked_at:
-            self.report("what was answered is answered again", f"{name}: {reply.status}, {ends - now:.0f} s are left")
+            is_apart = known_at >= self.unwritten_since and self._worker[key] != request.client % self.workers
+            invariant = OTHER_WORKER if is_apart else "what was answered is answered again"
+            self.report(invariant, f"{request.name}: {reply.status}, {ends - now:.0f} s are left")
 
     def check(self) -> None:
         """Raise what was broken since the last step."""
@@ -284,7 +304,7 @@ def play(seed: int, steps: Sequence[Step]) -> Outcome:
         settings = {**_SETTINGS, "store_url": store, "workers": setup.workers}
         with World(seed=seed, upstream=lambda: upstream, **settings) as world:
             upstream.world = world
-            upstream.judge = judge = Judge(world, upstream)
+            upstream.judge = judge = Judge(world, upstream, workers=setup.workers)
             _put_all(upstream)
             player = _Player(world, upstream, judge, setup)
             for step in steps:

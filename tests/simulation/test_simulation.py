@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.history import draw_history
-from tests.simulation.play import play
+from tests.simulation.play import KNOWN, Broken, play
 
 STEPS = 40
 
@@ -18,3 +18,10 @@ def test_the_invariants_hold(seed: int) -> None:
 def test_a_seed_has_one_history() -> None:
     steps = draw_history(7, STEPS)
     assert play(7, steps) == play(7, draw_history(7, STEPS))
+
+
+@pytest.mark.parametrize("invariant", KNOWN)
+def test_a_known_fault_is_still_there(invariant: str) -> None:
+    seed, steps, _ = KNOWN[invariant]
+    with pytest.raises(Broken, match=invariant):
+        play(seed, draw_history(seed, steps))
