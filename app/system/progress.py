@@ -15,8 +15,8 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 _MEGABYTE: Final = 1_000_000
 
 
-#: Returns the seconds that are left, None if nobody can tell: of the items or bytes of this run that are done, of those
-#: that are left, and of the seconds that this run took.
+#: Returns the seconds that are left, None if they cannot be estimated. The arguments are the items or bytes of this run
+#: that are done, those that are left, and the seconds that this run took.
 Estimate = Callable[[float, float, float], float | None]
 
 

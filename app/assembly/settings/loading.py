@@ -54,7 +54,7 @@ def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[
     try:
         return Settings(**{name: sourced.value for name, sourced in values.items()}), []
     except ValidationError as error:
-        # A default that follows from another setting is no problem of its own.
+        # A default that follows from another setting is not a problem of its own.
         refused = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
         return None, [_problem(problem, values) for problem in refused]
 

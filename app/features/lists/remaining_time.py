@@ -66,7 +66,7 @@ def estimate_seconds(size: ListSize, left: int, effort: Effort, queries_a_second
 class RemainingTime:
     """Estimates the time that is left for a list, which the upstream queries of this run decide too.
 
-    `queries_a_second` is the rate of the budget, None if another process or nobody queries the upstream.
+    `queries_a_second` is the rate of the budget, None if this process sends no queries.
     """
 
     def __init__(self, size: ListSize, queries_a_second: float | None) -> None:

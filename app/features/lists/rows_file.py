@@ -15,7 +15,7 @@ from app.system.redaction import MAX_SHOWN
 
 #: Formats whose rows can be read again.
 ROWS_FORMATS: Final = ("jsonl", "csv")
-#: Members without which nobody can tell to which input a row belongs, and what became of it.
+#: The members that say to which input a row belongs, and what became of it.
 NEEDED: Final = ("input", "verdict")
 #: Limit of a row, in bytes.
 _MAX_ROW_BYTES: Final = 4 * 1024 * 1024

@@ -76,7 +76,7 @@ def open_status(context: Context) -> Opened:
     networks = [ip_network(network) for network in settings.status_networks]
     is_public = set(networks) >= EVERYONE
     seeing = NetworkList(networks)
-    # Strangers do not see prefixes, whoever may see the rest.
+    # If every client may see the page, only those of listed networks see its prefixes.
     trusted = NetworkList(network for network in networks if network not in EVERYONE)
 
     async def read(address: str) -> Status | None:
