@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from tests.simulation.history import Step, draw_history
-from tests.simulation.play import KNOWN, Broken, play
+from tests.simulation.judge import KNOWN, Broken
+from tests.simulation.play import play
 
 T = TypeVar("T")
 #: Seconds of processor time.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.history import draw_history
-from tests.simulation.play import KNOWN, Broken, play
+from tests.simulation.judge import KNOWN, Broken
+from tests.simulation.play import play
 
 STEPS = 40
 

@@ -1,0 +1,264 @@
+"""The invariants of a simulation: what its clients and its upstream saw. Nothing of the program is read.
+
+They compare answers with the upstream's words: what it said about a name, and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final
+
+from tests.fake_upstream import FakeUpstream, Fault
+from tests.simulation.history import Request
+from tests.upstream.faults import Asked as Question
+from tests.upstream.faults import Peer
+from tests.world.client import ORIGIN, Reply
+from tests.world.world import World
+
+CEILING: Final = 300.0
+NEGATIVE: Final = 60.0
+GRACE: Final = 900.0
+RATE: Final = 10.0
+BURST: Final = 50.0
+PLACES: Final = 16
+#: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
+DEADLINE: Final = 9.0
+#: What a worker answered, the others answer too, also while the store is locked.
+OTHER_WORKER: Final = "what one worker answered, the others answer too"
+#: Faults that are known and not mended, by the invariant that they break: seed and steps, and what is wrong.
+KNOWN: Final = {
+    OTHER_WORKER: (
+        25,
+        40,
+        "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
+        "It queries the upstream again, and answers 502 or 503 if that fails.",
+    )
+}
+#: Tokens that workers may take from a shared budget before they spend them (app/assembly/allotment.py), and rounding.
+_EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
+#: Seconds after which an answer is in the file of the store.
+WRITE_SECONDS: Final = 2.0
+#: Seconds between an upstream's word and the time that the program notes for it.
+_ON_THE_WAY: Final = 10.0
+#: How far the clock may be set back with the entries kept.
+_SKEW: Final = 50.0
+
+
+class Broken(AssertionError):
+    """An invariant does not hold. `invariant` is its name."""
+
+    def __init__(self, invariant: str, detail: str) -> None:
+        super().__init__(f"{invariant}: {detail}")
+        self.invariant = invariant
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What the upstream said about a name at a time of the day: a target, another name, or None for "not found"."""
+
+    at: float
+    ends: float
+    target: str | None
+    alias: str | None = None
+
+
+class Told(FakeUpstream):
+    """An upstream that notes its words and counts its queries, as seen from its side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World
+        self.judge: Judge
+        self.words: defaultdict[str, list[Word]] = defaultdict(list)
+        self.under_way: dict[Peer, str] = {}
+        self.versions: dict[str, int] = {}
+        self.is_deaf = False
+
+    async def _answer(self, service: str, asked: Question, writer: Peer) -> bool:
+        if self.is_deaf:
+            return False
+        # A query whose connection the client has closed is not in flight any more.
+        self.judge.query(asked.name, [name for peer, name in self.under_way.items() if not _is_closed(peer)])
+        self.under_way[writer] = asked.name
+        try:
+            return await super()._answer(service, asked, writer)
+        finally:
+            self.under_way.pop(writer, None)
+
+    def _next_fault(self, key: str) -> Fault | None:
+        fault = super()._next_fault(key)
+        if fault is not None and fault.kind == "unavailable_but_known":
+            self._say(key, None)
+        return fault
+
+    def _handle(self, name: str) -> tuple[int, bytes]:
+        status, body = super()._handle(name)
+        self._say(name, json.loads(body).get("values"))
+        return status, body
+
+    def _say(self, name: str, values: list[Any] | None) -> None:
+        now = self.world.now()
+        if values is None:
+            word = Word(now, now + NEGATIVE, None)
+        else:
+            value, ttl = values[0]["data"]["value"], min(values[0]["ttl"], CEILING)
+            is_alias = values[0]["type"] == "HS_ALIAS"
+            word = Word(now, now + ttl + GRACE, None if is_alias else value, value if is_alias else None)
+        self.words[name.upper()].append(word)
+
+
+def _read_target(reply: Reply) -> str | None:
+    if reply.status == 302:
+        return reply.location
+    if reply.status == 200 and (reply["content-type"] or "").startswith("application/json"):
+        values = reply.json.get("values") or [{"type": ""}]
+        return str(values[0]["data"]["value"]) if values[0]["type"] == "URL" else None
+    return None
+
+
+def _is_closed(peer: Peer) -> bool:
+    wire: Any = peer.transport
+    return bool(wire.other.is_closing())
+
+
+@dataclass
+class Judge:
+    """The invariants."""
+
+    world: World
+    upstream: Told
+    answered: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    failure: Broken | None = None
+    _tokens: float = BURST
+    _tokens_at: float = 0.0
+    #: By name, when an answer that a client got was fetched, until when it is valid, and the virtual time then.
+    _known: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    #: The worker that answered a name first, by name.
+    _worker: dict[str, int] = field(default_factory=dict)
+    workers: int = 1
+    #: Answers since this virtual time are lost in a crash.
+    unwritten_since: float = inf
+    _digest: Any = field(default_factory=hashlib.sha256)
+
+    @property
+    def digest(self) -> str:
+        """A checksum of all answers and queries, with their times."""
+        return str(self._digest.hexdigest())
+
+    def report(self, invariant: str, detail: str) -> None:
+        """An invariant does not hold. The first one counts."""
+        self.failure = self.failure or Broken(invariant, f"{detail}, at {self.world.loop.time():.3f} s")
+
+    # The upstream's side
+
+    def query(self, name: str, under_way: Sequence[str]) -> None:
+        """A query has arrived."""
+        now = self.world.loop.time()
+        self._digest.update(f"? {now:.6f} {name}\n".encode())
+        self._tokens = min(BURST, self._tokens + (now - self._tokens_at) * RATE) - 1.0
+        self._tokens_at = now
+        if self._tokens < -_EARLY_TOKENS:
+            self.report("never more queries a second than the budget", f"{name} is one too many")
+        if len(under_way) >= PLACES:
+            self.report("never more queries in flight than the budget", f"{len(under_way) + 1} are in flight")
+        if name.upper() in map(str.upper, under_way):
+            self.report("one question for a name at a time", f"{name} is asked twice")
+
+    # The clients' side
+
+    def end_service(self, *, is_stored: bool) -> None:
+        """The service was killed: what was not written is lost. A budget without a store is full again."""
+        self._tokens = self._tokens if is_stored else BURST
+        written = min(self.unwritten_since, self.world.loop.time() - WRITE_SECONDS) if is_stored else 0.0
+        self._known = {name: known for name, known in self._known.items() if known[2] < written}
+
+    def forget(self, name: str) -> None:
+        """A name was purged, so its answer may be lost."""
+        self._known.pop(name.upper(), None)
+
+    def set_clock(self, by: float, *, is_stored: bool) -> None:
+        """The clock was set. Set back, answers may count as from the future. A budget in the store uses it."""
+        if by < 0:
+            self._known.clear()
+        elif is_stored:
+            self._tokens = min(BURST, self._tokens + by * RATE)
+
+    def reply(self, request: Request, asked_at: float, answer: asyncio.Future[Reply]) -> None:
+        """A request has ended."""
+        name = request.name
+        if answer.cancelled():
+            return
+        if answer.exception() is not None:
+            self.report("every request is answered", f"{name}: {answer.exception()}")
+            return
+        reply, now = answer.result(), self.world.now()
+        self.answered += 1
+        self.statuses[reply.status] += 1
+        self._digest.update(f"! {now:.6f} {name} {reply.status} {reply.location}\n".encode())
+        # Clocks may have been set meanwhile.
+        asked_at = min(asked_at, now - reply.seconds)
+        if reply.seconds > DEADLINE:
+            self.report("every request is answered within its deadline", f"{name} took {reply.seconds:.1f} s")
+        target = _read_target(reply)
+        if target is not None:
+            self._check_target(name, target, asked_at, request.client % self.workers)
+        elif reply.status == 301:
+            self._check_alias(name, reply)
+        elif reply.status == 404:
+            self._check_not_found(name, asked_at)
+        elif reply.status >= 429 and request.directive is None:
+            self._check_failure(request, reply, now, asked_at)
+
+    def _words(self, name: str) -> list[Word]:
+        """All words about a name and those that it stands for."""
+        words = self.upstream.words[name.upper()]
+        return words + [more for word in words if word.alias for more in self.upstream.words[word.alias.upper()]]
+
+    def _check_target(self, name: str, target: str, asked_at: float, worker: int) -> None:
+        said = [word for word in self._words(name) if word.target == target]
+        if not said:
+            self.report("never another name's target", f"{name} leads to {target}")
+            return
+        ends = max(word.ends for word in said)
+        if asked_at > ends + _ON_THE_WAY:
+            self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
+        if not name.startswith("10.5555/alias"):
+            last = max(said, key=lambda word: word.at)
+            at = self._known.get(name.upper(), (0.0, 0.0, 0.0))
+            is_known = at[0] == last.at
+            self._known[name.upper()] = last.at, last.ends, at[2] if is_known else self.world.loop.time()
+            if not is_known:
+                self._worker[name.upper()] = worker
+
+    def _check_alias(self, name: str, reply: Reply) -> None:
+        leads_to = (reply.location or "").partition(f"{ORIGIN}/")[2]
+        if leads_to not in [word.alias for word in self.upstream.words[name.upper()]]:
+            self.report("never another name's target", f"{name} stands for {reply.location}")
+
+    def _check_not_found(self, name: str, asked_at: float) -> None:
+        said = [word for word in self._words(name) if word.target is None and word.alias is None]
+        if not said:
+            self.report("never 'not found' without the upstream's word", name)
+        elif asked_at > max(word.ends for word in said) + _ON_THE_WAY:
+            self.report("never an old 'not found'", f"{name}: {asked_at - said[-1].at:.0f} s old")
+        self.forget(name)
+
+    def _check_failure(self, request: Request, reply: Reply, now: float, asked_at: float) -> None:
+        key = request.name.upper()
+        at, ends, known_at = self._known.get(key, (0.0, 0.0, 0.0))
+        if at - _SKEW <= now <= ends - _ON_THE_WAY and at <= asked_at:
+            is_apart = known_at >= self.unwritten_since and self._worker[key] != request.client % self.workers
+            invariant = OTHER_WORKER if is_apart else "what was answered is answered again"
+            self.report(invariant, f"{request.name}: {reply.status}, {ends - now:.0f} s are left")
+
+    def check(self) -> None:
+        """Raise what was broken since the last step."""
+        if self.failure is not None:
+            raise self.failure
