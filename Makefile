@@ -25,7 +25,7 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# More than half of the time, a test waits for a process. The files begin in the order of tests/conftest.py.
+# More than half of the time, a test waits for a process. The files begin in the order of conftest.py.
 TEST_FLAGS ?= -n 4 --dist loadfile --no-loadscope-reorder -rsR
 # With ARGS, the tests that it selects. Otherwise those of the program, without those of the repository.
 SELECTED = $(if $(ARGS),$(ARGS),-m 'not repository and not kit')
@@ -184,19 +184,19 @@ attacks: setup
 	@$(BIN)/python -m bench.attacks $(ARGS)
 
 fuzz: setup
-	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+	@$(BIN)/python -m tools.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 audit: setup build/audit/.locked
-	@$(BIN)/python -m tests.audit
+	@$(BIN)/python -m tools.audit
 
 removable: setup
-	@$(BIN)/python -m tests.removable $(ARGS)
+	@$(BIN)/python -m tools.removable $(ARGS)
 
 simulate: setup
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS)
 
 mutants: setup
-	@$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
+	@$(BIN)/python -m tools.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
 
 lock: .tools/.locked
 	@$(USE_PIP_INDEX); set -e; \
@@ -206,7 +206,7 @@ lock: .tools/.locked
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
 	$(COMPILE) --output-file requirements/openapi.lock tests/features/openapi/clients/requirements.in; \
-	$(COMPILE) --output-file requirements/audit.lock tests/audit/requirements.in; \
+	$(COMPILE) --output-file requirements/audit.lock tools/audit/requirements.in; \
 	$(COMPILE) --group dev --all-extras --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:

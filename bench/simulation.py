@@ -1,6 +1,6 @@
 """A simulated proxy: the decisions of resolver and cache about each request, without I/O, and with any clock.
 
-The memory tier, the entries and the next step are those of the program. `tests/bench/test_bench_simulation.py` sends
+The memory tier, the entries and the next step are those of the program. `bench/tests/test_bench_simulation.py` sends
 the same requests to a real resolver.
 """
 

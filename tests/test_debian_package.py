@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from app.system.version import read_version
-from tests import clean_root
 from tests.ports import free_port
 from tests.test_tutorial import commands, outputs, script, search_path
+from tools import clean_root
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DEBIAN: Final = ROOT / "packaging/debian"

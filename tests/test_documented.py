@@ -52,7 +52,7 @@ COMMAND: Final = re.compile(r"(?:^\s*(?:\$ )?|`)make ([a-z]+)(?=[\s`]|$)", re.MU
 TARGET: Final = re.compile(r"^([a-z]+):", re.MULTILINE)
 PHONY: Final = re.compile(r"^\.PHONY: (.*)$", re.MULTILINE)
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
-SOURCE_FILE: Final = re.compile(r"`((?:app|docs|tests|config|requirements)/[^`\s*…]+)`")
+SOURCE_FILE: Final = re.compile(r"`((?:app|docs|tests|tools|config|requirements)/[^`\s*…]+)`")
 CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: A block of code without its marks, and the commands of doi-proxy in it, after a prompt and variables.
 BLOCK: Final = re.compile(r"^ *```(?:sh|console)?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

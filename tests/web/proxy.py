@@ -233,7 +233,7 @@ async def running_with(
     lifecycle: Lifecycle | None, *, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[Proxy]:
     """The same with a lifecycle, which can reload it, or with another clock."""
-    # A feature may have been removed with its settings; see tests/removable.py.
+    # A feature may have been removed with its settings; see tools/removable.py.
     usual = {name: value for name, value in OUT_OF_THE_WAY.items() if _is_installed(name)}
     constants, settings = split({**usual, **settings})
     with changed(constants):

@@ -1,4 +1,4 @@
-"""Makes the pictures of README in docs/images/: `python -m tests.browser.readme_pictures`."""
+"""Makes the pictures of README in docs/images/: `python -m tools.readme_pictures`."""
 
 from __future__ import annotations
 

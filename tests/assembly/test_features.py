@@ -1,4 +1,4 @@
-"""A feature can be removed. `make removable` tries each; this tries one that others need."""
+"""The features that are installed, and what they need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from app.assembly import features
 from app.assembly.features import installed
 from app.errors import ConfigurationError
 from app.features import NAMES
-from tests.removable import dependents, try_without
 
 
 def test_needs_has_no_cycle() -> None:
@@ -19,11 +18,6 @@ def test_needs_has_no_cycle() -> None:
     assert seen == set(NAMES)
 
 
-def test_those_that_need_a_feature_go_with_it() -> None:
-    assert dependents("metadata") >= {"metadata", "lists", "references"}
-    assert dependents("assistants") == {"assistants"}
-
-
 def test_an_installed_feature_that_needs_a_missing_one_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "NAMES", [name for name in NAMES if name != "metadata"])
     installed.cache_clear()
@@ -32,8 +26,3 @@ def test_an_installed_feature_that_needs_a_missing_one_is_named_with_it(monkeypa
             installed()
     finally:
         installed.cache_clear()
-
-
-@pytest.mark.process
-def test_a_proxy_without_a_feature_starts_and_answers() -> None:
-    assert try_without("library") == ""

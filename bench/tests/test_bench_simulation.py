@@ -23,7 +23,7 @@ from app.upstream.source import UpstreamQuery
 from bench import simulation
 from bench.names import zipf
 from bench.simulation import Shares, SimulatedProxy, Sizes, Tier, simulate
-from tests.bench.simulated import ANSWER, entry_size
+from bench.tests.simulated import ANSWER, entry_size
 from tests.clock import Clock
 from tests.parts import usual_timeouts, usual_ttl_policy
 

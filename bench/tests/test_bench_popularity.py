@@ -9,7 +9,7 @@ import pytest
 from bench.popularity import Popularity, fit_exponent
 from bench.scale import LOGGED, LOGGED_NAMES
 from bench.simulation import SimulatedProxy, Sizes, simulate
-from tests.bench.simulated import ANSWER, entry_size
+from bench.tests.simulated import ANSWER, entry_size
 
 pytestmark = pytest.mark.repository
 

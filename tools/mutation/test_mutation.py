@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.mutation.mutants import build_mutant, count_mutants
+from tools.mutation.mutants import build_mutant, count_mutants
 
 pytestmark = pytest.mark.repository
 
@@ -128,7 +128,7 @@ def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "app/__init__.py").touch()
-    command = [sys.executable, "-m", "tests.mutation", "--jobs", "2"]
+    command = [sys.executable, "-m", "tools.mutation", "--jobs", "2"]
     paths = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
     run = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False

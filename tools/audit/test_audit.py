@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.__main__ import find_refused, read_advisories, read_lock, summarise
+from tools.audit.__main__ import find_refused, read_advisories, read_lock, summarise
 
 pytestmark = pytest.mark.repository
 

@@ -1,4 +1,4 @@
-"""`python -m tests.audit`: compare the locked versions with advisories, and list the licences of the locked packages.
+"""`python -m tools.audit`: compare the locked versions with advisories, and list the licences of the locked packages.
 
 Exit status 1 if an advisory concerns a locked version, or if a package of the program has a licence that is not one of
 `_PERMITTED`. A list of advisories that cannot be reached is named, and is not a failure.

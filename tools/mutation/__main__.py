@@ -1,4 +1,4 @@
-"""`python -m tests.mutation [--mutants N] [--seed N] [FOLDER …]`: do the tests notice a change of the code?
+"""`python -m tools.mutation [--mutants N] [--seed N] [FOLDER …]`: do the tests notice a change of the code?
 
 Each mutant is one changed operator, constant or branch in a function. The in-process tests are collected once, and each
 of their files runs in a fork that notes which tests enter the statement of each mutant. Then each mutant is put into
@@ -27,9 +27,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.mutation.forks import run_apart
-from tests.mutation.mutants import NOTE, Mutant, build_mutant, compile_notes, count_mutants
-from tests.mutation.swap import find_functions, list_swaps, swap
+from tools.mutation.forks import run_apart
+from tools.mutation.mutants import NOTE, Mutant, build_mutant, compile_notes, count_mutants
+from tools.mutation.swap import find_functions, list_swaps, swap
 
 #: Lines `path: before -> after: reason`.
 _EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
@@ -200,7 +200,7 @@ class Trials:
 
 def main() -> int:
     """Try the mutants and print those that no test noticed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Do tests notice changed code?")
+    parser = argparse.ArgumentParser(prog="python -m tools.mutation", description="Do tests notice changed code?")
     parser.add_argument("folder", nargs="*", default=["app"], help="folders with the changed modules (default: app)")
     parser.add_argument("--mutants", type=int, default=60, help="how many (default 60)")
     parser.add_argument("--seed", type=int, default=1, help="which mutants are drawn (default 1)")
@@ -215,7 +215,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     # The fewest examples of Hypothesis, and no other plugins.
     os.environ |= {"CI": "true", "HYPOTHESIS_PROFILE": "quick", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    arguments: list[Any] = ["-q", "-p", "no:cacheprovider", *_PLUGINS, "-m", _IN_PROCESS, "tests"]
+    arguments: list[Any] = ["-q", "-p", "no:cacheprovider", *_PLUGINS, "-m", _IN_PROCESS]
     status = pytest.main(arguments, plugins=[trials])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return 1

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.__main__ import SERVICE_NAMES, TARGET_NAMES
-from tests.fuzz.searches import property_tests
-from tests.fuzz.services import SERVICES, end_services
-from tests.fuzz.targets import TARGETS
 from tests.table import table
+from tools.fuzz.__main__ import SERVICE_NAMES, TARGET_NAMES
+from tools.fuzz.searches import property_tests
+from tools.fuzz.services import SERVICES, end_services
+from tools.fuzz.targets import TARGETS
 
 _CORPUS = Path(__file__).with_name("corpus")
 _SEEDS = sorted(_CORPUS.glob("*/*"))
@@ -30,7 +30,7 @@ def test_each_target_has_seeds() -> None:
 
 @pytest.mark.process
 def test_property_tests_are_found_by_their_marker() -> None:
-    found = property_tests(Path(__file__).parents[1] / "server")
+    found = property_tests(Path(__file__).parents[2] / "tests/server")
     assert "tests/server/test_requests.py" in found
     assert "tests/server/test_signals.py" not in found
 

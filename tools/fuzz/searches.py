@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.hostile.conftest import ADMIN_TOKEN, hostile_upstream, started
 
-_TESTS: Final = Path(__file__).resolve().parents[1]
+_ROOT: Final = Path(__file__).resolve().parents[2]
 _PROPERTY_TESTS: Final = (sys.executable, "-m", "pytest", "-q", "-m", "hypothesis")
 
 
@@ -48,13 +48,13 @@ def search_requests(seconds: float) -> bool:
 def property_tests(folder: Path) -> list[str]:
     """The files of a folder that have tests with the marker `hypothesis`, as paths from the project's folder."""
     command = [*_PROPERTY_TESTS, "--collect-only", str(folder)]
-    listed = subprocess.run(command, check=True, cwd=_TESTS.parent, capture_output=True, text=True).stdout
+    listed = subprocess.run(command, check=True, cwd=_ROOT, capture_output=True, text=True).stdout
     return sorted({line.partition("::")[0] for line in listed.splitlines() if "::" in line})
 
 
 def search_properties(seconds: float) -> bool:
     """Run files of property tests in random order, with random examples. Returns whether all hold."""
-    files = property_tests(_TESTS)
+    files = property_tests(_ROOT / "tests")
     random.shuffle(files)
     ends = time.monotonic() + seconds
     examined = 0
@@ -63,7 +63,7 @@ def search_properties(seconds: float) -> bool:
         done = subprocess.run(
             command,
             check=False,
-            cwd=_TESTS.parent,
+            cwd=_ROOT,
             env={**os.environ, "HYPOTHESIS_PROFILE": "random"},
             capture_output=True,
             text=True,

@@ -1,4 +1,4 @@
-"""Makes contact sheets, a dozen pages in each picture: `python -m tests.browser.contact_sheets --help`."""
+"""Makes contact sheets, a dozen pages in each picture: `python -m tools.contact_sheets --help`."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def main(arguments: argparse.Namespace) -> None:
 
 def parse() -> argparse.Namespace:
     """The arguments. Without any, every page is shown in every look."""
-    parser = argparse.ArgumentParser(prog="python -m tests.browser.contact_sheets", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.contact_sheets", description=main.__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--page", default="", help="part of the names of the pages, see pages_seen.py")
     for name, choices in (("face", FACES), ("language", FACES["plain"]), ("width", SIZES), ("scheme", SCHEMES)):

@@ -1,6 +1,6 @@
-"""`python -m tests.fuzz [--seconds N] [TARGET …]`: fuzz the targets in turn; exit status 1 for a finding.
+"""`python -m tools.fuzz [--seconds N] [TARGET …]`: fuzz the targets in turn; exit status 1 for a finding.
 
-Seeds are the files of tests/fuzz/corpus/TARGET. What atheris finds beside them is thrown away, but for the input of a
+Seeds are the files of tools/fuzz/corpus/TARGET. What atheris finds beside them is thrown away, but for the input of a
 crash: it is printed and kept under var/fuzz/, to become a seed once the crash is mended.
 
 Two targets have no corpus: `requests` sends random requests to a proxy, and `properties` runs the property tests with
@@ -38,9 +38,9 @@ TARGET_NAMES: Final = (
     "ris",
     "registry",
 )
-#: Targets of `tests.fuzz.services`, which start parts of the program.
+#: Targets of `tools.fuzz.services`, which start parts of the program.
 SERVICE_NAMES: Final = ("admin", "tools", "ways")
-#: Searches of `tests.fuzz.searches`, which have no corpus.
+#: Searches of `tools.fuzz.searches`, which have no corpus.
 SEARCH_NAMES: Final = ("requests", "properties")
 _ALL: Final = (*TARGET_NAMES, *SERVICE_NAMES, *SEARCH_NAMES)
 #: Longest input, in bytes, and the longest time that one may take, in seconds.
@@ -50,7 +50,7 @@ _PATIENCE: Final = 10
 
 def main() -> int:
     """Run each target in a process of its own: atheris ends the process that it fuzzes in."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz what reads bytes of strangers.")
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Fuzz what reads bytes of strangers.")
     parser.add_argument("target", nargs="*", help=f"what to fuzz (default: all): {', '.join(_ALL)}")
     parser.add_argument("--seconds", type=int, default=60, help="for all targets together (default 60)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _is_clean(target: str, seconds: int) -> bool:
-    command = [sys.executable, "-m", "tests.fuzz", "--inside", "--seconds", str(seconds), target]
+    command = [sys.executable, "-m", "tools.fuzz", "--inside", "--seconds", str(seconds), target]
     done = subprocess.run(command, check=False, cwd=_ROOT, capture_output=True, text=True, errors="replace")
     lines = (done.stderr + done.stdout).splitlines()
     if done.returncode:
@@ -80,7 +80,7 @@ def _is_clean(target: str, seconds: int) -> bool:
 
 
 def _search(name: str, seconds: int) -> int:
-    from tests.fuzz.searches import SEARCHES  # noqa: PLC0415 - the other targets do without its imports
+    from tools.fuzz.searches import SEARCHES  # noqa: PLC0415 - the other targets do without its imports
 
     return 0 if SEARCHES[name](seconds) else 1
 
@@ -90,9 +90,9 @@ def _fuzz(target: str, seconds: int) -> None:
 
     with atheris.instrument_imports(include=["app"]):
         if target in SERVICE_NAMES:
-            from tests.fuzz.services import SERVICES as targets  # noqa: PLC0415
+            from tools.fuzz.services import SERVICES as targets  # noqa: PLC0415
         else:
-            from tests.fuzz.targets import TARGETS as targets  # noqa: PLC0415
+            from tools.fuzz.targets import TARGETS as targets  # noqa: PLC0415
 
     def once(data: bytes) -> None:
         try:

@@ -1,6 +1,6 @@
 """Removes each feature from a copy of the program, with those that need it, and sees the rest start, answer and pass.
 
-`python -m tests.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short. With the
+`python -m tools.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short. With the
 black-box kit beside the checkout, some of its vectors are replayed too, and some files of the quick tests are run: the
 features share them out, so that together they are all replayed and run.
 """

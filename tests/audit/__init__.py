@@ -1,1 +1,0 @@
-"""What is known about the locked packages, advisories and licences: `python -m tests.audit`, or `make audit`."""

@@ -1,0 +1,1 @@
+"""Mutation testing: `python -m tools.mutation`, or `make mutants`."""
