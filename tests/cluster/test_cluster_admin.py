@@ -57,8 +57,7 @@ async def in_a_row(look: Callable[[], Awaitable[bool]], what: str) -> None:
     await until(all_of_them, PATIENCE, what)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("kind", ["unix", "port"])
+@pytest.mark.parametrize(("kind", "workers"), [("unix", 2), ("port", 1)])
 async def test_the_admin_api_has_an_address_of_its_own(
     short_folder: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy, kind: str, workers: int
 ) -> None:
@@ -165,26 +164,6 @@ async def test_a_purge_at_one_worker_reaches_the_other_while_the_store_cannot_be
 
     await in_a_row(is_open, "both workers have opened the store")
     assert {(await proxy.ask(f"/{NAME}")).location for _ in range(IN_A_ROW)} == {later}
-
-
-async def test_a_reload_at_one_worker_reaches_all(
-    tmp_path: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
-) -> None:
-    config = tmp_path / "doi-proxy.toml"
-    config.write_text('[branding]\nname = "First Library"\n')
-    proxy = start_proxy("http://127.0.0.1:9", store_file, workers=2, admin_token=TOKEN, config=config)
-    await proxy.ready()
-
-    def shows(name: bytes) -> Callable[[], Awaitable[bool]]:
-        async def look() -> bool:
-            return name in (await proxy.ask("/")).body
-
-        return look
-
-    await in_a_row(shows(b"First Library"), "both workers have the first settings")
-    config.write_text('[branding]\nname = "Second Library"\n')
-    await act(proxy, "reload", {})
-    await in_a_row(shows(b"Second Library"), "both workers have the second settings")
 
 
 async def test_a_reload_replaces_the_token_in_all_workers(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import PATIENT, Proxy, UpstreamProcess
-from tests.constants import QUEUE_TIMEOUT, STORE_TIMEOUT
+from tests.cluster.processes import Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
@@ -37,36 +36,18 @@ async def expect_all(proxy: Proxy, names: dict[str, str]) -> None:
     assert wrong == [], f"{len(wrong)} of {len(names)} wrong or lost: {wrong[:3]}"
 
 
-async def expect_nothing_lost(upstream: UpstreamProcess, proxy: Proxy) -> None:
-    """All NAMES are put just before SIGTERM, and are there afterwards although the upstream is gone."""
+async def test_after_sigterm_every_answer_is_in_the_store(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
+) -> None:
+    upstream = start_upstream(NAMES)
+    proxy = start_proxy(upstream.url, store_file, workers=2)
     await asyncio.gather(upstream.ready(), proxy.ready())
     await expect_all(proxy, NAMES)
-    seconds = proxy.process.terminate()
+    proxy.process.terminate()
     upstream.process.kill()
     proxy.restart()
     await proxy.ready()
     await expect_all(proxy, NAMES)
-    refused = await proxy.ask("/10.1234/never-seen")
-    assert refused.status in (502, 503, 504), "a name that could not be queried is not known to be missing"
-    print(f"ended {seconds:.2f} s after SIGTERM, {len(NAMES)} of {len(NAMES)} kept, the upstream gone")
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_after_sigterm_everything_is_in_the_sqlite_store(
-    workers: int, start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
-) -> None:
-    upstream = start_upstream(NAMES)
-    await expect_nothing_lost(upstream, start_proxy(upstream.url, store_file, workers=workers))
-
-
-@pytest.mark.valkey
-async def test_after_sigterm_everything_is_in_valkey(
-    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
-) -> None:
-    upstream = start_upstream(NAMES)
-    # On a busy machine a process can stand still for longer than the default. Its names are then misses for a second.
-    proxy = start_proxy(upstream.url, f"valkey://127.0.0.1:{valkey.port}/0", **{STORE_TIMEOUT: 2})
-    await expect_nothing_lost(upstream, proxy)
 
 
 async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
@@ -89,26 +70,6 @@ async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     proxy.restart()
     await proxy.ready()
     await expect_all(proxy, NAMES)
-
-
-async def test_a_killed_proxy_s_question_is_asked_by_the_one_that_waits_for_it(
-    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
-) -> None:
-    name, url = next(iter(NAMES.items()))
-    upstream = start_upstream(NAMES)
-    store = f"valkey://127.0.0.1:{valkey.port}/0"
-    waits = {"upstream_timeout": 2, QUEUE_TIMEOUT: 0.5, **PATIENT}
-    first, second = (start_proxy(upstream.url, store, **waits) for _ in range(2))
-    await asyncio.gather(upstream.ready(), first.ready(), second.ready())
-    await upstream.tell("fault", name=name, kind="hang", count=1)
-    leader = asyncio.create_task(first.ask(f"/{name}"))
-    while not await upstream.queries(name):
-        assert not leader.done()
-    waiter = asyncio.create_task(second.ask(f"/{name}"))
-    first.process.kill()
-    assert (await waiter).location == url
-    assert await upstream.queries(name) == 2
-    await asyncio.gather(leader, return_exceptions=True)
 
 
 async def test_one_proxy_is_the_upstream_of_another(start_upstream: StartUpstream, start_proxy: StartProxy) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from app.errors import InvalidAnswer, UpstreamPaused, UpstreamTimeout, UpstreamUnreachable
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.clock import Clock
+from tests.cluster.authority import LOOPBACK, Authority
+from tests.fake_upstream import FakeUpstream
+from tests.web.proxy import running
 
 LATE = UpstreamTimeout()
 DOWN = UpstreamUnreachable(detail="ConnectError: All connection attempts failed")
@@ -159,3 +163,26 @@ def test_a_spent_budget_is_two_lines_and_over_only_after_a_quiet_while(written: 
         "the budget of upstream queries is spent",
         "the budget of upstream queries suffices again after 60 s",
     ]
+
+
+@pytest.mark.process
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("names", "days", "is_trusted", "remedy"),
+    [
+        (LOOPBACK, -1, True, "check the clock of this machine; otherwise"),
+        (LOOPBACK, 1, False, "set upstream_ca_bundle to"),
+        ("DNS:other.example", 1, True, "its certificate is for another host"),
+    ],
+    ids=["expired", "unknown authority", "another host"],
+)
+async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy(
+    names: str, days: int, is_trusted: bool, remedy: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    async with FakeUpstream(tls=authority.sign(names, days=days)) as upstream:
+        trusted = {"upstream_ca_bundle": authority.file} if is_trusted else {}
+        async with running(upstream_url=upstream.url, **trusted) as proxy:
+            assert (await proxy.get("/10.5555/a")).status == 502
+    (line,) = [line for line in caplog.messages if "upstream 1" in line]
+    assert remedy in line

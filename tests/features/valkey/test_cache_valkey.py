@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -136,3 +137,12 @@ async def test_a_server_that_lost_its_data_does_not_clear_memory(clock: Clock, v
     assert (heard.keys, heard.overrun) == (("10.1000/AFTER",), False)
     await store.close()
     await server.aclose()
+
+
+async def test_thousands_of_readers_at_once_all_get_the_record(valkey_url: str, clock: Clock) -> None:
+    """Far more than a store has connections for."""
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.put(entry())
+    found = await asyncio.gather(*(store.get("10.1000/182") for _ in range(3_000)))
+    assert found.count(entry()) == len(found)
+    await store.close()
