@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import socket
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -67,26 +68,57 @@ class WorldLoop(asyncio.SelectorEventLoop):
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Note where a socket would connect. `create_connection` takes it. Raises ConnectionRefusedError."""
         await asyncio.sleep(0)
-        if address[:2] not in self.network.servers:
-            raise ConnectionRefusedError(111, "Connection refused")
+        self.network.require_server(address)
         self._connecting[sock] = address[:2]
 
     async def create_connection(
-        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, *, sock: Any = None, **_: Any
+        self,
+        protocol_factory: Callable[[], Any],
+        host: Any = None,
+        port: Any = None,
+        *,
+        sock: Any = None,
+        ssl: Any = None,
+        server_hostname: str | None = None,
+        **_: Any,
     ) -> tuple[Any, Any]:
         """Connect in the network in memory."""
-        protocol = protocol_factory()
-        if sock is None:
-            return self.network.connect(protocol, (host, port)), protocol
-        address = self._connecting.pop(sock)
-        sock.close()
-        return self.network.connect(protocol, address), protocol
+        protocol, address = protocol_factory(), (host, port)
+        if sock is not None:
+            address = self._connecting.pop(sock)
+            sock.close()
+        if not ssl:
+            return self.network.connect(protocol, address), protocol
+        wire = self.network.connect(asyncio.Protocol(), address)
+        transport: Any = await self.start_tls(wire, protocol, ssl, server_hostname=server_hostname or host)
+        protocol.connection_made(transport)
+        return transport, protocol
 
     async def create_server(
-        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **_: Any
+        self,
+        protocol_factory: Callable[[], Any],
+        host: Any = None,
+        port: Any = None,
+        *,
+        sock: Any = None,
+        ssl: Any = None,
+        **_: Any,
     ) -> Any:
-        """Listen in the network in memory."""
-        return self.network.listen(protocol_factory, (host, port))
+        """Listen in the network in memory, at the address of a socket if there is one."""
+        address = (host, port) if sock is None else sock.getsockname()
+        if ssl is None:
+            return self.network.listen(protocol_factory, address)
+        return self.network.listen(
+            lambda: SSLProtocol(self, protocol_factory(), ssl, None, server_side=True),  # type: ignore[arg-type]
+            address,
+        )
+
+    async def create_datagram_endpoint(
+        self, protocol_factory: Callable[[], Any], local_addr: Any = None, remote_addr: Any = None, **_: Any
+    ) -> tuple[Any, Any]:
+        """Open a socket for datagrams in the network in memory."""
+        protocol = protocol_factory()
+        return self.network.open_datagrams(protocol, local_addr, remote_addr), protocol
 
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:

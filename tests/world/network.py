@@ -1,19 +1,31 @@
-"""A network in memory: pairs of transports, and servers that listen at an address of their own."""
+"""A network in memory: connections, datagrams, and servers that listen at an address of their own.
+
+It does what Linux does with loopback. A peer that does not read stops the sender after `BUFFER` bytes. One end can be
+closed alone. A socket that is closed with unread bytes resets its connection, and what is on its way is lost then.
+`tests/world/test_network.py` compares it with real sockets.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import struct
-from collections import deque
-from collections.abc import Callable
+from asyncio.protocols import _feed_data_to_buffered_proto  # type: ignore[attr-defined]
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 Address = tuple[str, int]
-#: Bytes on their way at which a sender is paused, as by a full buffer of a socket.
-_HIGH_WATER: Final = 256 * 1024
+#: Bytes that the sockets of both ends hold for a peer that does not read.
+BUFFER: Final = 256 * 1024
+#: Bytes of one read, and unsent bytes at which a protocol is told to pause and to go on, as with asyncio's sockets.
+_MAX_READ: Final = 256 * 1024
+_HIGH_WATER: Final = 64 * 1024
+_LOW_WATER: Final = 16 * 1024
 _FIRST_PORT: Final = 40_000
 _RESET: Final = struct.pack("ii", 1, 0)
+_LOCALHOST: Final = "127.0.0.1"
+#: A server at one of these answers at every address.
+_UNSPECIFIED: Final = ("0.0.0.0", "::")
 
 
 class _Socket:
@@ -21,25 +33,37 @@ class _Socket:
 
     family = socket.AF_UNIX
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, transport: Wire | Datagrams) -> None:
+        self._transport = transport
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
         """A linger time of zero makes the next close a reset."""
-        if option == socket.SO_LINGER and value == _RESET:
-            self._wire.resets = True
+        if option == socket.SO_LINGER and value == _RESET and isinstance(self._transport, Wire):
+            self._transport.resets = True
+
+    def getsockname(self) -> Address:
+        """The address of this end."""
+        address: Address = self._transport.get_extra_info("sockname")
+        return address
 
 
 class Wire(asyncio.Transport):
     """One end of a connection. What it writes arrives at the other end in a later turn of the loop, in order."""
 
-    def __init__(self, network: Network, protocol: Any, own: Address, peer: Address) -> None:
+    #: `start_tls` of asyncio accepts it.
+    _start_tls_compatible = True
+
+    def __init__(self, network: Network, protocol: Any, own: Address, peer: Address | None) -> None:
         super().__init__({"sockname": own, "peername": peer, "socket": _Socket(self)})
-        self._network, self._protocol = network, protocol
+        self._network = network
+        self.set_protocol(protocol)
         self.other: Wire
         self.resets = False
-        self._inbox: deque[bytes] = deque()
-        self._arriving = 0
+        #: What this end has sent and the system has not accepted.
+        self._unsent = bytearray()
+        #: What is on its way to this end, or waits for it to read.
+        self._inbox = bytearray()
+        self._high, self._low = _HIGH_WATER, _LOW_WATER
         self._eof_arrives = self._is_scheduled = self._is_paused = False
         self._is_closing = self._is_lost = self._wrote_eof = self._is_throttled = False
 
@@ -48,16 +72,20 @@ class Wire(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self._is_closing or self._wrote_eof or not data:
             return
-        self.other._receive(bytes(data))
-        if self.other._arriving > _HIGH_WATER and not self._is_throttled:
+        room = BUFFER - len(self.other._inbox)
+        if not self._unsent and len(data) <= room:
+            self.other._receive(data)
+            return
+        self._unsent += data
+        self._flush()
+        if len(self._unsent) > self._high and not self._is_throttled:
             self._is_throttled = True
             self._protocol.pause_writing()
 
     def write_eof(self) -> None:
-        if not self._wrote_eof:
+        if not (self._wrote_eof or self._is_closing):
             self._wrote_eof = True
-            self.other._eof_arrives = True
-            self.other._schedule()
+            self._flush()
 
     def can_write_eof(self) -> bool:
         return True
@@ -66,15 +94,16 @@ class Wire(asyncio.Transport):
         if self.resets:
             self.abort()
         elif not self._is_closing:
-            self.write_eof()
             self._is_closing = True
-            self._network.loop.call_soon(self._lose, None)
+            if not self._unsent:
+                self._network.loop.call_soon(self._lose, None)
 
     def abort(self) -> None:
         self._is_closing = True
+        self._unsent.clear()
         self.other._inbox.clear()
         self._network.loop.call_soon(self._lose, None)
-        self._network.loop.call_soon(self.other._lose, ConnectionResetError("the peer reset the connection"))
+        self._network.loop.call_soon(self.other._reset)
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -87,26 +116,49 @@ class Wire(asyncio.Transport):
         self._schedule()
 
     def is_reading(self) -> bool:
-        return not self._is_paused
+        return not (self._is_paused or self._is_closing)
 
     def get_write_buffer_size(self) -> int:
-        return self.other._arriving
+        return len(self._unsent)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        return None
+        self._high = _HIGH_WATER if high is None else high
+        self._low = self._high // 4 if low is None else low
 
     def get_protocol(self) -> Any:
         return self._protocol
 
     def set_protocol(self, protocol: Any) -> None:
         self._protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     # What the other end causes
 
-    def _receive(self, data: bytes) -> None:
-        if not self._is_closing:
-            self._inbox.append(data)
-            self._arriving += len(data)
+    def _flush(self) -> None:
+        """Let the system have as much of what is unsent as it has room for."""
+        if self._unsent:
+            room = max(0, BUFFER - len(self.other._inbox))
+            self.other._receive(self._unsent[:room])
+            del self._unsent[:room]
+        if not self._unsent:
+            if self._wrote_eof:
+                self.other._eof_arrives = True
+                self.other._schedule()
+            if self._is_closing and not self._is_lost:
+                self._network.loop.call_soon(self._lose, None)
+        if self._is_throttled and len(self._unsent) <= self._low and not self._is_lost:
+            self._is_throttled = False
+            self._protocol.resume_writing()
+
+    def _receive(self, data: bytes | bytearray) -> None:
+        if self._is_lost:
+            if not self.other._is_lost:
+                self._network.call_on_arrival(self.other._reset)
+        else:
+            self._inbox += data
             self._schedule()
 
     def _schedule(self) -> None:
@@ -118,23 +170,77 @@ class Wire(asyncio.Transport):
         self._is_scheduled = False
         if self._is_paused or self._is_closing:
             return
-        data = b"".join(self._inbox)
-        self._inbox.clear()
-        self._arriving = 0
-        if data:
-            self._protocol.data_received(data)
-        if self.other._is_throttled:
-            self.other._is_throttled = False
-            self.other._protocol.resume_writing()
-        if self._eof_arrives and not (self._inbox or self._is_closing):
+        if self._inbox:
+            data = bytes(self._inbox[:_MAX_READ])
+            del self._inbox[:_MAX_READ]
+            if self._is_buffered:
+                _feed_data_to_buffered_proto(self._protocol, data)
+            else:
+                self._protocol.data_received(data)
+            if self.other._unsent or self.other._is_throttled:
+                self.other._flush()
+        if self._inbox:
+            self._schedule()
+        elif self._eof_arrives and self.is_reading():
             self._eof_arrives = False
             if not self._protocol.eof_received():
                 self.close()
 
+    def _reset(self) -> None:
+        self._inbox.clear()
+        self._unsent.clear()
+        self._lose(ConnectionResetError(104, "Connection reset by peer"))
+
     def _lose(self, error: Exception | None) -> None:
-        if not self._is_lost:
-            self._is_lost = self._is_closing = True
-            self._protocol.connection_lost(error)
+        if self._is_lost:
+            return
+        self._is_lost = self._is_closing = True
+        if self._inbox:
+            self.other._reset_soon()
+        elif not self._wrote_eof:
+            self._wrote_eof = True
+            self.other._eof_arrives = True
+            self.other._schedule()
+        self._protocol.connection_lost(error)
+
+    def _reset_soon(self) -> None:
+        self._inbox.clear()
+        self._network.call_on_arrival(self._reset)
+
+
+class Datagrams(asyncio.DatagramTransport):
+    """A socket for datagrams. One with a `peer` gets those of that peer alone."""
+
+    def __init__(self, network: Network, protocol: Any, own: Address, peer: Address | None) -> None:
+        super().__init__({"sockname": own, "peername": peer, "socket": _Socket(self)})
+        self._network, self._protocol, self._own, self._peer = network, protocol, own, peer
+        self._is_closing = False
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        if not self._is_closing:
+            self._network.send_datagram(bytes(data), self._own, addr or self._peer)
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._network.sockets.pop(self._own, None)
+            self._network.loop.call_soon(self._protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def receive(self, data: bytes, source: Address) -> None:
+        """A datagram has arrived."""
+        if not self._is_closing and self._peer in (None, source):
+            self._protocol.datagram_received(data, source)
+
+    def refuse(self, target: Address) -> None:
+        """Nothing listens where a datagram was sent. Only a socket with a peer hears of it (ICMP)."""
+        if not self._is_closing and self._peer == target:
+            self._protocol.error_received(ConnectionRefusedError(111, "Connection refused"))
 
 
 class Listening:
@@ -167,6 +273,9 @@ class Network:
     def __init__(self, loop: asyncio.AbstractEventLoop, latency: Callable[[], float] | None = None) -> None:
         self.loop = loop
         self.servers: dict[Address, Listening] = {}
+        self.sockets: dict[Address, Datagrams] = {}
+        #: The seconds until each copy of a datagram arrives: none is a loss, two are a repetition. None: all arrive.
+        self.fate_of_datagrams: Callable[[bytes], Sequence[float]] | None = None
         self._latency = latency
         self._ports = _FIRST_PORT
 
@@ -175,24 +284,60 @@ class Network:
         self._ports += 1
         return self._ports
 
-    def listen(self, create_protocol: Callable[[], Any], address: Address) -> Listening:
-        """Listen at an address; port 0 is a new one."""
-        host, port = address
-        server = Listening(self, (host, port or self.new_port()), create_protocol)
-        self.servers[server.getsockname()] = server
+    def listen(self, create_protocol: Callable[[], Any], address: Any) -> Listening:
+        """Listen at an address; port 0 is a new one. Raises OSError if another server has it."""
+        own = self._own_address(address)
+        if own in self.servers:
+            raise OSError(98, f"Address already in use: {own}")
+        self.servers[own] = server = Listening(self, own, create_protocol)
         return server
 
-    def connect(self, client: Any, address: Address, own_host: str = "127.0.0.1") -> Wire:
-        """Connect a protocol from an address of its own. Raises ConnectionRefusedError."""
-        server = self.servers.get(address)
+    def require_server(self, address: Any) -> Listening:
+        """The server at an address. Raises ConnectionRefusedError."""
+        server: Listening | None = self._find(self.servers, _normal(address))
         if server is None:
-            raise ConnectionRefusedError(111, f"nothing listens at {address}")
-        own = (own_host, self.new_port())
-        near, far = Wire(self, client, own, address), Wire(self, server.create_protocol(), address, own)
+            raise ConnectionRefusedError(111, f"Connection refused: nothing listens at {address}")
+        return server
+
+    def connect(self, client: Any, address: Any, own_host: str | None = _LOCALHOST) -> Wire:
+        """Connect a protocol from an address of its own. Raises ConnectionRefusedError.
+
+        Without `own_host`, the client has reset the connection before the server accepts it.
+        """
+        target, server = _normal(address), self.require_server(address)
+        own = (own_host or _LOCALHOST, self.new_port())
+        near = Wire(self, client, own, target)
+        far = Wire(self, server.create_protocol(), target, None if own_host is None else own)
         near.other, far.other = far, near
         far._protocol.connection_made(far)
         client.connection_made(near)
         return near
+
+    def open_datagrams(self, protocol: Any, own: Any = None, peer: Any = None) -> Datagrams:
+        """A socket for datagrams. Raises OSError if another one has its address."""
+        address = self._own_address(own or (_LOCALHOST, 0))
+        if address in self.sockets:
+            raise OSError(98, f"Address already in use: {address}")
+        opened = Datagrams(self, protocol, address, None if peer is None else _normal(peer))
+        self.sockets[address] = opened
+        protocol.connection_made(opened)
+        return opened
+
+    def send_datagram(self, data: bytes, source: Address, target: Any) -> None:
+        """Send a datagram. Its source can be forged."""
+        target = _normal(target)
+        if self.fate_of_datagrams is None:
+            self.call_on_arrival(lambda: self._deliver(data, source, target))
+        else:
+            for seconds in self.fate_of_datagrams(data):
+                self.loop.call_later(seconds, self._deliver, data, source, target)
+
+    def _deliver(self, data: bytes, source: Address, target: Address) -> None:
+        receiver = self._find(self.sockets, target)
+        if receiver is not None:
+            receiver.receive(data, source)
+        elif (sender := self.sockets.get(source)) is not None:
+            sender.refuse(target)
 
     def call_on_arrival(self, deliver: Callable[[], None]) -> None:
         """Call after the time of one delivery."""
@@ -200,3 +345,22 @@ class Network:
             self.loop.call_soon(deliver)
         else:
             self.loop.call_later(self._latency(), deliver)
+
+    def _own_address(self, address: Any) -> Address:
+        host, port = _normal(address)
+        return host, port or self.new_port()
+
+    @staticmethod
+    def _find(places: dict[Address, Any], address: Address) -> Any:
+        """What is at an address, or at all addresses."""
+        found = places.get(address)
+        if found is None:
+            everywhere = (places.get((host, address[1])) for host in _UNSPECIFIED)
+            found = next((place for place in everywhere if place is not None), None)
+        return found
+
+
+def _normal(address: Any) -> Address:
+    """An address without the flow and the scope of IPv6."""
+    host, port = address[:2]
+    return _LOCALHOST if host in (None, "localhost") else host, port
