@@ -110,8 +110,8 @@ class FallbackStore:
         self.store = store
         self._observer = observer
         self._outage = Outage(clock, QUIET)
-        #: The buckets whose last token came from the store.
-        self._store_buckets: set[str] = set()
+        #: The buckets whose tokens come from this process, since the store failed.
+        self._own_buckets: set[str] = set()
         self.counters = TierCounters()
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
@@ -140,17 +140,17 @@ class FallbackStore:
     ) -> float:
         """Take tokens; see Store. If the store fails, they come from a bucket of this process only.
 
-        That bucket has an equal part of the tokens that `processes` processes share. After a token of the store it is
-        empty, because the tokens of the store may be spent.
+        That bucket has an equal part of the tokens that `processes` processes share. It is empty when the store begins
+        to fail, also at the start of a process: the tokens of the store may be spent.
         """
         if self.store is not None:
             wait = await self._try("take", self.store.take(bucket, rate, burst, leaving, count), None)
             if wait is not None:
-                self._store_buckets.add(bucket)
+                self._own_buckets.discard(bucket)
                 return wait
             self.counters.budget_fallbacks += 1
-            if bucket in self._store_buckets:
-                self._store_buckets.discard(bucket)
+            if bucket not in self._own_buckets:
+                self._own_buckets.add(bucket)
                 await self.memory.back_off(bucket, 0.0)
         # A bucket that cannot hold `count` tokens would never give them.
         part = max(float(count), burst / processes)

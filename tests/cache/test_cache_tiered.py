@@ -415,7 +415,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert await cache.lease("10.1000/182", "here", 20) is True
     await cache.release("10.1000/182", "here")
     assert await cache.lease("10.1000/182", "there", 20) is True
-    assert await cache.take("upstream", 1, 1) == 0.0
+    assert await cache.take("upstream", 1, 1) == 1.0
     await cache.back_off("upstream", 30)
     assert await cache.take("upstream", 1, 1) == 31.0
     assert [e async for e in cache.scan()] == []
@@ -531,6 +531,9 @@ async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clo
 
 async def test_without_the_store_each_process_has_an_equal_part_of_the_tokens(clock: Clock) -> None:
     caches = [tier(BrokenStore(), clock) for _ in range(4)]
+    # The tokens of the store may be spent, as before a restart.
+    assert [await cache.take("upstream", 8, 8, processes=4) for cache in caches] == [0.5] * 4
+    clock.advance(60.0)
     waits = [await cache.take("upstream", 8, 8, processes=4) for cache in caches for _ in range(3)]
     # Two tokens each of a burst of 8; the next one at a quarter of the rate.
     assert waits == [0.0, 0.0, 0.5] * 4
@@ -551,6 +554,8 @@ async def test_an_outage_after_a_token_of_the_store_begins_without_tokens(clock:
 
 async def test_a_part_of_the_tokens_is_never_too_small_for_one_call(clock: Clock) -> None:
     cache = tier(BrokenStore(), clock)
+    assert await cache.take("upstream", 8, 8, count=4, processes=8) == 4.0
+    clock.advance(60.0)
     assert await cache.take("upstream", 8, 8, count=4, processes=8) == 0.0
     assert await cache.take("upstream", 8, 8, leaving=4, count=1, processes=8) == 1.0
 

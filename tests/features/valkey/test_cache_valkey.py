@@ -109,7 +109,8 @@ async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: 
     assert await cache.get("10.1000/MEANWHILE") == entry("10.1000/MEANWHILE")
     assert await cache.lease("10.1000/182", "here", 20) is True
     assert await cache.lease("10.1000/182", "there", 20) is False
-    assert [await cache.take("upstream", 1, 1) for _ in range(2)] == [0.0, 1.0]
+    # The tokens of the server may be spent.
+    assert [await cache.take("upstream", 1, 1) for _ in range(2)] == [1.0, 1.0]
     stats = await cache.stats()
     assert stats.store is not None
     assert stats.healthy is False
