@@ -14,8 +14,6 @@ from tests.features.native.certificates import new_key, serve_tls
 from tests.world.loop import WorldLoop, run_virtually
 from tests.world.network import BUFFER
 
-pytestmark = pytest.mark.real_sockets
-
 HOST: Final = "127.0.0.1"
 #: More than the sockets of a connection hold.
 MUCH: Final = 32 * 1024 * 1024
