@@ -134,44 +134,6 @@ async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[di
     assert (len(flights._flights), unheeded) == (0, [])
 
 
-async def test_closing_with_nothing_in_flight_is_nothing() -> None:
-    await SingleFlight[int]().close()
-
-
-async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn() -> None:
-    flights, turn = SingleFlight[str](), asyncio.Event()
-
-    async def bulk(_: WaitingClients) -> str:
-        await turn.wait()
-        return "bulk"
-
-    async def person(_: WaitingClients) -> str:
-        return "person"
-
-    waiting, _ = flights.join("X", bulk, urgent=False)
-    caller = asyncio.create_task(await_shielded(waiting))
-    await asyncio.sleep(0)
-    task, begun = flights.join("X", person)
-    assert (begun, await await_shielded(task)) == (True, "person")
-    with pytest.raises(Replaced):
-        await caller
-
-
-async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
-    flights, answered = SingleFlight[str](), asyncio.Event()
-
-    async def bulk(waiters: WaitingClients) -> str:
-        waiters.is_sent = True
-        await answered.wait()
-        return "bulk"
-
-    first, _ = flights.join("X", bulk, urgent=False)
-    await asyncio.sleep(0)
-    assert flights.join("X", bulk) == (first, False)
-    answered.set()
-    assert await await_shielded(first) == "bulk"
-
-
 class TestUrgency:
     """Work that is not urgent may wait long for its turn; urgent work does not wait with it."""
 

@@ -74,35 +74,6 @@ class TestWhereItLeads:
         for accept, location in [(FIREFOX, PAGE), (BIBTEX, data(name)), (FIREFOX, PAGE), (BIBTEX, data(name))] * 3:
             assert (await proxy.get(f"/{name}", accept=accept))["location"] == location
 
-    async def test_two_accept_headers_are_one_list(self, proxy: Proxy) -> None:
-        name = put(proxy)
-        assert (await proxy.get(f"/{name}", accept=f"{BIBTEX};q=0.9", Accept="text/html;q=0.5"))["location"] in (
-            data(name),
-            PAGE,
-        )
-
-    @pytest.mark.parametrize(
-        ("path", "expected"),
-        [
-            ("/10.5555/a%20b%23c%3Fd", "10.5555%2Fa%20b%23c%3Fd"),
-            ("/doi:10.5555/A%20B%23C%3FD", "10.5555%2FA%20B%23C%3FD"),
-            ("/urn:doi:10.5555:a%20b%23c%3Fd", "10.5555%2Fa%20b%23c%3Fd"),
-        ],
-    )
-    async def test_the_name_is_encoded_as_one_component_spelled_as_asked(
-        self, proxy: Proxy, path: str, expected: str
-    ) -> None:
-        proxy.upstream.put("10.5555/a b#c?d", url=PAGE)
-        assert (await proxy.get(path, accept=BIBTEX))["location"] == f"https://data.example/{expected}"
-
-    @pytest.mark.parametrize(("sc", "status"), [("303", 303), ("301", 301), ("200", 302), ("", 302)])
-    async def test_the_agency_names_the_status(self, proxy: Proxy, sc: str, status: int) -> None:
-        xml = (
-            f'<locations http_sc="{sc}"><location weight="0" http_role="conneg" href="http://d.example/"/></locations>'
-        )
-        proxy.upstream.put("10.SERV/AGENCY", [value(4, "10320/loc", xml)])
-        assert (await proxy.get(f"/{put(proxy)}", accept=BIBTEX)).status == status
-
     async def test_a_location_of_the_type_asked_for_goes_first(self, proxy: Proxy) -> None:
         agency(proxy, more='<location weight="0" media-type="application/rdf+xml" href="http://rdf.example/"/>')
         name = put(proxy)
@@ -126,10 +97,6 @@ class TestWhereItLeads:
         got = await proxy.get(f"/{no_nslocs}", accept=BIBTEX)
         assert (got.status, got["location"]) == (303, "http://own.example/")
 
-    async def test_an_unknown_name_is_not_found_for_programs_as_well(self, proxy: Proxy) -> None:
-        got = await proxy.get("/10.5555/no-such-name", accept=CSL)
-        assert (got.status, got["content-type"]) == (404, "application/problem+json")
-
     async def test_a_prefix_without_an_agency_leads_to_the_page(self, proxy: Proxy) -> None:
         proxy.upstream.put("10.7777/a", url=PAGE)
         assert (await proxy.get("/10.7777/a", accept=BIBTEX))["location"] == PAGE
@@ -139,18 +106,6 @@ class TestWhereItLeads:
         proxy.upstream.put(name, [value(1, "DESC", "words")])
         assert (await proxy.get(f"/{name}", accept=BIBTEX)).status == 200
         assert (await proxy.get("/10.5555", accept=BIBTEX)).status == 200
-
-    async def test_urlappend_goes_to_the_agency_too(self, proxy: Proxy) -> None:
-        name = put(proxy)
-        got = await proxy.get(f"/{name}?urlappend=%3Fmailto%3Da@b.example", accept=BIBTEX)
-        assert got["location"] == data(name) + "?mailto=a@b.example"
-
-    @pytest.mark.parametrize("href", ["javascript:alert(1)", "data:text/html,x", "//x/", ""])
-    async def test_an_agency_cannot_redirect_to_a_script(self, proxy: Proxy, href: str) -> None:
-        xml = f'<locations><location weight="0" http_role="conneg" href="{href}"/></locations>'
-        proxy.upstream.put("10.SERV/AGENCY", [value(4, "10320/loc", xml)])
-        got = await proxy.get(f"/{put(proxy)}", accept=BIBTEX)
-        assert (got.status, got["location"]) == (200, None)
 
 
 class TestQuestions:
@@ -164,15 +119,6 @@ class TestQuestions:
         assert await self.queries(proxy, f"/{put(proxy)}", accept=accept) == [0, 0]
 
     @pytest.mark.parametrize(
-        "query", ["noredirect", "action=showvalues", "action=api", "type=URL", "urlappend=x", "nols=y"]
-    )
-    async def test_nor_do_other_questions(self, proxy: Proxy, query: str) -> None:
-        assert await self.queries(proxy, f"/{put(proxy)}?{query}", accept=FIREFOX) == [0, 0]
-
-    async def test_nor_does_the_api(self, proxy: Proxy) -> None:
-        assert await self.queries(proxy, f"/api/handles/{put(proxy)}", accept="application/json") == [0, 0]
-
-    @pytest.mark.parametrize(
         ("query", "accept"), [("", BIBTEX), ("?locatt=id:1", FIREFOX), ("?action=showurls", FIREFOX)]
     )
     async def test_what_depends_on_the_prefix_asks_once_for_all_its_names(
@@ -181,19 +127,6 @@ class TestQuestions:
         assert await self.queries(proxy, f"/{put(proxy)}{query}", accept=accept) == [1, 1]
         for _ in range(5):
             assert await self.queries(proxy, f"/{put(proxy)}{query}", accept=accept) == [0, 0]
-
-    async def test_prefixes_of_one_agency_share_its_record(self, proxy: Proxy) -> None:
-        agency(proxy, "10.6666")
-        proxy.upstream.put("10.6666/a", url=PAGE)
-        assert await self.queries(proxy, f"/{put(proxy)}", accept=BIBTEX) == [1, 1]
-        assert await self.queries(proxy, "/10.6666/a", accept=BIBTEX) == [0, 0]
-
-    async def test_the_prefix_is_asked_again_when_its_ttl_ends(self, proxy: Proxy) -> None:
-        agency(proxy, ttl=600)
-        name = put(proxy)
-        assert await self.queries(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
-        proxy.clock.advance(601)
-        assert await self.queries(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
 
 
 class TestTime:
@@ -224,16 +157,6 @@ class TestSilence:
         proxy.upstream.fault("10.5555", "reset")
         assert (await proxy.get(f"/{put(proxy)}{path}")).status in (502, 503, 504)
 
-    async def test_a_stale_chain_is_better_than_none(self, proxy: Proxy) -> None:
-        agency(proxy, ttl=60)
-        name = put(proxy, ttl=60)
-        await proxy.get(f"/{name}", accept=BIBTEX)
-        proxy.clock.advance(3600)
-        proxy.upstream.fault("", "reset")
-        got = await proxy.get(f"/{name}", accept=BIBTEX)
-        assert (got.status, got["location"]) == (302, data(name))
-        assert got.max_age == 0
-
 
 class TestInactivePrefix:
     STATUS = (
@@ -248,10 +171,6 @@ class TestInactivePrefix:
         got = await proxy.get(f"/{put(proxy)}{query}", accept=accept)
         assert got.status == 404 and got["location"] is None
         assert "Closed &lt;b&gt; in 2020" in got.text and "help@agency.example" in got.text
-
-    async def test_the_api_answers_as_ever(self, proxy: Proxy) -> None:
-        agency(proxy, status=self.STATUS)
-        assert (await proxy.get(f"/api/handles/{put(proxy)}")).json["responseCode"] == 1
 
 
 async def showurls(proxy: Proxy, name: str) -> Got:

@@ -40,38 +40,19 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
         value(1, "URL", "http://example.org/one"),
         value(3, "EMAIL", "someone@example.org"),
     ],
-    "10.5555/subtype": [value(1, "DESC", "x"), value(2, "URL.foo", "http://example.org/foo")],
-    "10.5555/both": [value(1, "URL.x", "http://example.org/x"), value(2, "URL", "http://example.org/plain")],
-    "10.5555/lower": [value(1, "url", "http://example.org/lower")],
     "10.5555/no-url": [value(1, "EMAIL", "someone@example.org")],
-    "10.5555/type-handle": [value(1, "0.TYPE/URL", "http://example.org/no")],
     "10.5555/empty": [],
     "10.5555/no-path": [value(1, "URL", "http://example.org")],
     "10.5555/query": [value(1, "URL", "http://example.org/q?a=1")],
-    "10.5555/CaseTest": [value(1, "URL", "http://example.org/case")],
     "10.5555/ÄÖ": [value(1, "URL", "http://exämple.org/ümlaut?q=ä#f")],
-    "10.5555/a+b": [value(1, "URL", "http://example.org/plus")],
-    "10.5555/a b": [value(1, "URL", "http://example.org/space")],
     "10.5555/pct%2F": [value(1, "URL", "http://example.org/pct")],
-    "10.5555/res#test": [value(1, "URL", "http://example.org/hash")],
-    "10.5555/q?x=1": [value(1, "URL", "http://example.org/question")],
-    "10.5555/a//b": [value(1, "URL", "http://example.org/double")],
-    "10.5555/./x/../y": [value(1, "URL", "http://example.org/dots")],
+    "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O": [value(1, "URL", "http://example.org/sici")],
     "10.5555/slash/": [value(1, "URL", "http://example.org/slash")],
     "10.5555/a;b=c": [value(1, "URL", "http://example.org/semicolon")],
-    "10.123/456ABC/zyz": [value(1, "URL", "http://example.org/zyz")],
-    "10.1000.10/123": [value(1, "URL", "http://example.org/divided")],
-    "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O": [value(1, "URL", "http://example.org/sici")],
-    "10.5555/spaces": [value(1, "URL", '  http://example.org/with space/<x>?a="b"  ')],
     "10.5555/crlf": [value(1, "URL", "http://example.org/\r\nX-Injected: 1")],
     "10.5555/markup": [value(1, "URL", 'http://example.org/"><script>alert(1)</script>')],
     "10.5555/mailto": [value(1, "URL", "mailto:someone@example.org")],
-    "10.5555/ftp": [value(1, "URL", "ftp://ftp.example.org/file")],
     "10.5555/script": [value(1, "URL", "javascript:alert(1)")],
-    "10.5555/data": [value(1, "URL", "data:text/html,<script>alert(1)</script>")],
-    "10.5555/no-scheme": [value(1, "URL", "www.example.org")],
-    "10.5555/no-text": [{"index": 1, "type": "URL", "data": {"format": "string", "value": 7}, "ttl": DAY}],
-    "10.5555/bare": [{"index": 1, "type": "URL", "data": "http://example.org/bare"}],
     "0.NA/10.5555": [value(1, "HS_SERV", "10.SERV/EXAMPLE")],
     "10.5555": [value(1, "HS_SERV", "10.SERV/EXAMPLE")],
     "20.500.12345/1": [value(1, "URL", "http://example.org/handle")],
@@ -91,37 +72,14 @@ async def proxy() -> AsyncIterator[Proxy]:
     [
         "/10.1000/182",
         "/10.1000%2F182",
-        "/10.1000%2f182",
-        "/%31%30.1000/182",
         "//10.1000/182",
-        "///10.1000/182",
         "/doi:10.1000/182",
-        "/DOI:10.1000/182",
-        "/hdl:10.1000/182",
-        "/doi%3A10.1000%2F182",
-        "/doi:%2010.1000/182",
         "/info:doi/10.1000/182",
-        "/info:hdl/10.1000/182",
         "/urn:doi:10.1000:182",
-        "/URN:DOI:10.1000:182",
-        "/urn:doi:10.1000/182",
-        "/urn:hdl:10.1000:182",
-        "/urn:eidr:10.1000:182",
         "/https://doi.org/10.1000/182",
-        "/http://dx.doi.org/10.1000/182",
-        "/https://hdl.handle.net/10.1000/182",
-        "/https://www.doi.org/10.1000/182",
-        "/https:/doi.org/10.1000/182",
-        "/doi.org/10.1000/182",
         "/doi-org.ezproxy.example.edu/10.1000/182",
-        "/https://0-doi-org.library.example.edu/10.1000/182",
         "/10.1000/182%20",
-        "/%2010.1000/182",
-        "/10.1000/182%0A",
-        "/10.1000/182%C2%A0",
         "/10.1000/182?",
-        "/10.1000/182?foo=bar",
-        "/10.1000/182?callback=x",
         "/10.1000/182?&&;;=",
     ],
 )
@@ -130,35 +88,14 @@ async def test_every_spelling_of_a_name_leads_to_its_target(proxy: Proxy, target
     assert (reply.status, reply["location"]) == (302, HANDBOOK)
 
 
-async def test_every_spelling_of_a_name_is_one_record(proxy: Proxy) -> None:
-    for spelling in ("10.5555/casetest", "doi:10.5555/CASETEST", "urn:doi:10.5555:CaseTest", "10.5555%2FcAsEtEsT"):
-        reply = await proxy.get(f"/{spelling}?index=1")
-        assert reply["location"] == "http://example.org/case"
-    assert proxy.upstream.queries("10.5555/CaseTest") == 1
-
-
 @table(
     ("target", "location"),
     [
         ("/10.5555/%C3%84%C3%96", "http://xn--exmple-cua.org/%C3%BCmlaut?q=%C3%A4#f"),
-        ("/10.5555/ÄÖ", "http://xn--exmple-cua.org/%C3%BCmlaut?q=%C3%A4#f"),
-        ("/10.5555/a+b", "http://example.org/plus"),
-        ("/10.5555/a%2Bb", "http://example.org/plus"),
-        ("/10.5555/a%20b", "http://example.org/space"),
         ("/10.5555/pct%252F", "http://example.org/pct"),
-        ("/10.5555/res%23test", "http://example.org/hash"),
-        ("/10.5555/q%3Fx=1", "http://example.org/question"),
-        ("/10.5555/a%2F%2Fb", "http://example.org/double"),
-        ("/10.5555/a//b", "http://example.org/double"),
-        ("/10.5555/./x/../y", "http://example.org/dots"),
-        ("/10.5555/.%2Fx%2F..%2Fy", "http://example.org/dots"),
         ("/10.5555/slash/", "http://example.org/slash"),
         ("/10.5555/a;b=c", "http://example.org/semicolon"),
-        ("/urn:doi:10.123:456ABC%2Fzyz", "http://example.org/zyz"),
-        ("/urn:doi:10.123:456ABC/zyz", "http://example.org/zyz"),
-        ("/10.1000.10/123", "http://example.org/divided"),
         ("/10.1002/(SICI)1097-4571(199806)49:8%3C693::AID-ASI4%3E3.0.CO;2-O", "http://example.org/sici"),
-        ("/10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O", "http://example.org/sici"),
     ],
 )
 async def test_a_name_is_decoded_exactly_once(proxy: Proxy, target: str, location: str) -> None:
@@ -171,22 +108,10 @@ async def test_a_name_is_decoded_exactly_once(proxy: Proxy, target: str, locatio
     [
         ("/10.5555/unknown", 404),
         ("/10.1000/182+", 404),
-        ("/10.1000//182", 404),
-        ("/10.1000/./182", 404),
-        ("/10.1000/x/../182", 404),
-        ("/10.1000/182;foo=bar", 404),
         ("/10.1000/182/", 404),
-        ("/10.1000/182%E2%80%8E", 404),
-        ("/10.1000/18%C2%AD2", 404),
-        ("/10.5555/%c3%a4%c3%b6", 404),
-        ("/10.5555/pct%2F", 404),
-        ("/10.5555/q?x=1", 404),
         ("/99.99999/x", 400),
         ("/foo", 400),
         ("/10.1000:182", 400),
-        ("/doi:10.1000:182", 400),
-        ("/doi:doi:10.1000/182", 400),
-        ("/10.", 400),
         ("/10./x", 400),
         ("/20.500.12345/1", 400),
         ("/0.NA/10.5555", 400),
@@ -202,32 +127,11 @@ async def test_another_name_is_not_found_and_no_name_is_no_doi(proxy: Proxy, tar
     [
         ("/10.5555/order", "http://example.org/two"),
         ("/10.5555/order?index=1", "http://example.org/one"),
-        ("/10.5555/order?index=2", "http://example.org/two"),
-        ("/10.5555/order?index=1&index=2", "http://example.org/two"),
-        ("/10.5555/order?index=abc", "http://example.org/two"),
-        ("/10.5555/order?index=", "http://example.org/two"),
         ("/10.5555/order?index=1&type=EMAIL", "http://example.org/one"),
-        ("/10.5555/order?type=URL", "http://example.org/two"),
-        ("/10.5555/order?type=url", "http://example.org/two"),
-        ("/10.5555/order?type=EMAIL&type=URL", "http://example.org/two"),
         ("/10.5555/order?type=URL.", "http://example.org/two"),
-        ("/10.5555/order?TYPE=EMAIL", "http://example.org/two"),
-        ("/10.5555/subtype", "http://example.org/foo"),
-        ("/10.5555/subtype?type=URL.", "http://example.org/foo"),
-        ("/10.5555/both", "http://example.org/plain"),
-        ("/10.5555/both?index=1", "http://example.org/x"),
-        ("/10.5555/lower", "http://example.org/lower"),
-        ("/10.5555/bare", "http://example.org/bare"),
         ("/10.5555/order?index=3", None),
-        ("/10.5555/order?index=77", None),
-        ("/10.5555/order?index=%2B77", None),
-        ("/10.5555/order?type=EMAIL", None),
-        ("/10.5555/order?type=NOPE", None),
-        ("/10.5555/subtype?type=URL", None),
         ("/10.5555/no-url", None),
-        ("/10.5555/type-handle", None),
         ("/10.5555/empty", None),
-        ("/10.5555/no-text", None),
         ("/10.5555", None),
     ],
 )
@@ -241,14 +145,9 @@ async def test_the_first_url_of_the_values_asked_for_is_the_target(
 @pytest.mark.parametrize(
     ("name", "location"),
     [
-        ("10.5555/spaces", "http://example.org/with%20space/%3Cx%3E?a=%22b%22"),
         ("10.5555/crlf", "http://example.org/%0D%0AX-Injected:%201"),
-        ("10.5555/markup", "http://example.org/%22%3E%3Cscript%3Ealert(1)%3C/script%3E"),
         ("10.5555/mailto", "mailto:someone@example.org"),
-        ("10.5555/ftp", "ftp://ftp.example.org/file"),
         ("10.5555/script", None),
-        ("10.5555/data", None),
-        ("10.5555/no-scheme", None),
     ],
 )
 async def test_no_redirect_leads_where_a_browser_should_not_go(proxy: Proxy, name: str, location: str | None) -> None:
@@ -260,14 +159,8 @@ async def test_no_redirect_leads_where_a_browser_should_not_go(proxy: Proxy, nam
     "query",
     [
         "noredirect",
-        "noredirect=",
-        "noredirect=false",
-        "foo=bar;noredirect",
         "type=URL&noredirect",
-        "noredirect;type=URL",
-        "%6Eoredirect",
         "action=showvalues",
-        "action=SHOWVALUES",
     ],
 )
 async def test_noredirect_shows_the_values(proxy: Proxy, query: str) -> None:
@@ -276,27 +169,12 @@ async def test_noredirect_shows_the_values(proxy: Proxy, query: str) -> None:
     assert ("HS_ADMIN" in reply.text) is ("type=URL" not in query)
 
 
-@pytest.mark.parametrize(
-    "query", ["NOREDIRECT", "action=redirect&noredirect", "action=toolbar", "action=", "xnoredirect"]
-)
-async def test_what_is_not_noredirect_redirects(proxy: Proxy, query: str) -> None:
-    assert (await proxy.get(f"/10.1000/182?{query}")).status == 302
-
-
 @table(
     ("target", "location"),
     [
         ("/10.1000/182?urlappend=%3Fa%3Db", HANDBOOK + "?a=b"),
-        ("/10.1000/182?urlappend=%3Fa=b%26c=d", HANDBOOK + "?a=b&c=d"),
-        ("/10.1000/182?urlappend=%23part+2", HANDBOOK + "#part+2"),
-        ("/10.1000/182?urlappend=%20x", HANDBOOK + "%20x"),
-        ("/10.1000/182?urlappend=%C3%A4", HANDBOOK + "%C3%A4"),
         ("/10.1000/182?urlappend=%252F", HANDBOOK + "%2F"),
-        ("/10.1000/182?urlappend=", HANDBOOK),
-        ("/10.1000/182?urlappend", HANDBOOK),
-        ("/10.1000/182?urlappend=%0d%0aX-Evil:1", HANDBOOK + "%0D%0AX-Evil:1"),
         ("/10.5555/query?urlappend=%26b%3D2", "http://example.org/q?a=1&b=2"),
-        ("/10.5555/no-path?urlappend=/path", "http://example.org/path"),
     ],
 )
 async def test_urlappend_goes_behind_the_target(proxy: Proxy, target: str, location: str) -> None:
@@ -316,7 +194,6 @@ async def test_urlappend_may_not_change_the_host(proxy: Proxy, append: str) -> N
     ("name", "shown"),
     [
         ("10.1000/182", HANDBOOK),
-        ("10.5555/ÄÖ", "http://exämple.org/ümlaut?q=ä#f"),
         ("10.5555/markup", "http://example.org/&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"),
     ],
 )
@@ -338,19 +215,10 @@ async def test_a_redirect_varies_by_accept_and_a_page_by_language(proxy: Proxy) 
     ("ttls", "seconds", "max_age"),
     [
         ([DAY], DAY, 300),
-        ([600], 600, 300),
-        ([300], 300, 300),
         ([60], 60, 60),
         ([7200, 30], 30, 30),
-        ([None], DAY, 300),
-        ([DAY * 100], DAY, 300),
         ([0], 0, 0),
-        ([-1], 0, 0),
-        (["2023-11-14T22:23:20Z"], 600, 300),
         (["2023-11-14T22:13:50Z"], 30, 30),
-        (["2001-01-01T00:00:00Z"], 0, 0),
-        (["2040-01-01T00:00:00Z"], DAY, 300),
-        (["2023-11-14T22:14:20Z", 10], 10, 10),
     ],
 )
 async def test_expires_is_when_the_first_value_ends_and_max_age_is_capped(
@@ -394,10 +262,6 @@ async def test_a_not_found_page_may_be_kept_for_the_negative_ttl() -> None:
     ("query", "sent"),
     [
         ("auth", "auth=true"),
-        ("auth=", "auth=true"),
-        ("auth=false", "auth=true"),
-        ("cert", "cert=true"),
-        ("cert=no", "cert=true"),
         ("auth&cert", "auth=true&cert=true"),
         ("type=URL;auth", "auth=true"),
     ],
@@ -411,17 +275,6 @@ async def test_auth_and_cert_count_by_presence_and_ask_each_time(proxy: Proxy, q
     assert (reply["location"], reply["cache-control"]) == ("http://example.org/new", "no-store")
     assert proxy.upstream.targets[-1].partition("?")[2] == sent
     assert proxy.upstream.queries(name) == 2
-
-
-@pytest.mark.parametrize("flag", ["auth", "cert"])
-async def test_what_a_bypass_learns_is_cached(proxy: Proxy, flag: str) -> None:
-    name = proxy.name()
-    proxy.upstream.put(name, url="http://example.org/old")
-    await proxy.get("/" + name)
-    proxy.upstream.put(name, url="http://example.org/new")
-    await proxy.get(f"/{name}?{flag}")
-    reply = await proxy.get("/" + name)
-    assert (reply["location"], proxy.upstream.queries(name)) == ("http://example.org/new", 2)
 
 
 @pytest.mark.parametrize("start", ["/", "/api/handles/"])
@@ -466,13 +319,9 @@ async def test_head_is_get_without_a_body(proxy: Proxy, target: str) -> None:
     ("body", "status"),
     [
         ("hdl=10.1000%2F182", 302),
-        ("hdl=10.1000/182", 302),
         ("hdl=+doi:10.1000/182+", 302),
-        ("hdl=%0A10.1000/182%C2%A0", 302),
-        ("hdl=https://doi.org/10.1000/182", 302),
         ("hdl=https://doi.org/10.1000/182?noredirect%23x", 302),
         ("hdl=10.1000%252F182", 302),
-        ("hdl=10.1000/182&foo=bar", 302),
         ("hdl=10.1000/182&noredirect=", 200),
         ("hdl=10.5555/unknown", 404),
         ("hdl=not+a+doi", 400),
@@ -494,10 +343,6 @@ async def test_the_page_about_a_text_without_a_doi_says_its_reason_once(proxy: P
     assert ("A DOI begins with 10." in escape, "two hexadecimal digits" in escape) == (False, True)
 
 
-async def test_a_semicolon_in_a_form_is_data(proxy: Proxy) -> None:
-    assert (await proxy.post("/", "hdl=10.5555/a;b=c"))["location"] == "http://example.org/semicolon"
-
-
 async def test_a_get_with_hdl_shows_the_form(proxy: Proxy) -> None:
     reply = await proxy.get("/?hdl=10.1000/182")
     assert reply.status == 200
@@ -506,19 +351,6 @@ async def test_a_get_with_hdl_shows_the_form(proxy: Proxy) -> None:
 
 async def test_a_post_to_a_name_without_a_form_is_answered_like_a_get(proxy: Proxy) -> None:
     assert (await proxy.post("/10.1000/182", ""))["location"] == HANDBOOK
-
-
-async def test_a_missing_name_with_a_slash_at_its_end_gets_a_link_without_it(proxy: Proxy) -> None:
-    reply = await proxy.get("/10.1000/182/")
-    assert reply.status == 404
-    assert 'href="/10.1000/182"' in reply.text
-
-
-async def test_a_missing_name_with_an_invisible_character_is_told_and_offered_clean(proxy: Proxy) -> None:
-    reply = await proxy.get("/10.1000/18%C2%AD2")
-    assert "U+00AD" in reply.text
-    assert 'href="/10.1000/182"' in reply.text
-    assert proxy.upstream.queries("10.1000/18\u00ad2") == 1
 
 
 async def test_names_of_either_kind_resolve_where_any_may() -> None:
@@ -565,21 +397,3 @@ async def test_nothing_of_a_hostile_host_is_shown(proxy: Proxy) -> None:
         await proxy.get(path, host='"><b>evil') for path in ("/", "/foo", "/10.5555/unknown", "/docs")
     ]
     assert not [reply for reply in replies if "evil" in reply.text]
-
-
-@pytest.mark.parametrize(
-    ("header", "language"), [("de", "de"), ("de-AT,de;q=0.9,en;q=0.5", "de"), ("en", "en"), ("xx", "en"), ("", "en")]
-)
-async def test_a_page_speaks_the_language_that_is_asked_for(proxy: Proxy, header: str, language: str) -> None:
-    assert f'<html lang="{language}">' in (await proxy.get("/10.5555/unknown", accept_language=header)).text
-
-
-@pytest.mark.parametrize("target", ["/", "/foo", "/10.1000/182?noredirect", "/10.5555/unknown", "/10.5555/empty"])
-async def test_a_page_allows_no_script_and_no_frame(proxy: Proxy, target: str) -> None:
-    policy = (await proxy.get(target))["content-security-policy"] or ""
-    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "script" not in policy
-
-
-async def test_an_old_client_gets_the_same_redirect(proxy: Proxy) -> None:
-    reply = await proxy.ask("GET", "/10.1000/182", http_version="1.0")
-    assert (reply.status, reply["location"]) == (302, HANDBOOK)

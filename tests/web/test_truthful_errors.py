@@ -5,7 +5,6 @@ The table: every fault of the fake upstream, by what the cache holds, by who ask
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -281,86 +280,6 @@ async def test_a_stale_page_without_the_values_asked_for_says_that_it_is_stale(p
     assert "may be out of date" in reply.text
 
 
-async def test_a_failed_name_is_asked_again_only_after_the_recheck_interval() -> None:
-    async with running() as proxy:
-        name = await known(proxy, ttl=60)
-        proxy.clock.advance(100)
-        proxy.upstream.fault(name, "html")
-        for seconds, asked in ((0, 2), (10, 2), (19, 2), (1, 3), (29, 3), (1, 4)):
-            proxy.clock.advance(seconds)
-            reply = await proxy.get("/" + name)
-            assert (reply.status, proxy.upstream.queries(name)) == (302, asked)
-            assert (reply["cache-status"] or "").endswith(f"detail={BAD}")
-
-
-async def test_an_unverified_name_is_queried_each_time(proxy: Proxy) -> None:
-    name = proxy.name()
-    proxy.upstream.fault(name, "html")
-    assert [(await proxy.get("/" + name)).status for _ in range(3)] == [502] * 3
-    proxy.upstream.heal(name)
-    proxy.upstream.put(name, url=TARGET)
-    assert (await proxy.get("/" + name)).status == 302
-
-
-async def test_when_the_upstream_is_back_the_stale_record_is_renewed() -> None:
-    async with running() as proxy:
-        name = await known(proxy, ttl=60)
-        proxy.clock.advance(100)
-        proxy.upstream.fault(name, "html", count=1)
-        assert "detail=" in str((await proxy.get("/" + name))["cache-status"])
-        proxy.clock.advance(30)
-        proxy.upstream.put(name, url="http://example.org/new")
-        reply = await proxy.get("/" + name)
-        assert (reply["location"], reply.expires) == ("http://example.org/new", proxy.clock.now + 86400)
-
-
-async def test_a_slow_upstream_is_waited_for_no_longer_than_patience() -> None:
-    async with running(**{STALE_TIMEOUT: 0}) as proxy:
-        name = await known(proxy, ttl=60)
-        proxy.clock.advance(97)
-        proxy.upstream.put(name, url="http://example.org/new")
-        proxy.upstream.hold(name)
-        reply = await proxy.get("/" + name)
-        assert (reply["location"], reply["cache-status"]) == (TARGET, f"doi-proxy; hit; ttl=-37; detail={TIMEOUT}")
-        await proxy.upstream.arrived(name, 2)
-        proxy.upstream.release(name)
-        # The query continued: its answer is cached, and there was no second query.
-        async with asyncio.timeout(10):
-            while (await proxy.get("/" + name))["location"] == TARGET:  # noqa: ASYNC110 - the end of the query has no event
-                await asyncio.sleep(0)
-        assert proxy.upstream.queries(name) == 2
-
-
-@everyone
-async def test_the_known_record_is_kept_until_not_found_is_said_authoritatively(proxy: Proxy, face: str) -> None:
-    name = await known(proxy, ttl=60)
-    proxy.clock.advance(100)
-    proxy.upstream.fault(name, "unavailable_but_known", count=1)
-    is_found(await ask(proxy, face, name), face)
-    assert proxy.upstream.queries(name) == 3
-    assert proxy.upstream.targets[-1].endswith("?auth=true")
-
-
-@everyone
-async def test_a_name_that_is_really_gone_is_not_found(proxy: Proxy, face: str) -> None:
-    name = await known(proxy, ttl=60)
-    proxy.clock.advance(100)
-    proxy.upstream.delete(name)
-    is_missing(await ask(proxy, face, name), face, name)
-    flags = [target.partition("?")[2] for target in proxy.upstream.targets if target.partition("?")[0].endswith(name)]
-    assert flags == ["", "", "auth=true"]
-
-
-@pytest.mark.parametrize("flag", ["auth", "cert", "auth&cert"])
-async def test_a_bypass_that_fails_says_so_and_leaves_the_cached_record(proxy: Proxy, flag: str) -> None:
-    name = await known(proxy, ttl=6000)
-    proxy.upstream.fault(name, "html", count=1)
-    reply = await proxy.get(f"/{name}?{flag}")
-    # Either the failure, or the record that is known with a word that it was not confirmed; never a plain hit.
-    assert reply.status == 502 or "detail=" in str(reply["cache-status"])
-    assert (await proxy.get("/" + name))["location"] == TARGET
-
-
 @everyone
 async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: str) -> None:
     async with running(upstream_breaker_failures=2, upstream_breaker_cooldown=15) as proxy:
@@ -485,53 +404,6 @@ async def test_without_any_upstream_it_could_not_be_verified(setting: dict[str, 
     async with running(**setting) as proxy:
         name = proxy.name()
         says_could_not_verify(await ask(proxy, face, name), face, name, Failing("", 502, UNREACHABLE))
-
-
-async def test_an_unknown_name_is_not_found_although_its_prefix_cannot_be_asked(proxy: Proxy) -> None:
-    name = "10.77777/" + proxy.name().partition("/")[2]
-    proxy.upstream.fault("10.77777", "html")
-    assert (await proxy.get("/" + name)).status == 404
-
-
-async def test_an_unknown_name_is_not_found_although_its_prefix_hangs(slow: Proxy) -> None:
-    name = "10.88888/" + slow.name().partition("/")[2]
-    slow.upstream.fault("10.88888", "hang")
-    assert await asked_until_answered(slow, name) == 404
-
-
-class TestCacheStatus:
-    """RFC 9211."""
-
-    async def test_a_miss_is_forwarded_and_stored(self, proxy: Proxy) -> None:
-        name = proxy.name()
-        proxy.upstream.put(name, url=TARGET, ttl=60)
-        assert (await proxy.get("/" + name))["cache-status"] == "doi-proxy; fwd=uri-miss; stored; ttl=60"
-
-    async def test_a_hit_tells_the_time_left(self, proxy: Proxy) -> None:
-        name = await known(proxy, ttl=60)
-        proxy.clock.advance(13)
-        assert (await proxy.get("/" + name))["cache-status"] == "doi-proxy; hit; ttl=47"
-
-    async def test_a_renewed_record_was_stale(self, proxy: Proxy) -> None:
-        # Section 2.2: "uri-miss" is that nothing was stored for the URI, "stale" that what was stored is too old.
-        name = await known(proxy, ttl=60)
-        proxy.clock.advance(61)
-        assert (await proxy.get("/" + name))["cache-status"] == "doi-proxy; fwd=stale; stored; ttl=60"
-
-    async def test_a_bypass_is_the_request_s_wish(self, proxy: Proxy) -> None:
-        name = await known(proxy, ttl=60)
-        assert (await proxy.get(f"/{name}?auth"))["cache-status"] == "doi-proxy; fwd=request; stored; ttl=60"
-
-    async def test_those_who_join_a_question_are_collapsed(self, proxy: Proxy) -> None:
-        name = proxy.name()
-        proxy.upstream.put(name, url=TARGET, ttl=60)
-        proxy.upstream.hold(name)
-        asking = [asyncio.create_task(proxy.get("/" + name)) for _ in range(5)]
-        await proxy.upstream.arrived(name)
-        proxy.upstream.release(name)
-        said = sorted(str(reply["cache-status"]) for reply in await asyncio.gather(*asking))
-        assert said == ["doi-proxy; fwd=uri-miss; collapsed; ttl=60"] * 4 + ["doi-proxy; fwd=uri-miss; stored; ttl=60"]
-        assert proxy.upstream.queries(name) == 1
 
 
 async def test_the_details_of_proxy_status_are_a_string(proxy: Proxy) -> None:

@@ -38,21 +38,15 @@ async def proxy() -> AsyncIterator[Proxy]:
     ("names", "expected"),
     [
         ("10.5555/a", [{"DOI": "10.5555/a", "RA": "Agency One"}]),
-        ("10.5555%2Fa", [{"DOI": "10.5555/a", "RA": "Agency One"}]),
-        ("10.5555/A", [{"DOI": "10.5555/A", "RA": "Agency One"}]),
         ("10.5555", [{"DOI": "10.5555", "RA": "Agency One"}]),
         ("10.6666/b", [{"DOI": "10.6666/b", "RA": "DataCite"}]),
         ("10.7777/c", [{"DOI": "10.7777/c", "status": "Unknown"}]),
         # The upstream's own service, for what the records do not tell.
         ("10.8888/d", [{"DOI": "10.8888/d", "RA": "mEDRA"}]),
         ("10.5555/none", [{"DOI": "10.5555/none", "status": "DOI does not exist"}]),
-        ("10.99999", [{"DOI": "10.99999", "status": "DOI does not exist"}]),
         ("notADoi", [{"DOI": "notADoi", "status": "Invalid DOI"}]),
-        ("20.500.12345/1", [{"DOI": "20.500.12345/1", "status": "Invalid DOI"}]),
-        ("10/abcde", [{"DOI": "10/abcde", "status": "Invalid DOI"}]),
         ("", [{"DOI": "", "status": "Invalid DOI"}]),
         ("10.5555/%FF", [{"DOI": "10.5555/%FF", "status": "Invalid DOI"}]),
-        ("10.5555/%zz", [{"DOI": "10.5555/%zz", "status": "Invalid DOI"}]),
         ("10.5555/a%00b", [{"DOI": "10.5555/a\x00b", "status": "Invalid DOI"}]),
         # A comma inside a name is written %2C.
         ("10.5555/x%2Cy", [{"DOI": "10.5555/x,y", "RA": "Agency One"}]),
@@ -69,7 +63,6 @@ async def proxy() -> AsyncIterator[Proxy]:
                 {"DOI": "10.6666/b", "RA": "DataCite"},
             ],
         ),
-        (",10.5555/a", [{"DOI": "", "status": "Invalid DOI"}, {"DOI": "10.5555/a", "RA": "Agency One"}]),
     ],
 )  # fmt: skip
 @table("path", ["/doiRA/", "/ra/", "/RA/", "/DOIra/"])
@@ -135,13 +128,6 @@ async def test_a_name_is_a_json_string(proxy: Proxy, name: str) -> None:
     quoted = "".join(f"%{byte:02X}" for byte in name.encode())
     (row,) = (await proxy.get(f"/doiRA/{quoted}")).json
     assert row["DOI"] == name and set(row) == {"DOI", "status"}
-
-
-@pytest.mark.parametrize("agency", ["", " ", "A\r\nB", "<b>", "x" * 100_000])
-async def test_any_agency_name_is_a_json_string(proxy: Proxy, agency: str) -> None:
-    proxy.upstream.put("10.SERV/ONE", [value("10320/ra_name", agency)])
-    (row,) = (await proxy.get("/doiRA/10.5555/a")).json
-    assert row == ({"DOI": "10.5555/a", "RA": agency} if agency.strip() else {"DOI": "10.5555/a", "status": "Unknown"})
 
 
 #: What browsers send.
