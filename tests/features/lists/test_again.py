@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.features.lists.test_resolve import Bench, bench  # noqa: F401 - a fixture
+from tests.features.lists.command_bench import Bench
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
@@ -25,11 +25,11 @@ def row(name: str, verdict: str, **more: Any) -> str:
     return json.dumps(members) + "\n"
 
 
-def rows(bench: Bench) -> list[dict[str, Any]]:  # noqa: F811
+def rows(bench: Bench) -> list[dict[str, Any]]:
     return [json.loads(line) for line in bench.output.read_text().splitlines()]
 
 
-async def test_rows_with_these_verdicts_are_replaced_and_no_others(bench: Bench) -> None:  # noqa: F811
+async def test_rows_with_these_verdicts_are_replaced_and_no_others(bench: Bench) -> None:
     for name in ("a", "b", "c"):
         bench.upstream.put(f"10.5555/{name}", url=f"https://example.org/{name}")
     kept = row("10.5555/c", "not_found") + '{"error": {"status": 413, "detail": "x"}}\n'
@@ -48,7 +48,7 @@ async def test_rows_with_these_verdicts_are_replaced_and_no_others(bench: Bench)
     assert [path.name for path in bench.folder.glob("rows*")] == ["rows.jsonl"]
 
 
-async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) -> None:  # noqa: F811
+async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) -> None:
     for number in range(60):
         bench.upstream.put(f"10.5555/{number}", url="https://example.org/")
     bench.output.write_text("".join(row(f"10.5555/{number}", "unverified") for number in range(60)))
@@ -66,7 +66,7 @@ async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) ->
     assert [bench.upstream.queries(f"10.5555/{number}") for number in range(60)] == [1] * 60
 
 
-async def test_rows_of_csv_are_replaced(bench: Bench) -> None:  # noqa: F811
+async def test_rows_of_csv_are_replaced(bench: Bench) -> None:
     bench.upstream.put("10.5555/a,b", url="https://example.org/")
     kept = '"x\r\ny",not_a_doi,\r\n'
     bench.output.write_bytes(f'input,verdict,mine\r\n"10.5555/a,b",unverified,1\r\n{kept},,error\r\n'.encode())
@@ -76,7 +76,7 @@ async def test_rows_of_csv_are_replaced(bench: Bench) -> None:  # noqa: F811
     assert bench.output.read_bytes() == expected.encode()
 
 
-async def test_with_a_list_the_rows_are_replaced_and_the_rest_follows(bench: Bench) -> None:  # noqa: F811
+async def test_with_a_list_the_rows_are_replaced_and_the_rest_follows(bench: Bench) -> None:
     path = bench.numbered(4)
     arguments = (*AGAIN, "-o", bench.output, path)
     assert (await bench.run(*arguments)).errors == "4 rows: resolved 4\n"
@@ -88,7 +88,7 @@ async def test_with_a_list_the_rows_are_replaced_and_the_rest_follows(bench: Ben
     assert [one | {"age": 0} for one in rows(bench)] == [one | {"age": 0} for one in whole]
 
 
-async def test_a_file_without_such_rows_is_left_alone(bench: Bench) -> None:  # noqa: F811
+async def test_a_file_without_such_rows_is_left_alone(bench: Bench) -> None:
     bench.output.write_text(row("10.5555/a", "resolved"))
     before = bench.output.stat()
     ended = await bench.run(*AGAIN, "-o", bench.output)
@@ -105,7 +105,7 @@ async def test_a_file_without_such_rows_is_left_alone(bench: Bench) -> None:  # 
         (row("10.5555/a", "unverified") + '{"doi": "10.5555/a"}\n', "line 2: this is not a row in the format jsonl"),
     ],
 )
-async def test_another_file_is_refused_and_unchanged(bench: Bench, content: str, message: str) -> None:  # noqa: F811
+async def test_another_file_is_refused_and_unchanged(bench: Bench, content: str, message: str) -> None:
     bench.output.write_text(content)
     ended = await bench.run(*AGAIN, "-o", bench.output)
     assert ended.status == 2 and message in ended.errors
@@ -113,7 +113,7 @@ async def test_another_file_is_refused_and_unchanged(bench: Bench, content: str,
     assert not list(bench.folder.glob("*.partial"))
 
 
-async def test_the_rows_of_errors_stay_and_a_lone_surrogate_is_written(bench: Bench) -> None:  # noqa: F811
+async def test_the_rows_of_errors_stay_and_a_lone_surrogate_is_written(bench: Bench) -> None:
     error = '{"error": "The list ends here.", "verdict": "unverified"}\n'
     bench.output.write_text('{"input": "10.5555/\\ud800", "verdict": "unverified"}\n' + error)
     ended = await bench.run(*AGAIN, "-o", bench.output)
@@ -122,7 +122,7 @@ async def test_the_rows_of_errors_stay_and_a_lone_surrogate_is_written(bench: Be
     assert json.loads(first)["verdict"] == "not_a_doi" and second == error
 
 
-async def test_what_cannot_be_rewritten_is_said(bench: Bench) -> None:  # noqa: F811
+async def test_what_cannot_be_rewritten_is_said(bench: Bench) -> None:
     assert "cannot be read" in (await bench.run(*AGAIN, "-o", bench.folder / "none")).errors
     assert "name the file of rows" in (await bench.run(*AGAIN)).errors
     table = (*AGAIN, "-o", bench.output, "--output-format", "table")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from app.features.texts.writing import ConciseWriter
-from tests.features.lists.test_resolve import Bench, bench  # noqa: F401
+from tests.features.lists.command_bench import Bench
 
 pytestmark = pytest.mark.anyio
 
 CONCISE = ("--output-format", "concise")
 
 
-async def test_wrong_entries_of_several_lists_are_shown_with_their_places(bench: Bench) -> None:  # noqa: F811
+async def test_wrong_entries_of_several_lists_are_shown_with_their_places(bench: Bench) -> None:
     bench.upstream.put("10.5555/a", url="https://example.org/")
     references = bench.write(
         "a.bib",
@@ -28,7 +28,7 @@ async def test_wrong_entries_of_several_lists_are_shown_with_their_places(bench:
     ]
 
 
-async def test_names_among_the_arguments_have_no_place(bench: Bench) -> None:  # noqa: F811
+async def test_names_among_the_arguments_have_no_place(bench: Bench) -> None:
     ended = await bench.run("10.5555/b", *CONCISE)
     assert (ended.status, ended.output) == (1, "not_found 10.5555/b\n")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
 import json
@@ -10,149 +9,24 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from app.assembly.settings import Settings
-from app.errors import ConfigurationError, DoiProxyError
-from app.features.lists.command import add_resolve_arguments, read_choice, run_choice
-from app.features.options import ENV_PREFIX
 from app.system import interruption
-from tests.constants import changed, command, split
-from tests.fake_upstream import FakeUpstream
 from tests.features.admin.test_store_commands import serving
+from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
 from tests.features.lists.list_server import BatchServer
-from tests.parts import command_context
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
-
-ROOT: Final = Path(__file__).resolve().parents[3]
-#: Seconds after which a test that waits for an event fails.
-PATIENCE: Final = 60
-URL: Final = "https://example.org/"
-
 
 #: Constants of the program that tests change.
 REQUEST_NAMES, MOST_TRIES, ROW_TIMEOUT = (
     f"app.features.lists.server_client.{name}" for name in ("REQUEST_NAMES", "MOST_TRIES", "ROW_TIMEOUT")
 )
-
-
-class Bench:
-    """A folder with a store, and a fake upstream. Commands run in this process, except those of `start`."""
-
-    def __init__(self, folder: Path, upstream: FakeUpstream, capture: pytest.CaptureFixture[str]) -> None:
-        self.folder = folder
-        self.upstream = upstream
-        self.capture = capture
-        self.output = folder / "rows.jsonl"
-        self.settings: dict[str, Any] = {
-            "store_url": f"sqlite:///{folder}/store.sqlite3",
-            "upstream_url": upstream.url,
-            "upstream_rate": 1e6,
-            "upstream_burst": 1e6,
-            "upstream_contact": "mailto:library@example.org",
-        }
-
-    def write(self, name: str, content: str | bytes) -> Path:
-        path = self.folder / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    def numbered(self, count: int) -> Path:
-        """A list of names that exist."""
-        for number in range(count):
-            self.upstream.put(f"10.5555/{number}", url=f"{URL}{number}")
-        return self.write("list.txt", "".join(f"10.5555/{number}\n" for number in range(count)))
-
-    async def run(self, *arguments: str | Path, **settings: Any) -> Ended:
-        """Run a command. Its errors are part of what it writes to standard error, as `main` prints them."""
-        parser = argparse.ArgumentParser()
-        add_resolve_arguments(parser)
-        self.capture.readouterr()
-        try:
-            choice = read_choice(parser.parse_args(list(map(str, arguments))))
-            constants, settings = split(self.settings | settings)
-            async with asyncio.timeout(PATIENCE):
-                with changed(constants):
-                    status = await run_choice(command_context(Settings(**settings)), choice)
-        except DoiProxyError as error:
-            output, errors = self.capture.readouterr()
-            return Ended(2 if isinstance(error, ConfigurationError) else 1, output, errors + error.message)
-        return Ended(status, *self.capture.readouterr())
-
-    async def start(self, *arguments: str | Path, **more: Any) -> asyncio.subprocess.Process:
-        """Run a command in a process of its own."""
-        constants, settings = split(self.settings)
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-        words = [*command(constants), "resolve", *map(str, arguments), *flags]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
-        return await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=environment, **pipes)
-
-    async def arrived(self, name: str) -> None:
-        """Wait until a query has arrived. A process takes its time to start on a busy machine."""
-        async with asyncio.timeout(PATIENCE):
-            while not self.upstream.queries(name):
-                with suppress(TimeoutError):
-                    await self.upstream.arrived(name)
-
-    async def rows_written(self, count: int) -> None:
-        """Wait until the output has this many lines."""
-        await until(lambda: self.output.exists() and self.output.read_bytes().count(b"\n") >= count)
-
-    async def said(self, text: str) -> None:
-        """Wait until a command in this process has written this text to standard error."""
-        errors = ""
-
-        def holds() -> bool:
-            nonlocal errors
-            errors += self.capture.readouterr().err
-            return text in errors
-
-        await until(holds)
-
-    def inputs(self) -> list[str]:
-        """The inputs of the rows in the output."""
-        return [json.loads(line)["input"] for line in self.output.read_text().splitlines()]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 - neither a file nor the captured output has an event
-            await asyncio.sleep(0)
-
-
-class Ended:
-    """A process that has ended."""
-
-    def __init__(self, status: int | None, output: str, errors: str) -> None:
-        self.status, self.output, self.errors = status, output, errors
-        assert "Traceback" not in self.errors, self.errors
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.output.splitlines()]
-
-
-async def end_of(process: asyncio.subprocess.Process, stdin: bytes | None = None) -> Ended:
-    output, errors = await asyncio.wait_for(process.communicate(stdin), PATIENCE)
-    return Ended(process.returncode, (output or b"").decode(), (errors or b"").decode())
-
-
-@pytest.fixture
-async def bench(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Bench]:
-    # The names under way are finished, however busy the machine is.
-    monkeypatch.setattr(interruption, "GRACE", PATIENCE)
-    async with FakeUpstream() as upstream:
-        yield Bench(tmp_path, upstream, capfd)
 
 
 # --- Rows and exit status -----------------------------------------------------------------------------------------
@@ -287,14 +161,10 @@ async def test_a_reader_that_leaves_ends_the_program_quietly(bench: Bench) -> No
 # --- Going on ----------------------------------------------------------------------------------------------------
 
 
-def resumable(bench: Bench, path: Path) -> tuple[str | Path, ...]:
-    return path, "--output", bench.output
-
-
 async def interrupted(bench: Bench, path: Path) -> Ended:
     """A run that gets SIGINT while name 20 of the list has no answer."""
     bench.upstream.hold("10.5555/20")
-    running = asyncio.create_task(bench.run(*resumable(bench, path)))
+    running = asyncio.create_task(bench.run(*bench.resumable(path)))
     await bench.arrived("10.5555/20")
     await bench.rows_written(20)
     os.kill(os.getpid(), signal.SIGINT)
@@ -308,36 +178,17 @@ async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twi
     first = await interrupted(bench, path)
     assert (first.status, "run the same command again to continue" in first.errors) == (130, True)
     assert 20 <= len(bench.inputs()) < 60
-    second = await bench.run(*resumable(bench, path))
+    second = await bench.run(*bench.resumable(path))
     assert (second.status, second.errors) == (0, "60 rows: resolved 60\n")
     assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
     assert [bench.upstream.queries(f"10.5555/{number}") for number in range(60)] == [1] * 60
 
 
 @pytest.mark.process
-async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> None:
-    path = bench.numbered(60)
-    bench.upstream.hold("10.5555/20")
-    process = await bench.start(*resumable(bench, path))
-    await bench.arrived("10.5555/20")
-    await bench.rows_written(20)
-    process.kill()
-    assert (await end_of(process)).status == -signal.SIGKILL
-    bench.upstream.release("10.5555/20")
-    # What a kill in the middle of a write leaves.
-    with bench.output.open("ab") as file:
-        file.write(b'{"input":"10.5555/2')
-    assert (await bench.run(*resumable(bench, path))).status == 0
-    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
-    # Rows in the output are not queried again. Those that had no row yet may be.
-    assert [bench.upstream.queries(f"10.5555/{number}") for number in range(20)] == [1] * 20
-
-
-@pytest.mark.process
 async def test_a_second_signal_stops_immediately_and_the_rows_hold(bench: Bench) -> None:
     path = bench.numbered(60)
     bench.upstream.hold("10.5555/20")
-    process = await bench.start(*resumable(bench, path))
+    process = await bench.start(*bench.resumable(path))
     await bench.arrived("10.5555/20")
     await bench.rows_written(20)
     process.send_signal(signal.SIGINT)
@@ -346,7 +197,7 @@ async def test_a_second_signal_stops_immediately_and_the_rows_hold(bench: Bench)
     process.send_signal(signal.SIGINT)
     assert (await end_of(process)).status == 130
     bench.upstream.release("10.5555/20")
-    assert (await bench.run(*resumable(bench, path))).status == 0
+    assert (await bench.run(*bench.resumable(path))).status == 0
     assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
 
 
@@ -374,18 +225,18 @@ async def test_a_run_that_was_killed_at_any_byte_ends_with_the_same_file(bench: 
 
 async def test_a_file_with_all_rows_is_left_alone(bench: Bench) -> None:
     path = bench.write("list.txt", "10.5555/none\n")
-    assert (await bench.run(*resumable(bench, path))).status == 1
+    assert (await bench.run(*bench.resumable(path))).status == 1
     whole, asked = bench.output.read_bytes(), bench.upstream.queries()
-    ended = await bench.run(*resumable(bench, path), store_url="memory:")
+    ended = await bench.run(*bench.resumable(path), store_url="memory:")
     assert (ended.status, bench.output.read_bytes(), bench.upstream.queries()) == (0, whole, asked)
     assert ended.errors == f"-o {bench.output}: all rows are written already\n1 row: not_found 1\n"
 
 
 async def test_a_list_that_has_grown_and_names_among_the_arguments_go_on(bench: Bench) -> None:
     path = bench.numbered(3)
-    assert (await bench.run(*resumable(bench, path))).status == 0
+    assert (await bench.run(*bench.resumable(path))).status == 0
     path = bench.numbered(5)
-    assert (await bench.run(*resumable(bench, path))).errors == "5 rows: resolved 5\n"
+    assert (await bench.run(*bench.resumable(path))).errors == "5 rows: resolved 5\n"
     assert bench.inputs() == [f"10.5555/{number}" for number in range(5)]
     bench.output.unlink()
     for names in (["10.5555/0"], ["10.5555/0", "10.5555/1"]):
@@ -418,7 +269,7 @@ async def test_a_file_that_does_not_fit_is_refused_and_unchanged(
 ) -> None:
     path = bench.numbered(3)
     bench.output.unlink(missing_ok=True)
-    await bench.run(*resumable(bench, path))
+    await bench.run(*bench.resumable(path))
     rows = bench.output.read_text()
     contents = {
         "list": path.read_text(),
@@ -429,7 +280,7 @@ async def test_a_file_that_does_not_fit_is_refused_and_unchanged(
     }
     bench.output.write_text(contents.get(content, content))
     before = bench.output.read_bytes()
-    ended = await bench.run(*arguments, *resumable(bench, path))
+    ended = await bench.run(*arguments, *bench.resumable(path))
     assert (ended.status, message in ended.errors) == (2, True), (message, ended.errors)
     assert bench.output.read_bytes() == before
 
@@ -437,9 +288,9 @@ async def test_a_file_that_does_not_fit_is_refused_and_unchanged(
 async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
     path = bench.numbered(30)
     bench.upstream.hold("10.5555/20")
-    running = asyncio.create_task(bench.run(*resumable(bench, path)))
+    running = asyncio.create_task(bench.run(*bench.resumable(path)))
     await bench.arrived("10.5555/20")
-    second = await bench.run(*resumable(bench, path))
+    second = await bench.run(*bench.resumable(path))
     assert (second.status, "another process writes to it" in second.errors) == (2, True)
     bench.upstream.release("10.5555/20")
     assert (await running).status == 0
@@ -538,17 +389,17 @@ async def test_the_requests_to_a_server_have_limits(bench: Bench) -> None:
         assert (ended.status, "no answer: timed out" in ended.errors) == (1, True)
 
 
-@pytest.mark.process
-async def test_a_list_on_a_server_can_be_interrupted_and_continued(bench: Bench) -> None:
+async def test_a_list_on_a_server_can_be_interrupted_and_continued(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "GRACE", 0.0)
     path = bench.numbered(30)
     async with BatchServer() as server:
         server.plan = ["stall 10"]
-        process = await bench.start(*resumable(bench, path), "--server", server.url)
+        running = asyncio.create_task(bench.run(*bench.resumable(path), "--server", server.url))
         await bench.rows_written(10)
-        process.send_signal(signal.SIGINT)
-        first = await end_of(process)
-        assert first.status == 130
-        second = await bench.run(*resumable(bench, path), "--server", server.url)
-    assert second.status == 0
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (await running).status == 130
+        assert (await bench.run(*bench.resumable(path), "--server", server.url)).status == 0
     assert bench.inputs() == [f"10.5555/{number}" for number in range(30)]
     assert [len(one.names) for one in server.requests] == [30, 20]

@@ -15,8 +15,9 @@ import pytest
 from app.features.metadata.works import FetchBudget
 from app.upstream.budget import LocalBucket
 from tests.clock import Clock
+from tests.features.lists.command_bench import Bench, until
+from tests.features.lists.conftest import bench  # noqa: F401 - a fixture
 from tests.features.lists.list_server import BatchServer
-from tests.features.lists.test_resolve import Bench, bench, until  # noqa: F401 - a fixture
 from tests.features.metadata.agency import TITLE, Agency, open_agency, put_prefix
 from tests.features.metadata.test_metadata import ON, OTHER, be_patient, entry  # noqa: F401 - a fixture
 from tests.upstream.test_upstream_budget import budget_of
