@@ -45,7 +45,7 @@ async def act(proxy: Proxy, action: str, body: Any = None, **headers: str) -> Go
 # --- Actions -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spelling", ["10.1000/182", "10.1000%2F182", "10.1000/182"])
+@pytest.mark.parametrize("spelling", ["10.1000/182", "10.1000%2F182"])
 async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling: str) -> None:
     assert (await look(proxy, f"/admin/entries/{spelling}")).status == 404
     await proxy.get(f"/{NAME}")
@@ -174,10 +174,8 @@ async def test_the_api_describes_itself(proxy: Proxy) -> None:
     [
         ("purge", {}),
         ("purge", {"doi": NAME, "all": True}),
-        ("purge", {"doi": NAME, "sofd": True}),
         ("purge", {"prefix": "banana"}),
         ("purge", {"doi": "x" * 5_000}),
-        ("purge", [1]),
         ("purge", {"doi": "\ud800"}),
         ("purge", {"\ud800": "x"}),
         ("refresh", {"doi": {"\udc00": 1}}),
@@ -215,7 +213,6 @@ async def test_a_mistake_is_a_problem_that_says_what_is_wrong(proxy: Proxy, acti
             "network: 0.0.0.0/0 has every client; name a smaller network, or stop the service instead.",
         ),
         ("refresh", {"doi": "not a doi"}, "“not a doi” is not a DOI name; a DOI name looks like 10.1000/182."),
-        ("refresh", {"doi": "banana"}, "“banana” is not a DOI name; a DOI name looks like 10.1000/182."),
     ],
 )
 async def test_a_mistake_is_described_in_the_words_of_this_program(

@@ -80,11 +80,6 @@ async def test_a_wrong_token_is_one_line(capsys: pytest.CaptureFixture[str], mon
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("server", ["banana", "ftp://127.0.0.1/", "http://"])
-async def test_a_server_that_is_not_a_url_is_wrong_use(server: str) -> None:
-    assert await run("status", "--server", server) == 2
-
-
 async def test_a_server_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert await run("status", "--server", "http://127.0.0.1:9") == 1
     assert capsys.readouterr().err.count("\n") == 1

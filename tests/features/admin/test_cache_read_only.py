@@ -100,8 +100,3 @@ async def test_a_reader_sees_what_a_running_proxy_wrote(tmp_path: Path) -> None:
         assert await reader.get("10.1000/182") == entry()
         assert (await reader.stats()).entries == 4
     await reader.close()
-
-
-def test_an_exported_bundle_is_for_its_owner_alone(folder: Path, outside: dict[str, str]) -> None:
-    assert run(folder, ["export", "--output", "OUT"], outside) == 0
-    assert Path(outside["OUT"]).stat().st_mode & 0o777 == 0o600

@@ -7,14 +7,13 @@ import gzip
 import http.client
 import json
 import os
-import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -38,6 +37,7 @@ from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
 from tests.registry_records import write_registry
+from tests.table import table
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 #: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
@@ -195,76 +195,39 @@ async def before_upstream(url: str, **more: Any) -> AsyncIterator[tuple[FakeUpst
 # --- Import -------------------------------------------------------------------------------------------------------
 
 
-class Damage(NamedTuple):
-    """What happens to a bundle of three records, and what import says of it."""
-
-    change: Callable[[bytes], bytes]
-    new: int
-    refused: list[int]
-    checksum: str
-    status: int = 1
-    flags: tuple[str, ...] = ()
-
-
-def without_checksum(data: bytes) -> bytes:
-    return data[: data.index(b'{"checksum"')]
-
-
-def line_2(replacement: bytes) -> Callable[[bytes], bytes]:
-    def change(data: bytes) -> bytes:
-        lines = data.splitlines(keepends=True)
-        return b"".join([lines[0], replacement + b"\n", *lines[2:]])
-
-    return change
-
-
-ACCEPTS: Final = ("--no-checksum",)
-DAMAGES: Final = {
-    "none": Damage(lambda data: data, 3, [], "right", 0),
-    "two behind each other": Damage(lambda data: data + data, 3, [], "right", 0),
-    "cut off behind a line": Damage(without_checksum, 3, [], "absent"),
-    "cut off, accepted": Damage(without_checksum, 3, [], "absent", 0, ACCEPTS),
-    "cut off within a line": Damage(lambda data: without_checksum(data)[:-30], 2, [3], "absent"),
-    "cut off within a line, absence accepted": Damage(
-        lambda data: without_checksum(data)[:-30], 2, [3], "absent", 1, ACCEPTS
-    ),
-    "a line that is no JSON": Damage(line_2(b"x{}"), 2, [2, 4], "wrong"),
-    "binary garbage": Damage(line_2(bytes(range(128, 256)).replace(b"\n", b"")), 2, [2, 4], "wrong"),
-    "another JSON": Damage(line_2(b"[1,2]"), 2, [2, 4], "wrong"),
-    "a failure as a record": Damage(line_2(b'{"handle":"10.1000/2","responseCode":2}'), 2, [2, 4], "wrong"),
-    "a record without values": Damage(line_2(b'{"handle":"10.1000/2","responseCode":1}'), 2, [2, 4], "wrong"),
-    "values that are none": Damage(line_2(b'{"handle":"10.1000/2","values":[{"index":"x"}]}'), 2, [2, 4], "wrong"),
-    "a name that is none": Damage(line_2(b'{"handle":"10.1000/\\u0000","values":[]}'), 2, [2, 4], "wrong"),
-    "a time that is none": Damage(
-        line_2(b'{"handle":"10.1000/2","responseCode":100,"fetched":"soon"}'), 2, [2, 4], "wrong"
-    ),
-    "a changed record": Damage(
-        lambda data: data.replace(b"example.org/10.1000/2", b"example.com/10.1000/2"), 3, [4], "wrong"
-    ),
-    "a changed record, absence accepted": Damage(
-        lambda data: data.replace(b"example.org", b"example.com"), 3, [4], "wrong", 1, ACCEPTS
-    ),
-    "a line lost": Damage(lambda data: b"".join(data.splitlines(keepends=True)[1:]), 2, [3], "wrong"),
-    "a damaged checksum line": Damage(lambda data: data[:-10] + b"\n", 3, [4], "wrong"),
-    "a record behind the end": Damage(lambda data: data + data.splitlines(keepends=True)[0], 3, [], "absent"),
-    "empty": Damage(lambda data: b"", 0, [], "absent"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DAMAGES)
+@table(
+    ("before", "after", "flags", "status", "new", "refused", "checksum"),
+    [
+        (b"", b"", (), 0, 3, [], "right"),
+        (b'{"checksum":.*\n', b"", (), 1, 3, [], "absent"),
+        (b'{"checksum":.*\n', b"", ("--no-checksum",), 0, 3, [], "absent"),
+        (b'[^\n]{30}\n{"checksum":.*\n', b"", ("--no-checksum",), 1, 2, [3], "absent"),
+        (b"(?m)^.*/2.*$", bytes(range(128, 256)), (), 1, 2, [2, 4], "wrong"),
+        (b"example.org", b"example.com", ("--no-checksum",), 1, 3, [4], "wrong"),
+    ],
+)
 def test_a_damaged_line_costs_itself_alone_and_is_told_with_its_number(
-    name: str, tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    store: str,
+    capsys: pytest.CaptureFixture[str],
+    before: bytes,
+    after: bytes,
+    flags: tuple[str, ...],
+    status: int,
+    new: int,
+    refused: list[int],
+    checksum: str,
 ) -> None:
-    damage = DAMAGES[name]
-    (tmp_path / "b.ndjson").write_bytes(damage.change(bundle(*records("10.1000/1", "10.1000/2", "10.1000/3"))))
-    assert run("import", store, tmp_path / "b.ndjson", *damage.flags) == damage.status
+    whole = bundle(*records("10.1000/1", "10.1000/2", "10.1000/3"))
+    (tmp_path / "b.ndjson").write_bytes(re.sub(before, after, whole) if before else whole)
+    Path(store.removeprefix("sqlite:///")).unlink(missing_ok=True)
+    assert run("import", store, tmp_path / "b.ndjson", *flags) == status
     output = capsys.readouterr()
-    assert f"new {damage.new}, " in output.out
-    assert f"refused {len(damage.refused)}; checksum {damage.checksum}" in output.out
-    assert [int(number) for number in re.findall(r"^line ([0-9]+) is refused: .", output.err, re.M)] == damage.refused
-    assert ("no checksum line" in output.err) == (damage.checksum == "absent" and not damage.flags)
-    assert ("checksum is wrong" in output.err) == (damage.checksum == "wrong")
-    assert len(held(store)) == damage.new
+    assert f"new {new}, " in output.out
+    assert f"refused {len(refused)}; checksum {checksum}" in output.out
+    assert [int(number) for number in re.findall(r"^line ([0-9]+) is refused: .", output.err, re.M)] == refused
+    assert ("no checksum line" in output.err) == (checksum == "absent" and not flags)
+    assert ("checksum is wrong" in output.err) == (checksum == "wrong")
 
 
 def test_a_compressed_bundle_that_was_cut_off_gives_what_can_be_read(
@@ -279,14 +242,6 @@ def test_a_compressed_bundle_that_was_cut_off_gives_what_can_be_read(
     assert 0 < len(held(store)) < 2_000
 
 
-def test_what_is_not_compressed_at_all_is_refused_and_no_traceback(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "b.ndjson.gz").write_bytes(bundle(*records("10.1000/1")))
-    assert run("import", store, tmp_path / "b.ndjson.gz") == 1
-    assert "new 0, kept 0, expired 0, refused 1" in capsys.readouterr().out
-
-
 def test_a_compressed_bundle_that_is_a_bomb_is_read_no_further(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,15 +251,6 @@ def test_a_compressed_bundle_that_is_a_bomb_is_read_no_further(
     output = capsys.readouterr()
     assert "the gzip data decompresses to more than 400 times its size" in output.err
     assert len(held(store)) == 1
-
-
-def test_importing_twice_changes_nothing(tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "b.ndjson").write_bytes(bundle(*records("10.1000/1", "10.1000/2")))
-    assert run("import", store, tmp_path / "b.ndjson") == 0
-    before = held(store)
-    assert run("import", store, tmp_path / "b.ndjson") == 0
-    assert "new 0, kept 2, expired 0, refused 0; checksum right" in capsys.readouterr().out
-    assert held(store) == before
 
 
 def test_an_older_record_never_replaces_a_newer_one_and_a_newer_one_replaces_an_older(
@@ -404,21 +350,6 @@ def test_a_name_of_a_list_that_has_a_registry_record_alone_is_not_in_the_bundle(
     assert "1 registry records are not in a bundle" in capsys.readouterr().err
 
 
-def test_the_same_store_gives_the_same_compressed_bytes(tmp_path: Path, store: str) -> None:
-    fill(store, *records("10.1000/1"))
-    for name in ("a.gz", "b.gz"):
-        assert run("export", store, "--output", tmp_path / name) == 0
-    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
-
-
-def test_a_prefix_takes_its_own_names_and_not_those_of_a_longer_one(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fill(store, *records("10.1000", "10.1000/1", "10.1000/2", "10.10001/1", "10.1000.1/1", "10.2000/1"))
-    assert run("export", store, "--prefix", "10.1000", "--output", tmp_path / "b") == 0
-    assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
-
-
 def test_the_names_of_a_list_travel_with_what_their_redirects_need(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -458,17 +389,6 @@ def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_pa
         assert exporting.stderr.read() == b"3000 records exported\n"
     assert (done.returncode, done.stdout) == (0, b"new 3000, kept 0, expired 0, refused 0; checksum right\n")
     assert len(held(other)) == 3_000
-
-
-@pytest.mark.process
-def test_a_reader_that_goes_away_ends_an_export_without_a_traceback(store: str) -> None:
-    fill(store, *records(*(f"10.1000/{number}" for number in range(3_000))))
-    with started("cache", "export", "--store-url", store, stdout=subprocess.PIPE) as exporting:
-        assert exporting.stdout is not None and exporting.stderr is not None
-        exporting.stdout.read(10)
-        exporting.stdout.close()
-        assert exporting.stderr.read() == b""
-    assert exporting.returncode == 130
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -519,60 +439,6 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_q
 
 
 @pytest.mark.anyio
-async def test_no_more_names_are_asked_than_the_limit_says_and_the_next_run_goes_on(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [f"10.1000/{number}" for number in range(5)]
-    async with FakeUpstream() as upstream:
-        upstream.put("10.1000", [value("URL", HANDBOOK)])
-        for name in names:
-            upstream.put(name, url=HANDBOOK)
-        for asked in (2, 4, 5, 5):
-            assert (
-                await warm(
-                    command_context(settings_for(upstream, store)), [listed(tmp_path, *names)], column=None, limit=2
-                )
-                == 0
-            )
-            assert sum(upstream.queries(name) for name in names) == asked
-    assert "resolved 0, " in capsys.readouterr().out.splitlines()[-1]
-
-
-@pytest.mark.anyio
-async def test_a_record_that_could_not_be_renewed_is_stale_and_stays(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await asyncio.to_thread(fill, store, *records("10.1000/1", age=2 * 86_400))
-    async with FakeUpstream() as upstream:
-        upstream.fault("10.1000/1", "reset")
-        assert (
-            await warm(
-                command_context(settings_for(upstream, store)), [listed(tmp_path, "10.1000/1")], column=None, limit=None
-            )
-            == 1
-        )
-    assert "could_not_verify 0, stale 1" in capsys.readouterr().out
-    assert "10.1000/1" in await asyncio.to_thread(held, store)
-
-
-@pytest.mark.anyio
-async def test_an_upstream_that_is_down_is_left_alone_after_some_names(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with FakeUpstream() as upstream:
-        upstream.fault("", "status", status=503)
-        settings = settings_for(upstream, store, upstream_breaker_failures=3, upstream_breaker_cooldown=0.01)
-        names = [f"10.1000/{number}" for number in range(200)]
-        assert await warm(command_context(settings), [listed(tmp_path, *names)], column=None, limit=None) == 1
-    output = capsys.readouterr()
-    counts = re.search(r"could_not_verify ([0-9]+), stale 0, skipped 0", output.out)
-    assert counts is not None
-    # Twenty in a row, and those that were under way.
-    assert 20 <= int(counts[1]) < 40
-    assert re.search(r"stopped: [0-9]+ names in a row could not be verified; run the same command again", output.err)
-
-
-@pytest.mark.anyio
 async def test_a_question_that_the_budget_lets_wait_is_asked_later_and_not_given_up(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -588,20 +454,6 @@ async def test_a_question_that_the_budget_lets_wait_is_asked_later_and_not_given
         assert await warm(command_context(settings), [path], column=None, limit=None) == 1
         assert upstream.queries("10.1000/2") == 1
     assert "resolved 1, " in capsys.readouterr().out
-
-
-@pytest.mark.anyio
-async def test_bibtex_and_csv_lists_are_warmed_too(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "refs.bib").write_text("@misc{a, doi = {10.1000/1}}\n")
-    (tmp_path / "refs.csv").write_text("title;id\nb;10.1000/2\n")
-    async with FakeUpstream() as upstream:
-        upstream.put("10.1000/1", url=HANDBOOK)
-        upstream.put("10.1000/2", url=HANDBOOK)
-        lists = [str(tmp_path / "refs.bib"), str(tmp_path / "refs.csv")]
-        assert await warm(command_context(settings_for(upstream, store)), lists, column="id", limit=None) == 0
-    assert "resolved 2, " in capsys.readouterr().out
 
 
 @pytest.mark.process
@@ -629,26 +481,6 @@ async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_
         assert b"stopped: by SIGINT; run the same command again" in err
         assert sorted(await asyncio.to_thread(held, store)) == ["10.1000", "10.1000/1", "10.1000/2"]
         assert upstream.queries("10.1000/3") == 0
-
-
-@pytest.mark.process
-@pytest.mark.anyio
-async def test_one_signal_ends_a_run_whose_upstream_does_not_answer(tmp_path: Path, store: str) -> None:
-    async with FakeUpstream() as upstream:
-        upstream.put("10.1000/1", url=HANDBOOK)
-        upstream.hold("10.1000/2")
-        given = flags(settings_for(upstream, store, upstream_max_concurrency=1, upstream_timeout=50))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "app", "cache", "warm", *given, listed(tmp_path, "10.1000/1", "10.1000/2"),
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        await upstream.arrived("10.1000/2")
-        process.send_signal(signal.SIGTERM)
-        # The upstream never answers.
-        _, err = await asyncio.wait_for(process.communicate(), PATIENCE)
-        assert (process.returncode, b"Traceback" in err) == (130, False)
-        assert b"stopped: by SIGTERM; run the same command again" in err
-        assert "10.1000/1" in await asyncio.to_thread(held, store)
 
 
 @pytest.mark.anyio
@@ -906,25 +738,3 @@ async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: 
             str(tmp_path / "b"),
         )
     assert not (tmp_path / "b").exists() and not (tmp_path / "b.partial").exists()
-
-
-# --- Progress -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.process
-def test_a_bar_is_on_a_terminal_alone(tmp_path: Path, store: str) -> None:
-    (tmp_path / "b").write_bytes(bundle(*records(*(f"10.1000/{number}" for number in range(500)))))
-    command = [sys.executable, "-m", "app", "cache", "import", "--store-url", store, str(tmp_path / "b")]
-    plain = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, timeout=PATIENCE)
-    assert (plain.returncode, plain.stderr) == (0, b"")
-    reading, terminal = pty.openpty()
-    try:
-        shown = subprocess.run(
-            command, check=False, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, timeout=PATIENCE,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-        )  # fmt: skip
-        assert b"importing" in os.read(reading, 65_536)
-    finally:
-        os.close(reading)
-        os.close(terminal)
-    assert shown.stdout == b"new 0, kept 500, expired 0, refused 0; checksum right\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from app.doi.presentation import read_typed
 from app.features.texts.lines import ListItem
 from app.features.texts.references import MAX_LINKS, MAX_PART_CHARACTERS, BibtexReader
 from tests.table import table
@@ -11,9 +12,9 @@ from tests.table import table
 LIMIT = 65_536
 
 
-def read(content: str) -> list[tuple[str, int]]:
+def read(content: str | bytes) -> list[tuple[str, int]]:
     reader = BibtexReader(LIMIT)
-    items = reader.feed(content.encode()) + reader.end()
+    items = reader.feed(content.encode() if isinstance(content, str) else content) + reader.end()
     return [(item.text, item.line) for item in items if isinstance(item, ListItem)]
 
 
@@ -31,6 +32,60 @@ def read(content: str) -> list[tuple[str, int]]:
 )
 def test_a_value_ends_where_it_is_closed_or_with_its_line(field: str, names: list[str]) -> None:
     assert [name for name, _ in read(f"@article{{x,\n{field}\n}}\n")] == names
+
+
+@table(
+    ("field", "name"),
+    [
+        ("doi = {10.1000/182}", "10.1000/182"),
+        ('DOI="10.1000/182"', "10.1000/182"),
+        ("Doi\t=\n    {10.1000/182}", "10.1000/182"),
+        ("doi = 10.1000/182", "10.1000/182"),
+        ("doi = {https://doi.org/10.1000/182}", "10.1000/182"),
+        ("doi = {{10.1000/182}}", "10.1000/182"),
+        ('doi = "{10.1000/182}"', "10.1000/182"),
+        (r"doi = {10.1000/a\_b}", "10.1000/a_b"),
+        (r"doi = {10.1000/a{\_}b}", "10.1000/a_b"),
+        (r"doi = {10.1002/(SICI)1522-2594(199911)42:5$<$952::AID-MRM16$>$3.0.CO;2-S}",
+         "10.1002/(SICI)1522-2594(199911)42:5<952::AID-MRM16>3.0.CO;2-S"),
+        (r"doi = {10.1000/a\textless{}b\textgreater c}", "10.1000/a<b>c"),
+        ("doi = {10.1000/a-long-\n          name}", "10.1000/a-long-name"),
+        ("url = {http://dx.doi.org/10.1000/182}", "10.1000/182"),
+        (r"howpublished = {\url{https://doi.org/10.1000/a\_b}}", "10.1000/a_b"),
+        ("note = {See https://doi.org/10.1000/182.}", "10.1000/182"),
+        ("note = {The handbook (https://doi.org/10.1000/182), 2nd ed.}", "10.1000/182"),
+        ("url = {https://doi.org/10.1016/S0021-9797(98)90001-2}", "10.1016/S0021-9797(98)90001-2"),
+    ],
+)  # fmt: skip
+def test_the_name_of_an_entry_is_in_its_doi_field_or_in_a_url(field: str, name: str) -> None:
+    [(text, _)] = read("@article{key,\n  title = {A {T}itle},\n  " + field + ",\n  year = 1999\n}\n")
+    assert read_typed(text).text == name
+
+
+@table("field", ["doi = {10.1000/182}", "doi = {}", "doi = {{}}", "doi = { }", 'doi = "{}"'])
+def test_a_url_counts_where_the_doi_field_is_empty(field: str) -> None:
+    found = read("@article{a,\n url = {https://doi.org/10.1000/url},\n " + field + ",\n}\n")
+    assert [text for text, _ in found] == ["10.1000/182" if "182" in field else "https://doi.org/10.1000/url"]
+
+
+def test_entries_without_a_name_comments_and_strings_are_passed_over() -> None:
+    text = """\
+A comment, which may hold doi = {10.1000/no}.
+@string{here = "doi = 10.1000/no"}
+@comment{jabref-meta: doi = {10.1000/no}}
+@misc{b, mydoi = {10.1000/no}, isbn = {978-0}}
+@misc{c, doi = {10.1000/1}} @misc{d, doi = {10.1000/2}}
+"""
+    assert [name for name, _ in read(text)] == ["10.1000/1", "10.1000/2"]
+
+
+@table("broken", ["@misc{a, doi = {10.1000/1\n", '@misc{a, doi = "10.1000/1\n', "@misc{a, doi = {10.1000/1}"])
+def test_an_entry_that_is_never_closed_costs_no_other(broken: str) -> None:
+    assert [name for name, _ in read(broken + "\n@misc{b, doi = {10.1000/2}}\n")] == ["10.1000/1", "10.1000/2"]
+
+
+def test_another_encoding_is_read_where_the_name_is_plain() -> None:
+    assert read("@article{a, author = {M\u00fcller}, doi = {10.1000/182}}\n".encode("latin-1")) == [("10.1000/182", 1)]
 
 
 def test_the_parts_of_a_long_entry_are_one_entry() -> None:
