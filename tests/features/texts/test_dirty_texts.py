@@ -96,12 +96,3 @@ def test_the_regular_expression_of_doi_regex_finds_fewer() -> None:
     """What doi-regex 0.1.17 (npm) matches, as an expression of Python."""
     doi_regex = r'10\.[0-9]{2,}(?:\.[0-9]+)*/[^\s%"#?]+'
     assert count(first_match((doi_regex,))) == {"right": 374, "missing": 417, "wrong": 9}
-
-
-def test_idutils_finds_fewer() -> None:
-    idutils = pytest.importorskip("idutils", reason="idutils is not installed")
-
-    def read(text: str) -> str | None:
-        return idutils.normalize_doi(text.strip()) if idutils.is_doi(text.strip()) else None
-
-    assert count(read)["right"] < FLOOR * len(DIRTY.texts)

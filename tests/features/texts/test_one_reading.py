@@ -134,10 +134,6 @@ TEXTS: Final = [
 ]
 
 
-def test_there_are_105_kinds() -> None:
-    assert len({text for text, _ in TEXTS}) == 105
-
-
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     async with running() as started:
@@ -156,24 +152,21 @@ async def form_leads_to(proxy: Proxy, text: str) -> str:
 
 
 @table(("text", "name"), TEXTS)
-async def test_every_reader_finds_the_same_name(
-    proxy: Proxy, capsys: pytest.CaptureFixture[str], text: str, name: str
-) -> None:
-    parsed = (await proxy.get(f"/api/parse?doi={quote(quote(text))}")).json["best"]
+async def test_every_reader_of_one_text_finds_the_same_name(proxy: Proxy, text: str, name: str) -> None:
     extracted = await proxy.post("/api/extract?output=json", text, content_type="text/plain")
     looked_up = await proxy.post("/api/resolve?extract=true&output=json", text, content_type="text/plain")
-    listed = await proxy.post("/api/parse", json.dumps([quote(text)]), content_type="application/json")
-    assert [parsed["doi"], listed.json[0]["best"]["doi"]] == [name, name]
     assert [one["doi"] for one in extracted.json] == [name]
-    resolved = await proxy.post("/api/resolve?suggest=true", json.dumps([quote(text)]), content_type="application/json")
-    assert [row["best"]["doi"] for row in resolved.json] == [name]
-    main(["parse", "--format", "json", quote(text)])
-    assert json.loads(capsys.readouterr().out)["best"]["doi"] == name
     assert [(one["doi"], one["verdict"]) for one in looked_up.json] == [(name, "resolved")]
     assert unescape(await form_leads_to(proxy, quote(text))) == name
 
 
-async def test_an_assistant_gets_the_same_name() -> None:
+async def test_every_reader_of_a_list_finds_the_same_names(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    texts, names = [quote(text) for text, _ in TEXTS], [name for _, name in TEXTS]
+    for path in ("/api/parse", "/api/resolve?suggest=true"):
+        listed = await proxy.post(path, json.dumps(texts), content_type="application/json")
+        assert [row["best"]["doi"] for row in listed.json] == names
+    main(["parse", "--format", "json", *texts])
+    assert [json.loads(line)["best"]["doi"] for line in capsys.readouterr().out.splitlines()] == names
     async with running_tools() as desk:
-        parsed = await desk.call("parse", texts=[quote(text) for text, _ in TEXTS])
-    assert [row["best"]["doi"] for row in parsed["texts"]] == [name for _, name in TEXTS]
+        parsed = await desk.call("parse", texts=texts)
+    assert [row["best"]["doi"] for row in parsed["texts"]] == names

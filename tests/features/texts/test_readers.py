@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from app.features.texts.errors import UnreadableList
 from app.features.texts.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
 from app.features.texts.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem, open_gunzip
+from app.features.texts.list_stream import format_of, has_gzip_name
+from app.features.texts.references import BibtexReader, RisReader
 from app.features.texts.table import ColumnReader
+from tests.table import table
 
 LIMIT: Final = 100
 READERS: Final[dict[str, Callable[[], ListReader]]] = {
@@ -23,6 +26,8 @@ READERS: Final[dict[str, Callable[[], ListReader]]] = {
     "table": lambda: ColumnReader(LIMIT),
     "json": lambda: JsonArrayReader(LIMIT),
     "ndjson": lambda: JsonLinesReader(LIMIT),
+    "bibtex": lambda: BibtexReader(LIMIT),
+    "ris": lambda: RisReader(LIMIT),
 }
 
 
@@ -50,6 +55,12 @@ def outcome(make: Callable[[], ListReader], *pieces: bytes) -> list[Item] | str:
 @example("json", b"[" * 50, [10])
 @example("ndjson", b'"a"\r\n{"DOI": "b"}\nx', [2, 6])
 @example("lines", b"x" * 300 + b"\ny", [90, 101, 103])
+@example(
+    "bibtex", "@article{a,\n doi = {10.1000/1},\r\né}\n@misc{\nurl={https://doi.org/10.1000/2}}@".encode(), [13, 40]
+)
+@example(
+    "ris", b"TY  - JOUR\r\nDO  - 10.1000/1\nER  - \n\xc3\xa9\rUR  - https://doi.org/10.1000/2\n" + b"x" * 110, [11]
+)
 def test_the_borders_of_pieces_do_not_matter(kind: str, data: bytes, cuts: list[int]) -> None:
     borders = [0, *sorted(cut for cut in cuts if cut <= len(data)), len(data)]
     pieces = [data[start:end] for start, end in pairwise(borders)]
@@ -61,6 +72,26 @@ def test_the_borders_of_pieces_do_not_matter(kind: str, data: bytes, cuts: list[
         assert isinstance(cut, str) and isinstance(single, str)
     else:
         assert whole == cut == single
+
+
+@table(
+    ("name", "column", "form"),
+    [
+        ("refs.bib", None, "bibtex"),
+        ("refs.BIB.GZ", "doi", "bibtex"),
+        ("refs.ris", None, "ris"),
+        ("a.ndjson", None, "jsonl"),
+        ("a.jsonl.gz", None, "jsonl"),
+        ("a.json", None, "json"),
+        ("a.tsv", None, "csv"),
+        ("a.txt", None, "text"),
+        ("-", None, "text"),
+        ("-", "doi", "csv"),
+    ],
+)
+def test_the_name_of_a_file_says_its_format(name: str, column: str | None, form: str) -> None:
+    assert format_of(name, column) == form
+    assert has_gzip_name(name) == name.lower().endswith(".gz")
 
 
 def test_lines_without_blanks_and_comments_keep_their_numbers() -> None:
