@@ -50,13 +50,6 @@ def test_an_entry_of_the_store_evicts_others_only_if_it_is_seen_again(clock: Clo
     assert sorted(memory.unsorted_keys()) == ["10.1000/1", "10.1000/8"]
 
 
-def test_an_answer_of_the_upstream_is_always_kept(clock: Clock) -> None:
-    memory = MemoryStore(2 * SIZE, clock=clock)
-    for n in range(3):
-        memory.keep(entry(f"10.1000/{n}"))
-    assert sorted(memory.unsorted_keys()) == ["10.1000/1", "10.1000/2"]
-
-
 def test_a_doorkeeper_remembers_the_last_names() -> None:
     doorkeeper = Doorkeeper()
     assert not doorkeeper.has_seen("10.1000/first")

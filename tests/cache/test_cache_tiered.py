@@ -319,14 +319,6 @@ async def test_what_another_process_reads_during_the_purge_of_a_prefix_is_droppe
     assert there.peek("10.1000/1") is None
 
 
-async def test_a_whole_prefix_leaves_memory_without_the_names_beside_it(clock: Clock) -> None:
-    cache = tier(None, clock)
-    for key in ("10.1000/1", "10.1000.10/1", "10.10001/1"):
-        await cache.put(entry(key))
-    assert await cache.clear_prefix("10.1000") == 1
-    assert sorted([e.key async for e in cache.scan()]) == ["10.1000.10/1", "10.10001/1"]
-
-
 async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
     cache = tier(None, clock)
     await cache.put(entry())

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace as replace_member
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
@@ -284,39 +281,6 @@ class TestReplacement:
         server.release(NAME.text)
         assert target(await asked) == NEW
         assert facts(await one.ask()) == (Origin.HIT, NEW, True)
-
-
-class TestProcesses:
-    """Processes that share a store share its verified entries."""
-
-    @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
-    def open_cache(self, request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> Callable[[], TieredStore]:
-        pytest.importorskip(f"app.features.{request.param}")
-        url = f"sqlite:///{tmp_path}/store.sqlite3"
-        if request.param == "valkey":
-            url = request.getfixturevalue("valkey_url")
-        return lambda: open_cache(Settings(store_url=url), clock, timeout=5.0)
-
-    async def test_one_query_is_enough_for_all(
-        self, server: HandleServer, clock: Clock, open_cache: Callable[[], TieredStore]
-    ) -> None:
-        name = HandleName(f"10.1000/shared.{id(open_cache)}")
-        server.put(name.text, url=OLD, ttl=TTL)
-        async with client_of(server, protocols=(TCP,)) as source, AsyncExitStack() as opened:
-            here, there = [
-                await opened.enter_async_context(process(source, clock, cache=open_cache(), owner=owner))
-                for owner in ("here", "there")
-            ]
-            # The other process has it in memory, not verified.
-            await here.ask(Demand(), name)
-            await here.cache.flush()
-            await there.ask(Demand(), name)
-            clock.advance(1)
-            await asyncio.gather(*(one.ask(name=name) for one in (here, there) for _ in range(20)))
-            assert server.queries(name.text) == 2
-            for one in (here, there):
-                assert facts(await one.ask(name=name)) == (Origin.HIT, OLD, True)
-            assert server.queries(name.text) == 2
 
 
 class TestAlways:

@@ -12,7 +12,6 @@ from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from app.features.sqlite.store import SqliteStore
 from app.features.sqlite.writer import GATHER, BatchWriter, Change
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
-from tests.features.sqlite.sqlite_stores import NEVER, fill, keys, opened
+from tests.features.sqlite.sqlite_stores import NEVER, keys, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -79,43 +78,6 @@ def test_a_write_without_a_flush_is_written_too() -> None:
 # --- Room --------------------------------------------------------------------------------------------------------
 
 
-async def room_for(number: int, path: Path, clock: Clock) -> int:
-    """The `max_bytes` that holds so many entries of these tests."""
-    aside = path.with_name("measure.sqlite3")
-    async with opened(aside, clock) as store:
-        await store.put(entry("10.1000/00000"))
-        await store.flush()
-        # A part of the limit is for the log and the transaction under way.
-        return number * (await store.stats()).bytes * 4 // 3
-
-
-async def test_the_least_recently_used_leave_first(path: Path, clock: Clock) -> None:
-    async with opened(path, clock, await room_for(3, path, clock)) as store:
-        for n in range(3):
-            await store.put(entry(f"10.1000/{n:05}"))
-            await store.flush()
-            clock.advance(1)
-        clock.advance(7_200)
-        await store.get("10.1000/00000")  # used again, hours later
-        await store.put(entry("10.1000/00003"))
-        assert await keys(store) == ["10.1000/00000", "10.1000/00002", "10.1000/00003"]
-        assert (await store.stats()).entries == 3
-
-
-async def test_expired_entries_are_evicted_first(path: Path, clock: Clock) -> None:
-    async with opened(path, clock, await room_for(3, path, clock)) as store:
-        await store.put(entry("10.1000/00000"))
-        await store.put(entry("10.1000/00001"))
-        await store.flush()
-        clock.advance(1)
-        await store.put(entry("10.1000/ENDS1", ttl=10, grace=10))  # the most recently used
-        await store.flush()
-        clock.advance(60)
-        await store.put(entry("10.1000/00002"))
-        assert await keys(store) == ["10.1000/00000", "10.1000/00001", "10.1000/00002"]
-        assert (await store.stats()).entries == 3
-
-
 @pytest.mark.parametrize(("length", "names"), [(20, 1_000), (600, 2_400), (2_000, 1_200)])
 async def test_the_file_and_its_log_stay_within_the_limit(path: Path, clock: Clock, length: int, names: int) -> None:
     most, limit = 0, 1_048_576
@@ -129,16 +91,6 @@ async def test_the_file_and_its_log_stay_within_the_limit(path: Path, clock: Clo
             most = max(most, sum(Path(f"{path}{tail}").stat().st_size for tail in ("", "-wal")))
         assert (await store.stats()).entries > 100
     assert most <= limit
-
-
-async def test_a_smaller_bound_is_reached_while_writing(path: Path, clock: Clock) -> None:
-    await fill(path, clock, 500)
-    bound = await room_for(100, path, clock)
-    async with opened(path, clock, bound) as store:
-        await store.put(entry("10.1000/LATER"))
-        await store.flush()
-        stats = await store.stats()
-        assert (stats.entries, stats.bytes <= bound) == (100, True)
 
 
 async def test_the_totals_follow_every_put_replacement_and_deletion(path: Path, clock: Clock) -> None:
@@ -213,64 +165,3 @@ async def test_a_cancelled_flush_does_no_harm(path: Path, clock: Clock) -> None:
             await waiting
         await store.flush()
         assert await store.get("10.1000/182") == entry()
-
-
-# --- Several processes -------------------------------------------------------------------------------------------
-
-
-def compete(path: Path, name: str, pipe: Connection) -> None:
-    """One worker process: takes leases and tokens on command, and reports the results."""
-
-    async def work() -> None:
-        store = SqliteStore(path, clock=Clock(), max_bytes=100_000_000)
-        pipe.send("ready")
-        pipe.recv()
-        leases = [await store.lease(f"10.1000/{n % 2}", f"{name} {n}", 20) for n in range(50)]
-        tokens = [await store.take("upstream", 0.001, 30) for _ in range(50)]
-        for n in range(200):
-            await store.put(entry(f"10.1000/{name}{n}"))
-        await store.flush()
-        pipe.send((leases.count(True), tokens.count(0.0)))
-        pipe.recv()
-        pipe.send(len(await keys(store)))
-        await store.close()
-
-    asyncio.run(work())
-
-
-@pytest.mark.process
-def test_two_processes_share_leases_tokens_and_entries(path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    workers = []
-    for name in ("A", "B"):
-        ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=compete, args=(path, name, theirs))
-        process.start()
-        workers.append((process, ours))
-
-    def heard(pipe: Connection) -> Any:
-        assert pipe.poll(PATIENCE), "a worker process says nothing"
-        return pipe.recv()
-
-    def command(word: str) -> list[Any]:
-        for _, pipe in workers:
-            pipe.send(word)
-        return [heard(pipe) for _, pipe in workers]
-
-    try:
-        assert [heard(pipe) for _, pipe in workers] == ["ready", "ready"]
-        got = command("compete")
-        assert sum(leases for leases, _ in got) == 2
-        assert sum(tokens for _, tokens in got) == 30
-        assert command("count") == [400, 400]
-    finally:
-        for process, _ in workers:
-            process.join(PATIENCE)
-
-
-async def test_a_damaged_coordination_file_is_replaced(path: Path, clock: Clock) -> None:
-    await fill(path, clock)
-    path.with_name("store.sqlite3.coordination").write_bytes(b"this is no database " * 1_000)
-    async with opened(path, clock) as store:
-        assert await store.lease("10.1000/182", "here", 20)
-        assert len(await keys(store)) == 3

@@ -97,24 +97,6 @@ async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_ne
     assert len(set_aside(path)) == 1
 
 
-async def test_a_database_of_another_program_is_left_alone(path: Path, clock: Clock) -> None:
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE loans (book TEXT)")
-    with pytest.raises(StoreError, match="another program"):
-        SqliteStore(path, clock=clock, max_bytes=1_000)
-    assert set_aside(path) == []
-
-
-async def test_an_empty_file_becomes_a_store(path: Path, clock: Clock) -> None:
-    path.touch()
-    await fill(path, clock)
-    assert set_aside(path) == []
-
-
-async def test_missing_folders_are_made(tmp_path: Path, clock: Clock) -> None:
-    await fill(tmp_path / "var" / "cache" / "store.sqlite3", clock)
-
-
 async def test_a_path_that_cannot_be_written_is_one_clear_error(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "store.sqlite3", tmp_path):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from app.resolver.resolution import Origin
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import opened
@@ -17,33 +16,6 @@ from tests.parts import usual_timeouts
 from tests.resolver.test_resolver import NAME, OLD, eventually, running, target
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_the_other_s_answer_is_used(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/store.sqlite3"
-    async with running(store=store, owner="one") as one, running(store=store, owner="two") as two:
-        await one.cached()
-        await one.cache.flush()
-        found = await two.ask()
-        assert (found.origin, target(found), two.queries()) == (Origin.HIT, OLD, 0)
-
-
-async def test_who_waits_for_the_other_s_question_takes_its_answer(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/store.sqlite3"
-    quick = usual_timeouts(upstream=60, poll=0.001)
-    async with (
-        running(store=store, owner="one", patience=quick) as one,
-        running(store=store, owner="two", patience=quick) as two,
-    ):
-        one.upstream.put(NAME.text, url=OLD)
-        one.upstream.hold(NAME.text)
-        first = asyncio.create_task(one.ask())
-        await one.upstream.arrived(NAME.text)
-        second = asyncio.create_task(two.ask())
-        await asyncio.sleep(0)
-        one.upstream.release(NAME.text)
-        assert [target(found) for found in await asyncio.gather(first, second)] == [OLD, OLD]
-        assert (one.queries(), two.queries()) == (1, 0)
 
 
 async def test_a_lease_is_renewed_while_the_query_lasts(tmp_path: Path) -> None:

@@ -95,38 +95,6 @@ async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
         await store.close()
 
 
-async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: Clock) -> None:
-    server = start_valkey()
-    port = server.port
-    store = ValkeyStore(f"redis://127.0.0.1:{port}/0", clock=clock, timeout=PATIENCE)
-    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
-    await cache.put(entry("10.1000/KEPT"))
-    await cache.memory.close()
-    server.terminate()
-
-    assert await cache.get("10.1000/KEPT") is None
-    await cache.put(entry("10.1000/MEANWHILE"))
-    assert await cache.get("10.1000/MEANWHILE") == entry("10.1000/MEANWHILE")
-    assert await cache.lease("10.1000/182", "here", 20) is True
-    assert await cache.lease("10.1000/182", "there", 20) is False
-    # The tokens of the server may be spent.
-    assert [await cache.take("upstream", 1, 1) for _ in range(2)] == [1.0, 1.0]
-    stats = await cache.stats()
-    assert stats.store is not None
-    assert stats.healthy is False
-    assert (stats.counters.lease_fallbacks, stats.counters.budget_fallbacks) == (2, 2)
-    assert stats.counters.store_errors >= 5
-
-    server.start()
-    clock.advance(1.0)
-    await cache.put(entry("10.1000/AFTER"))
-    await cache.memory.close()
-    assert await cache.get("10.1000/AFTER") == entry("10.1000/AFTER")
-    assert (await cache.stats()).healthy is True
-    await cache.close()
-    server.stop()
-
-
 async def test_a_server_that_lost_its_data_does_not_clear_memory(clock: Clock, valkey_url: str) -> None:
     server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)

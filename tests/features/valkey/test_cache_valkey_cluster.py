@@ -11,11 +11,11 @@ import pytest
 from redis.crc import key_slot
 
 from app.errors import StoreError
-from app.features.valkey.layout import KEY_PREFIX, PARTITIONS, partitions_of_cluster
+from app.features.valkey.layout import PARTITIONS, partitions_of_cluster
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
-from tests.features.valkey.valkey_cluster import PRIMARIES, Cluster, Server, running_cluster
+from tests.features.valkey.valkey_cluster import PRIMARIES, Cluster, running_cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 
@@ -40,22 +40,6 @@ def test_each_partition_has_one_slot_and_the_slots_are_spread_evenly() -> None:
     parts = [partition.slot * PARTITIONS // 16_384 for partition in layout.partitions]
     assert parts == list(range(PARTITIONS))
     assert {layout.find(name).slot for name in NAMES} <= {partition.slot for partition in layout.partitions}
-
-
-async def test_entries_are_on_every_primary_and_a_scan_visits_each(session_cluster: Cluster, clock: Clock) -> None:
-    session_cluster.flush()
-    store = ValkeyStore(session_cluster.url, clock=clock, timeout=PATIENCE)
-    for name in NAMES:
-        await store.put(entry(name), announce=True)
-    sizes = [server.client.dbsize() for server in session_cluster.primaries()]
-    assert len(sizes) == PRIMARIES
-    assert all(size > 10 for size in sizes)
-    assert sorted([found.key async for found in store.scan("10.1000/")]) == sorted(NAMES)
-    stats = await store.stats()
-    assert (stats.healthy, stats.entries) == (True, sum(sizes))
-    names = [name for server in session_cluster.primaries() for name in server.client.scan_iter()]
-    assert all(name.decode().startswith(f"{KEY_PREFIX}{{") for name in names)
-    await store.close()
 
 
 async def test_a_plain_url_that_meets_a_cluster_names_the_right_one(session_cluster: Cluster, clock: Clock) -> None:
@@ -149,17 +133,6 @@ async def test_a_slot_that_moved_is_followed(cluster: Cluster, clock: Clock) -> 
     await store.put(entry(url="http://example.org/new"), announce=True)
     assert await store.get("10.1000/182") == entry(url="http://example.org/new")
     await store.close()
-
-
-async def test_a_wrong_password_is_named(tmp_path: Path, clock: Clock) -> None:
-    server = Server(tmp_path, "--save", "")
-    server.client.config_set("requirepass", "right")
-    for scheme in ("valkey", "valkey+cluster"):
-        store = ValkeyStore(f"{scheme}://:wrong@127.0.0.1:{server.port}", clock=clock, timeout=PATIENCE)
-        with pytest.raises(StoreError, match="invalid username-password pair"):
-            await store.get("10.1000/182")
-        await store.close()
-    server.close()
 
 
 async def test_a_cluster_without_a_quorum_fails_with_one_message(cluster: Cluster, clock: Clock) -> None:

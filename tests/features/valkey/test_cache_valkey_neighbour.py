@@ -40,6 +40,8 @@ def neighbour(port: int) -> Iterator[Any]:
     with Redis(port=port) as client:
         client.flushall()
         yield client
+        # Also if the test failed while the server was full.
+        client.config_set("maxmemory", "0")
 
 
 @pytest.fixture
