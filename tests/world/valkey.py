@@ -1,0 +1,185 @@
+"""A Valkey server on the network in memory, for the real client of app/features/valkey. It can fail in many ways.
+
+It runs the scripts that it knows by their text; see tests/world/valkey_scripts.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.world.network import Address, Network
+from tests.world.valkey_data import EMPTY, Data, Failure, Keys, Reply, Status
+from tests.world.valkey_scripts import SCRIPTS
+
+#: Where the server listens.
+ADDRESS: Final[Address] = ("127.0.0.1", 6379)
+
+
+class Valkey:
+    """A server at an address. `clock` gives seconds since the epoch."""
+
+    def __init__(self, network: Network, clock: Callable[[], float], address: Address = ADDRESS) -> None:
+        self._network, self._clock, self._address = network, clock, address
+        self.keys = Keys(self._now)
+        #: Seconds by which its clock is ahead.
+        self.ahead = 0.0
+        #: Seconds that each reply takes.
+        self.delay = 0.0
+        self._is_silent = False
+        self._known: set[bytes] = set()
+        self.connections: set[_Connection] = set()
+        self._runs = 1
+        self._server = network.listen(lambda: _Connection(self), address)
+
+    @property
+    def url(self) -> str:
+        """The URL of this store."""
+        return "valkey://{}:{}/0".format(*self._address)
+
+    def _now(self) -> float:
+        return self._clock() + self.ahead
+
+    # What a test does to it
+
+    def stop(self) -> None:
+        """The process ends: connections are reset, further ones refused."""
+        self._server.close()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        self.connections.clear()
+
+    def start(self, file: Data = EMPTY) -> None:
+        """A new process with the data of a file. It does not know the scripts."""
+        self._server = self._network.listen(lambda: _Connection(self), self._address)
+        self._known.clear()
+        self._is_silent = self.keys.is_full = self.keys.is_replica = False
+        self.keys.load(file)
+        self._runs += 1
+        self.keys.run_id = str(self._runs)
+
+    def fail_over(self) -> None:
+        """The process became a replica: it refuses writes, on connections that stay open."""
+        self.keys.is_replica = True
+
+    def hang(self) -> None:
+        """Commands arrive, and are not read."""
+        self._is_silent = True
+
+    def resume(self) -> None:
+        """Read what arrived meanwhile, also from connections that were closed since: as a process that stood still."""
+        self._is_silent = False
+        for connection in list(self.connections):
+            connection.work()
+
+    # What its connections call
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it reads nothing now."""
+        return self._is_silent
+
+    def execute(self, words: list[bytes]) -> Reply:
+        """Do a command of a client. An error is a Failure."""
+        self.keys.has_written = False
+        try:
+            match words[0].upper():
+                case b"EVAL":
+                    self._known.add(_hash(words[1]))
+                    return self._run(words[1], words[2:])
+                case b"EVALSHA":
+                    if words[1] not in self._known:
+                        return Failure("NOSCRIPT No matching script.")
+                    return self._run(_TEXTS[words[1]], words[2:])
+                case _:
+                    return self.keys.call(*words)
+        except Failure as failure:
+            return failure
+
+    def _run(self, text: bytes, words: list[bytes]) -> Reply:
+        count = int(words[0])
+        return SCRIPTS[text](self.keys, words[1 : 1 + count], words[1 + count :])
+
+    def call_later(self, act: Callable[[], None]) -> None:
+        """Act when a reply is due."""
+        self._network.loop.call_later(self.delay, act)
+
+
+class _Connection(asyncio.Protocol):
+    """A connection of a client: commands come in, replies go out in their order."""
+
+    def __init__(self, server: Valkey) -> None:
+        self._server = server
+        self.transport: Any
+        self._data = bytearray()
+        self._commands: deque[list[bytes]] = deque()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A server that stands still reads later what has arrived.
+        if not self._commands:
+            self._server.connections.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        while (command := _read_command(self._data)) is not None:
+            self._commands.append(command)
+        self.work()
+
+    def work(self) -> None:
+        """Do the commands that have arrived, unless the server stands still."""
+        while self._commands and not self._server.is_silent:
+            reply = write_reply(self._server.execute(self._commands.popleft()))
+            if self._server.delay:
+                self._server.call_later(lambda reply=reply: self.transport.write(reply))  # type: ignore[misc]
+            else:
+                self.transport.write(reply)
+
+
+def _hash(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+
+
+_TEXTS: Final = {_hash(text): text for text in SCRIPTS}
+
+
+def _read_command(data: bytearray) -> list[bytes] | None:
+    """Take a command off the data: an array of texts. None if it is not complete."""
+    head, at = data.find(b"\r\n"), 0
+    if head < 0:
+        return None
+    words, at = [], head + 2
+    for _ in range(int(data[1:head])):
+        line = data.find(b"\r\n", at)
+        if line < 0:
+            return None
+        size = int(data[at + 1 : line])
+        at = line + 2 + size + 2
+        if at > len(data):
+            return None
+        words.append(bytes(data[line + 2 : line + 2 + size]))
+    del data[:at]
+    return words
+
+
+def write_reply(reply: Reply) -> bytes:
+    """A reply in the protocol of the server, version 2. https://valkey.io/topics/protocol/"""
+    match reply:
+        case None:
+            return b"$-1\r\n"
+        case int():
+            return b":%d\r\n" % reply
+        case Failure():
+            return b"-%s\r\n" % str(reply).encode()
+        case Status():
+            return b"+%s\r\n" % reply
+        case bytes():
+            return b"$%d\r\n%s\r\n" % (len(reply), reply)
+        case _:
+            return b"*%d\r\n%s" % (len(reply), b"".join(map(write_reply, reply)))
