@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import Any, Final
 
 #: What socket.getaddrinfo returns for one address.
@@ -24,6 +25,10 @@ _THREAD: Final = "host-lookup"
 
 async def look_up(host: str, port: int, family: int = socket.AF_UNSPEC, flags: int = 0) -> Sequence[AddressInfo]:
     """The addresses for TCP, in the order of the system (RFC 6724). Raises OSError."""
+    with suppress(ValueError):
+        ip_address(host)
+        # An address as text needs neither a name server nor a thread.
+        return socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
     if sum(thread.name == _THREAD for thread in threading.enumerate()) >= MAX_LOOKUPS:
         raise OSError(f"{MAX_LOOKUPS} look-ups of hosts wait for the name server")
     loop = asyncio.get_running_loop()

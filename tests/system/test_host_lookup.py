@@ -39,6 +39,12 @@ def test_the_addresses_of_a_host_are_those_of_the_system() -> None:
     assert {write_address(one[4]) for one in found} <= {"127.0.0.1", "::1"}
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_address_as_text_takes_no_thread(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(threading, "Thread")
+    assert [write_address(found[4]) for found in asyncio.run(look_up(host, 80))] == [host]
+
+
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 64 + ".example", "\N{LATIN SMALL LETTER SHARP S}." * 200])
 def test_a_host_without_an_address_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError, match=r"."):
