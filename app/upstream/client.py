@@ -162,7 +162,7 @@ class HandleClient:
             if reply.is_refusal:
                 raise _to_refusal(reply) from error
             message = f"{error.message} The HTTP status was {reply.status}."
-            raise InvalidAnswer(message, detail=error.detail) from error
+            raise type(error)(message, detail=error.detail) from error
 
     async def probe(self) -> Answer:
         """Any answer shows that the upstream works. Raises CouldNotVerify."""

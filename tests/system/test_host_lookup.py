@@ -41,7 +41,7 @@ def test_the_addresses_of_a_host_are_those_of_the_system() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_an_address_as_text_takes_no_thread(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(threading, "Thread")
+    monkeypatch.setattr(threading.Thread, "start", None)
     assert [write_address(found[4]) for found in asyncio.run(look_up(host, 80))] == [host]
 
 

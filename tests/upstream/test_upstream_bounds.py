@@ -39,14 +39,6 @@ async def ask(upstream: FakeUpstream) -> ResponseCode:
         await api.aclose()
 
 
-@pytest.mark.parametrize("status", [403, 429, 500, 503, 599])
-async def test_a_refusal_with_a_page_longer_than_any_answer_is_a_refusal(upstream: FakeUpstream, status: int) -> None:
-    upstream.fault(NAME, "status", status=status, retry_after=7, size=1_001)
-    with pytest.raises(UpstreamRefused) as refusal:
-        await ask(upstream)
-    assert (refusal.value.upstream_status, refusal.value.retry_after) == (status, 7.0)
-
-
 async def test_three_redirects_are_followed_and_a_fourth_is_not(upstream: FakeUpstream) -> None:
     upstream.fault(NAME, "redirect", count=3)
     assert await ask(upstream) is ResponseCode.SUCCESS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,30 +13,24 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import (
-    AnswerTooLarge,
     ConfigurationError,
-    CouldNotVerify,
     InvalidAnswer,
     RequestTooLarge,
     UpstreamRefused,
-    UpstreamTimeout,
     UpstreamUnreachable,
 )
 from app.handle.answer import Answer, ResponseCode
 from app.upstream.client import MAX_AGENCY_NAMES, HandleClient
 from app.upstream.source import UpstreamQuery
-from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api
 from tests.table import table
-from tests.upstream.faults import FAULTS
 from tests.upstream.tunnel import Tunnel, self_signed
 
 pytestmark = pytest.mark.anyio
 
 NAME = "10.1234/Name"
 NOW = 1_800_000_000.0
-#: Seconds; long enough for loopback, short enough to wait for.
-SHORT = 0.05
 
 
 @pytest.fixture(autouse=True)
@@ -64,49 +56,23 @@ async def api_of(base_url: str, **options: Any) -> AsyncIterator[HandleClient]:
         await api.aclose()
 
 
-async def ask(base_url: str, name: str = NAME, **options: Any) -> Answer:
+async def ask(
+    base_url: str, name: str = NAME, *, authoritative: bool = False, certified: bool = False, **options: Any
+) -> Answer:
     async with api_of(base_url, **options) as api:
-        return await api.fetch(UpstreamQuery(HandleName(name)))
+        return await api.fetch(UpstreamQuery(HandleName(name), authoritative, certified))
 
 
-async def test_a_record_is_read(upstream: FakeUpstream) -> None:
-    answer = await ask(upstream.url)
-    assert answer.code is ResponseCode.SUCCESS
-    assert b'"value":"https://target.example/"' in answer.values
-
-
-async def test_the_name_is_asked_as_it_is_spelled(upstream: FakeUpstream) -> None:
-    assert (await ask(upstream.url, "10.1234/nAmE")).code is ResponseCode.SUCCESS
-    assert upstream.targets[-1] == "/api/handles/10.1234/nAmE"
-
-
-async def test_not_found_and_no_values_are_answers(upstream: FakeUpstream) -> None:
-    upstream.put("10.1234/empty", values=[])
-    assert (await ask(upstream.url, "10.1234/unknown")).code is ResponseCode.HANDLE_NOT_FOUND
-    assert (await ask(upstream.url, "10.1234/empty")).code is ResponseCode.VALUES_NOT_FOUND
-
-
-@table("name", ["10.1000/a/b?c#d%2F ä", "10.1000/.", "10.1000/..", "/10.1000/182", "10.5517", "0.NA/10.1"])
+@table("name", ["/10.1000/182", "10.5517", "0.NA/10.1"])
 async def test_odd_names_arrive_unharmed(upstream: FakeUpstream, name: str) -> None:
     upstream.put(name, url="https://target.example/odd")
     assert (await ask(upstream.url, name)).code is ResponseCode.SUCCESS
     assert upstream.queries(name) == 1
 
 
-async def test_slashes_of_a_suffix_are_encoded(upstream: FakeUpstream) -> None:
-    await ask(upstream.url, "10.1234/a/b")
-    assert list(upstream.targets) == ["/api/handles/10.1234/a%2Fb"]
-
-
-async def test_auth_and_cert_are_passed_on(upstream: FakeUpstream) -> None:
-    async with api_of(upstream.url) as api:
-        await api.fetch(UpstreamQuery(HandleName(NAME), authoritative=True, certified=True))
-    assert upstream.targets[-1] == "/api/handles/10.1234/Name?auth=true&cert=true"
-
-
-async def test_the_base_url_may_have_a_path(upstream: FakeUpstream) -> None:
-    assert (await ask(f"{upstream.url}/sub/path/")).code is ResponseCode.SUCCESS
-    assert upstream.targets[-1] == "/sub/path/api/handles/10.1234/Name"
+async def test_the_name_is_sent_as_it_is_spelled_below_the_path_of_the_base_url(upstream: FakeUpstream) -> None:
+    await ask(f"{upstream.url}/sub/path/", "10.1234/a/B", authoritative=True, certified=True)
+    assert list(upstream.targets) == ["/sub/path/api/handles/10.1234/a%2FB?auth=true&cert=true"]
 
 
 # What is sent
@@ -149,12 +115,6 @@ async def test_a_connection_is_used_again(upstream: FakeUpstream) -> None:
         for _ in range(5):
             await api.fetch(UpstreamQuery(HandleName(NAME)))
     assert upstream.connections == 1
-
-
-async def test_no_name_is_logged(upstream: FakeUpstream, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    await ask(upstream.url)
-    assert "10.1234" not in caplog.text
 
 
 async def test_an_egress_proxy_is_used_where_the_environment_names_one(
@@ -220,78 +180,6 @@ async def test_the_certificate_of_a_private_authority_is_trusted_where_it_is_nam
 
 # What is no answer
 
-IMPATIENT = {"total_timeout": SHORT}
-FAILURES: list[tuple[str, dict[str, Any], dict[str, Any], type[CouldNotVerify], int]] = [
-    # fault, its options, the client's options, error, questions
-    ("status", {"status": 500}, {}, UpstreamRefused, 1),
-    ("status", {"status": 502}, {}, UpstreamRefused, 1),
-    ("status", {"status": 503, "retry_after": 1}, {}, UpstreamRefused, 1),
-    ("status", {"status": 429}, {}, UpstreamRefused, 1),
-    ("status", {"status": 403}, {}, UpstreamRefused, 1),
-    ("status", {"status": 404}, {}, InvalidAnswer, 1),
-    ("status", {"status": 401}, {}, InvalidAnswer, 1),
-    ("status", {"status": 300}, {}, InvalidAnswer, 1),
-    ("garbage", {}, {}, InvalidAnswer, 1),
-    ("html", {}, {}, InvalidAnswer, 1),
-    ("cookie", {}, {}, InvalidAnswer, 1),
-    ("empty", {}, {}, InvalidAnswer, 1),
-    ("wrong_name", {}, {}, InvalidAnswer, 1),
-    ("values_no_list", {}, {}, InvalidAnswer, 1),
-    ("deep", {}, {}, InvalidAnswer, 1),
-    ("huge", {}, {}, AnswerTooLarge, 1),
-    ("bomb", {}, {}, AnswerTooLarge, 1),
-    ("unknown_coding", {}, {}, InvalidAnswer, 1),
-    ("bad_gzip", {}, {}, InvalidAnswer, 1),
-    ("code_2", {}, {}, UpstreamRefused, 1),
-    ("redirect", {}, {}, UpstreamRefused, 4),
-    ("redirect", {"location": "http://127.0.0.1:1/elsewhere"}, {}, UpstreamRefused, 1),
-    ("redirect", {"location": "http://host:no-port/"}, {}, UpstreamUnreachable, 1),
-    ("truncate", {}, {}, UpstreamUnreachable, 2),
-    ("reset", {}, {}, UpstreamUnreachable, 2),
-    ("close", {}, {}, UpstreamUnreachable, 2),
-    ("not_http", {}, {}, UpstreamUnreachable, 2),
-    ("hang", {}, IMPATIENT, UpstreamTimeout, 1),
-    ("hang", {}, {"total_timeout": SHORT}, UpstreamTimeout, 1),
-    ("drip", {}, IMPATIENT, UpstreamTimeout, 1),
-    ("delay", {"seconds": 3600}, IMPATIENT, UpstreamTimeout, 1),
-]
-
-
-@table("name", [NAME, "10.1234/unknown"])
-@table(("fault", "how", "options", "error", "questions"), FAILURES)
-async def test_a_failure_is_told_as_what_it_is(
-    upstream: FakeUpstream,
-    fault: str,
-    how: dict[str, Any],
-    options: dict[str, Any],
-    error: type[CouldNotVerify],
-    questions: int,
-    name: str,
-) -> None:
-    before = upstream.queries(name)
-    upstream.fault(name, fault, **how)
-    with pytest.raises(CouldNotVerify) as failure:
-        await ask(upstream.url, name, **options)
-    assert type(failure.value) is error
-    assert failure.value.message
-    # A deadline so short may pass before the question arrives.
-    assert upstream.queries(name) - before in ((0, questions) if options else (questions,))
-
-
-def test_every_fault_is_tried() -> None:
-    assert {fault for fault, *_ in FAILURES} == set(FAULTS) - {"unavailable_but_known"}
-
-
-async def test_after_every_fault_the_same_client_still_gets_answers(upstream: FakeUpstream) -> None:
-    async with api_of(upstream.url) as api:
-        for fault, how, impatient, *_ in FAILURES:
-            if impatient:
-                continue
-            upstream.fault("10.1234/bad", fault, **how)
-            with pytest.raises(CouldNotVerify):
-                await api.fetch(UpstreamQuery(HandleName("10.1234/bad")))
-            assert (await api.fetch(UpstreamQuery(HandleName(NAME)))).code is ResponseCode.SUCCESS
-
 
 async def test_a_refusal_tells_its_status_and_when_to_come_back(upstream: FakeUpstream) -> None:
     for retry_after, seconds in ((7, 7.0), (formatdate(NOW + 60, usegmt=True), 60.0), ("soon", None), (None, None)):
@@ -318,13 +206,6 @@ async def test_an_answer_longer_than_the_cap_is_no_answer(upstream: FakeUpstream
     with pytest.raises(InvalidAnswer):
         await ask(upstream.url, max_answer_bytes=2000)
     assert (await ask(upstream.url, max_answer_bytes=4000)).code is ResponseCode.SUCCESS
-
-
-async def test_a_closed_port_is_unreachable() -> None:
-    async with FakeUpstream() as gone:
-        pass
-    with pytest.raises(UpstreamUnreachable):
-        await ask(gone.url)
 
 
 async def test_a_host_without_an_address_is_unreachable() -> None:
@@ -396,11 +277,6 @@ async def test_a_redirect_on_the_own_origin_is_followed(upstream: FakeUpstream, 
     assert upstream.targets[-1] == "/moved/api/handles/10.1234/Name"
 
 
-async def test_three_redirects_are_followed(upstream: FakeUpstream) -> None:
-    upstream.fault(NAME, "redirect", count=3)
-    assert (await ask(upstream.url)).code is ResponseCode.SUCCESS
-
-
 @pytest.mark.parametrize("location", ["{}/api/handles/10.1234/Name", "//{}/api/handles/10.1234/Name", "https:"])
 async def test_a_redirect_to_another_origin_is_not_followed(upstream: FakeUpstream, location: str) -> None:
     async with FakeUpstream() as other:
@@ -432,33 +308,6 @@ async def test_a_redirect_is_asked_for_permission(upstream: FakeUpstream) -> Non
 # Callers that go away
 
 
-async def test_a_question_that_is_cancelled_leaves_the_client_usable(upstream: FakeUpstream) -> None:
-    async with api_of(upstream.url) as api:
-        upstream.hold(NAME)
-        query = asyncio.create_task(api.fetch(UpstreamQuery(HandleName(NAME))))
-        await upstream.arrived(NAME)
-        query.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await query
-        upstream.release(NAME)
-        assert (await api.fetch(UpstreamQuery(HandleName(NAME)))).code is ResponseCode.SUCCESS
-
-
-async def test_many_questions_at_once_all_get_their_own_answer(upstream: FakeUpstream) -> None:
-    names = [f"10.1234/{number}" for number in range(100)]
-    for name in names:
-        upstream.put(name, url=f"https://target.example/{name}")
-        upstream.hold(name)
-    async with api_of(upstream.url) as api, asyncio.TaskGroup() as group:
-        tasks = {name: group.create_task(api.fetch(UpstreamQuery(HandleName(name)))) for name in names}
-        for name in reversed(names):
-            await upstream.arrived(name)
-            upstream.release(name)
-        for name, task in tasks.items():
-            assert f'"https://target.example/{name}"'.encode() in (await task).values
-    assert upstream.queries() == 100
-
-
 # Registration agencies
 
 
@@ -476,24 +325,6 @@ async def test_no_names_are_not_asked_and_too_many_are_refused(upstream: FakeUps
         with pytest.raises(RequestTooLarge):
             await api.registration_agencies(["10.5240"] * (MAX_AGENCY_NAMES + 1))
     assert upstream.queries() == 0
-
-
-@table(("fault", "how", "options", "error", "questions"), FAILURES)
-async def test_an_agency_that_could_not_be_asked_is_told_as_such(
-    upstream: FakeUpstream,
-    fault: str,
-    how: dict[str, Any],
-    options: dict[str, Any],
-    error: type[CouldNotVerify],
-    questions: int,
-) -> None:
-    before = upstream.queries()
-    upstream.fault(EVERY_NAME, fault, **how)
-    async with api_of(upstream.url, **options) as api:
-        with pytest.raises(CouldNotVerify) as failure:
-            await api.registration_agencies(["10.5240"])
-    assert type(failure.value) is error
-    assert upstream.queries() - before in ((0, questions) if options else (questions,))
 
 
 # Configuration

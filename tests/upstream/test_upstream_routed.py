@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from app.doi.name import HandleName
-from app.errors import BreakerOpen, CouldNotVerify, InvalidAnswer, NotInBundle, UpstreamRefused, UpstreamUnreachable
+from app.errors import BreakerOpen, CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamUnreachable
 from app.handle.answer import Answer, ResponseCode
 from app.upstream.client import HandleClient
 from app.upstream.local import SealedSource
@@ -112,15 +112,6 @@ async def test_a_routed_prefix_is_asked_nowhere_else(three: Three) -> None:
     with pytest.raises(UpstreamRefused):
         await ask(source, "10.5072/x")
     assert three.counts() == (1, 0, 0)
-
-
-async def test_a_sealed_source_never_asks() -> None:
-    sealed = SealedSource()
-    with pytest.raises(NotInBundle):
-        await ask(sealed, "10.1234/x")
-    with pytest.raises(NotInBundle):
-        await sealed.registration_agencies(["10.1234"])
-    await sealed.aclose()
 
 
 async def test_each_source_is_closed_once(three: Three) -> None:

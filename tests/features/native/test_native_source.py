@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from app.errors import AnswerTooLarge, SignatureInvalid, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from app.errors import AnswerTooLarge, SignatureInvalid, UpstreamRefused, UpstreamUnreachable
 from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from app.features.native.wire.message import OpFlag
-from app.features.native.wire.site_value import SiteKind, TransportProtocol
+from app.features.native.wire.site_value import SiteKind
 from app.features.native.wire.value import Permission, Value, ValueReference
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import MAX_VALUES
-from tests.features.native.clients import PROTOCOLS, TCP, Exchanges, client_of, query
+from tests.features.native.clients import TCP, Exchanges, client_of, query
 from tests.features.native.keys import dsa_key
 from tests.features.native.server import HandleServer
 from tests.table import table
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
 PREFIX = "0.NA/10.1000"
-
-
-async def test_an_unregistered_name_is_not_found() -> None:
-    async with HandleServer() as server, client_of(server) as client:
-        assert await client.fetch(query(NAME)) == Answer(ResponseCode.HANDLE_NOT_FOUND)
 
 
 #: Records over a limit of this program, with the sentence of the HTTP client.
@@ -41,13 +35,11 @@ TOO_LARGE: Final = [
 
 
 @table(("values", "sentence"), TOO_LARGE)
-@table("protocols", [PROTOCOLS, *((one,) for one in PROTOCOLS)], ids=lambda these: [one.name for one in these])
 async def test_a_record_over_a_limit_is_refused_at_once_and_is_no_failure_of_the_server(
-    values: tuple[Value, ...], sentence: str, protocols: Sequence[TransportProtocol]
+    values: tuple[Value, ...], sentence: str
 ) -> None:
     seen = Exchanges()
-    options: dict[str, Any] = {"protocols": protocols, "observer": seen}
-    async with HandleServer() as server, client_of(server, **options) as client:
+    async with HandleServer() as server, client_of(server, observer=seen) as client:
         server.put_values(NAME, *values)
         for number in range(2):
             with pytest.raises(AnswerTooLarge, match=sentence):
@@ -71,24 +63,10 @@ async def test_a_record_without_public_values_has_no_values() -> None:
         assert await client.fetch(query(NAME)) == Answer(ResponseCode.VALUES_NOT_FOUND)
 
 
-async def test_values_keep_the_order_of_the_server() -> None:
-    async with HandleServer() as server, client_of(server) as client:
-        server.put_values(NAME, Value(3, b"URL", b"c"), Value(1, b"URL", b"a"))
-        values = json.loads((await client.fetch(query(NAME))).values)
-        assert [value["index"] for value in values] == [3, 1]
-
-
 async def test_every_query_is_for_public_values_and_for_a_digest() -> None:
     async with HandleServer() as server, client_of(server) as client:
         await client.fetch(query(NAME))
         assert server.flags == [OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST]
-
-
-async def test_auth_and_cert_are_flags_of_the_query() -> None:
-    async with HandleServer() as server, client_of(server) as client:
-        await client.fetch(query(NAME, authoritative=True, certified=True))
-        assert server.flags[0] & OpFlag.AUTHORITATIVE
-        assert server.flags[0] & OpFlag.CERTIFIED
 
 
 async def test_a_verified_answer_says_so() -> None:
@@ -226,12 +204,3 @@ async def test_servers_at_private_addresses_are_not_queried_unless_the_operator_
         with pytest.raises(ServiceNotFound):
             await client.fetch(query(NAME))
         assert root.queries() == 0
-
-
-async def test_the_total_timeout_holds_for_the_whole_way() -> None:
-    async with HandleServer() as root, HandleServer(serial=2) as home:
-        root.put_values(PREFIX, home.site_value())
-        home.hold(NAME)
-        async with client_of(root, from_root=True, total_timeout=0.5) as client:
-            with pytest.raises(UpstreamTimeout):
-                await client.fetch(query(NAME))

@@ -17,13 +17,10 @@ from app.features.native.referral import Question
 from app.features.native.transport.udp import FIRST_WAIT
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.site_value import TransportProtocol
-from app.features.native.wire.value import Value
 from app.handle.answer import ResponseCode
 from tests.features.native.clients import (
     HEALTH,
     HTTP,
-    PROTOCOLS,
     TCP,
     UDP,
     Exchanges,
@@ -42,49 +39,6 @@ pytestmark = pytest.mark.anyio
 NAME = "10.1000/182"
 #: No token is left for a request for site information, which would use a connection of its own.
 NO_SITE = {"tokens": Tokens(0)}
-EACH = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
-
-
-@EACH
-async def test_each_transport_brings_a_record(protocol: TransportProtocol) -> None:
-    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
-        server.put(NAME, url="http://www.doi.org/hb.html")
-        answer = await client.fetch(query("10.1000/182"))
-        assert (answer.code, b"http://www.doi.org/hb.html" in answer.values) == (ResponseCode.SUCCESS, True)
-        assert server.by_transport == {protocol.name.lower(): 1}
-
-
-@EACH
-async def test_each_transport_brings_an_answer_of_many_packets(protocol: TransportProtocol) -> None:
-    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
-        server.put_values(NAME, Value(1, b"URL", b"x" * 60_000))
-        assert len((await client.fetch(query(NAME))).values) > 60_000
-
-
-@EACH
-async def test_each_transport_carries_a_name_that_fills_several_packets(protocol: TransportProtocol) -> None:
-    name = "10.1000/" + "a" * 1_500
-    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
-        server.put(name, url="http://long.example/")
-        assert (await client.fetch(query(name))).code is ResponseCode.SUCCESS
-
-
-@EACH
-async def test_many_questions_at_once_get_their_own_answers(protocol: TransportProtocol) -> None:
-    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
-        for number in range(50):
-            server.put(f"10.1000/{number}", url=f"http://target.example/{number}-")
-        answers = await asyncio.gather(*(client.fetch(query(f"10.1000/{number}")) for number in range(50)))
-        assert all(b"/%d-" % number in answer.values for number, answer in enumerate(answers))
-
-
-@EACH
-async def test_a_closed_port_is_unreachable(protocol: TransportProtocol) -> None:
-    async with HandleServer() as server:
-        pass
-    async with client_of(server, protocols=(protocol,)) as client:
-        with pytest.raises(UpstreamUnreachable):
-            await client.fetch(query(NAME))
 
 
 async def test_the_tunnel_keeps_its_connection() -> None:
@@ -226,14 +180,6 @@ async def test_each_further_message_needs_a_token() -> None:
         assert server.queries() == 0
 
 
-async def test_a_silent_server_costs_the_total_timeout_and_no_connection_stays() -> None:
-    async with HandleServer(mute=frozenset({"tcp", "udp", "http"})) as server:
-        async with client_of(server, total_timeout=0.5, head_start=0.1) as client:
-            with pytest.raises(UpstreamTimeout):
-                await client.fetch(query(NAME))
-        await server.settle()
-
-
 async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     async def both(*args: Any, **kwargs: Any) -> list[Any]:
         return [(socket.AF_INET6, 0, 0, "", ("::1", port, 0, 0)), (socket.AF_INET, 0, 0, "", ("127.0.0.1", port))]
@@ -278,3 +224,11 @@ async def test_a_port_that_stays_silent_costs_a_head_start_if_its_server_answere
             with pytest.raises(AnswerMismatch):
                 await client.fetch(query(NAME))
         assert server.by_transport == {"udp": 1, "tcp": 1, "http": 1}
+
+
+async def test_a_lie_by_one_transport_is_not_believed_because_another_is_tried() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        server.lie(NAME, "digest")
+        with pytest.raises(AnswerMismatch):
+            await client.fetch(query(NAME))
+        assert set(server.by_transport) == {"udp", "tcp", "http"}
