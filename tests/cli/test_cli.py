@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import ssl
@@ -18,13 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+from urllib.request import urlopen
 
 import pytest
 
 from app.assembly.settings import Settings
 from app.system.version import read_version
+from tests.cluster.front_proxy import certificate
 
 pytestmark = pytest.mark.process
 
@@ -33,8 +32,6 @@ COMMAND: Final = (sys.executable, "-m", "app")
 NOWHERE: Final = "http://127.0.0.1:9"
 #: Longer than a start on a busy machine takes, in seconds.
 PATIENCE: Final = 60.0
-#: A command that says more than this is a server that began to serve, and does not end by itself.
-MAX_LINES: Final = 20
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -86,87 +83,6 @@ class TestVersion:
             pytest.skip("the project is not installed")
         ended = run("--version", command=(str(installed),))
         assert (ended.returncode, ended.stdout) == (0, f"doi-proxy {read_version()}\n")
-
-
-# A start takes a second, nearly all of it imports. Commands that end by themselves are forked off one interpreter that
-# has them done: processes of their own, with their own environment, output and exit status.
-
-WARM: Final = """
-import json, os, sys, traceback
-import app.cli.serve
-from app.cli.main import main
-for line in sys.stdin:
-    command = json.loads(line)
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(command["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
-        os.dup2(os.open(command["stderr"], os.O_WRONLY), 2)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.environ.clear()
-        os.environ.update(command["environment"])
-        status = 1
-        try:
-            status = main(command["arguments"])
-        except SystemExit as end:
-            status = end.code
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """`status` is None for a command that would not end."""
-
-    status: int | None
-    stdout: str
-    stderr: str
-
-
-class Interpreter:
-    """Runs commands, one after the other."""
-
-    def __init__(self, folder: Path) -> None:
-        self._stdout, self._stderr = folder / "stdout", folder / "stderr"
-        os.mkfifo(self._stderr)
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WARM], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate(timeout=PATIENCE)
-
-    def run(self, *arguments: str, **settings: str) -> Ended:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        command = {"arguments": arguments, "environment": environment(**settings)}
-        command |= {"stdout": str(self._stdout), "stderr": str(self._stderr)}
-        print(json.dumps(command), file=self._process.stdin, flush=True)
-        child = int(self._process.stdout.readline())
-        said, ends = "", True
-        with self._stderr.open() as stderr:
-            for number, line in enumerate(stderr):
-                said += line
-                if ends and (number > MAX_LINES or "startup complete" in line):
-                    ends = False
-                    os.kill(child, signal.SIGTERM)
-        status = int(self._process.stdout.readline())
-        return Ended(status if ends else None, self._stdout.read_text(), said)
-
-
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interpreter]:
-    with Interpreter(tmp_path_factory.mktemp("output")) as interpreter:
-        yield interpreter
 
 
 @dataclass(frozen=True)
@@ -250,73 +166,22 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=[one.id for one in WRONG])
-def test_what_cannot_be_done_is_told_in_one_line_with_its_exit_status(
-    interpreter: Interpreter, words: dict[str, str], wrong: Wrong
-) -> None:
-    ended = interpreter.run(*(word.format_map(words) for word in wrong.arguments.split()), **dict(wrong.settings))
-    assert "Traceback" not in ended.stderr
-    assert ended.status == wrong.status
+def test_what_cannot_be_done_is_told_in_one_line_with_its_exit_status(words: dict[str, str], wrong: Wrong) -> None:
+    ended = run(*(word.format_map(words) for word in wrong.arguments.split()), **dict(wrong.settings))
+    assert ended.returncode == wrong.status
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     assert ended.stderr.startswith("doi-proxy: ")
     assert wrong.says.format_map(words) in ended.stderr
     assert ended.stdout == ""
 
 
-# What answers.
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer over the wire."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-class Server:
-    """A proxy that runs."""
-
-    def __init__(self, scheme: str, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
-        self.scheme = scheme
-        self.host = host
-        self.port = port
-        self._context = context
-
-    def ask(self, target: str, method: str = "GET", **headers: str) -> Answer:
-        if self._context is None:
-            connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
-        else:
-            connection = http.client.HTTPSConnection(self.host, self.port, timeout=PATIENCE, context=self._context)
-        try:
-            connection.request(method, target, headers=headers)
-            answer = connection.getresponse()
-            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
-
-    def exchange(self, request: bytes, *, ends: bool = False) -> bytes:
-        """The beginning of what comes back for these bytes; with `ends`, nothing more is sent ever."""
-        answer = b""
-        with socket.create_connection((self.host, self.port), timeout=PATIENCE) as connection:
-            try:
-                connection.sendall(request)
-                if ends:
-                    connection.shutdown(socket.SHUT_WR)
-                while b"\r\n\r\n" not in answer and (piece := connection.recv(65_536)):
-                    answer += piece
-            except OSError:  # closed at the other end, in one of several ways
-                pass
-        return answer
-
-
 @contextmanager
-def serving(*arguments: str, context: ssl.SSLContext | None = None, **settings: str) -> Iterator[Server]:
-    """Start a proxy on a free port; stop it as a service manager does, and expect it to go in peace."""
+def serving(*arguments: str) -> Iterator[str]:
+    """The base URL of a proxy that listens. It is stopped as a service manager does it."""
     process = subprocess.Popen(
         [*COMMAND, "serve", "--port", "0", *arguments],
         cwd=ROOT,
-        env=environment(**settings),
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -333,7 +198,7 @@ def serving(*arguments: str, context: ssl.SSLContext | None = None, **settings: 
             found = re.search(r"starting on (https?)://(\[[0-9a-f:]+\]|[0-9.]+):([0-9]+)", said)
             assert found, said
             _wait_for(found[2].strip("[]"), int(found[3]))
-            yield Server(found[1], found[2].strip("[]"), int(found[3]), context)
+            yield found[0].removeprefix("starting on ")
         finally:
             process.send_signal(signal.SIGTERM)
             _, rest = process.communicate(timeout=PATIENCE)
@@ -353,94 +218,14 @@ def _wait_for(host: str, port: int) -> None:
     raise AssertionError(f"no server listens on {host} port {port}")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def test_a_service_without_an_upstream_answers_from_its_seed_and_is_ready() -> None:
     """What `make run` starts on a machine without network."""
-    with serving("--seed", "config/seed.ndjson") as server:
-        yield server
-
-
-class TestWithoutUpstream:
-    def test_a_seeded_name_redirects_and_says_that_it_is_stale(self, server: Server) -> None:
-        answer = server.ask("/10.1000/182")
-        assert (answer.status, answer.headers["location"]) == (302, "http://www.doi.org/hb.html")
-        assert re.fullmatch(r"doi-proxy; hit; ttl=-[0-9]+; detail=[a-z-]+", answer.headers["cache-status"])
-
-    def test_its_record_is_there(self, server: Server) -> None:
-        answer = server.ask("/api/handles/10.1000/182")
-        assert answer.status == 200
-        assert answer.body.startswith(b'{"responseCode":1,"handle":"10.1000/182","values":[{"index":1,"type":"URL",')
-
-    def test_another_name_could_not_be_verified(self, server: Server) -> None:
-        assert server.ask("/10.5555/unknown").status == 502
-
-    def test_it_is_ready(self, server: Server) -> None:
-        assert (server.ask("/healthz").status, server.ask("/readyz").status) == (200, 200)
-        ended = run("check", "--ready", "--port", str(server.port))
+    with serving("--seed", "config/seed.ndjson") as url:
+        with urlopen(f"{url}/api/handles/10.1000/182") as answer:
+            assert json.load(answer)["responseCode"] == 1
+            assert "server" not in answer.headers
+        ended = run("check", "--ready", "--port", url.rpartition(":")[2])
         assert (ended.returncode, ended.stderr) == (0, "")
-
-
-class TestOverTheWire:
-    @pytest.mark.parametrize("path", ["/10.1000/182", "/api/handles/10.1000/182", "/", "/healthz", "/docs", "/foo"])
-    def test_head_sends_no_body(self, server: Server, path: str) -> None:
-        answer = server.exchange(b"HEAD %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path.encode())
-        head, _, body = answer.partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 ") and body == b""
-
-    @pytest.mark.parametrize(
-        ("line", "status"),
-        [
-            (b"GET /10.1000%2F182 HTTP/1.1", 302),
-            (b"GET http://doi.example.org/10.1000/182 HTTP/1.1", 302),
-            (b"GET //10.1000/182 HTTP/1.1", 302),
-            (b"GET /10.1000/182#fragment HTTP/1.1", 302),
-            (b"GET /10.1000/x/../182 HTTP/1.1", 502),
-            (b"GET /10.1000/182 HTTP/1.0", 302),
-            (b"OPTIONS * HTTP/1.1", 204),
-            (b"GET /https://doi.org/10.1000/182 HTTP/1.1", 302),
-        ],
-        ids=repr,
-    )
-    def test_a_target_of_any_form_arrives_as_it_was_sent(self, server: Server, line: bytes, status: int) -> None:
-        answer = server.exchange(line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert answer.split(b" ")[1] == str(status).encode()
-
-    @pytest.mark.parametrize(
-        "request_bytes",
-        [
-            b"GET /%ZZ HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /10.5555/%FF HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /10.5555/\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /10.5555/\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /10.5555/a b HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /10.5555/x%0d%0aSet-Cookie:%20a=b HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /10.5555/x\r\nSet-Cookie: a=b HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-            b"Content-Length: 99999999\r\n\r\nhdl=" + b"a" * 300_000,
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-            b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-            b"\r\n\r\n\r\n",
-            b"",
-        ],
-        ids=lambda request: repr(request)[2:44],
-    )
-    def test_a_broken_request_gets_a_4xx_or_nothing_and_affects_no_other(
-        self, server: Server, request_bytes: bytes
-    ) -> None:
-        answer = server.exchange(request_bytes, ends=True)
-        head = answer.partition(b"\r\n\r\n")[0]
-        assert not answer or re.match(rb"HTTP/1\.[01] (?:4[0-9]{2}|200) ", answer), head
-        assert b"set-cookie" not in head.lower()
-        assert server.ask("/10.1000/182").status == 302
-
-    def test_no_server_software_is_named(self, server: Server) -> None:
-        assert "server" not in server.ask("/").headers
 
 
 def test_it_serves_over_ipv6() -> None:
@@ -449,34 +234,24 @@ def test_it_serves_over_ipv6() -> None:
             pass
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with serving("--host", "::1") as server:
-        assert (server.host, server.ask("/healthz").status) == ("::1", 200)
+    with serving("--host", "::1") as url, urlopen(f"{url}/healthz") as answer:
+        assert (url.rpartition(":")[0], answer.status) == ("http://[::1]", 200)
 
 
 def test_it_serves_https_with_a_certificate_of_its_own(tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes a certificate, is not installed: apt-get install openssl")
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = (
-        f"{openssl} req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost "
-        f"-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
-    )
-    subprocess.run(made.split(), check=True, capture_output=True)
-    context = ssl.create_default_context(cafile=str(certificate))
-    with serving("--tls-cert", str(certificate), "--tls-key", str(key), context=context) as server:
-        assert (server.scheme, server.ask("/healthz").status) == ("https", 200)
-        ended = run(
-            "check", "--ready", "--port", str(server.port), "--tls-cert", str(certificate), "--tls-key", str(key)
-        )
-        assert ended.returncode == 0
+    used, key = certificate(tmp_path)
+    flags = ("--tls-cert", str(used), "--tls-key", str(key))
+    trusting = ssl.create_default_context(cafile=str(used))
+    with serving(*flags) as url, urlopen(f"{url}/healthz", context=trusting) as answer:
+        assert (url.partition(":")[0], answer.status) == ("https", 200)
+        assert run("check", "--ready", "--port", url.rpartition(":")[2], *flags).returncode == 0
 
 
-def test_without_a_server_the_health_check_fails_with_one_line(interpreter: Interpreter) -> None:
+def test_without_a_server_the_health_check_fails_with_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    ended = interpreter.run("check", "--ready", "--port", str(port))
-    assert (ended.status, len(ended.stderr.splitlines())) == (1, 1)
+    ended = run("check", "--ready", "--port", str(port))
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1)
     assert ended.stderr.startswith("doi-proxy: ")
 
 
@@ -492,42 +267,40 @@ def test_without_a_server_the_health_check_fails_with_one_line(interpreter: Inte
         ("redis://host.example/0?a=b&p%61ssword=ge@heim&db=1", "heim"),
     ],
 )
-def test_the_settings_in_force_are_shown_with_passwords_masked(
-    interpreter: Interpreter, given: str, secret: str
-) -> None:
-    ended = interpreter.run("config", "--port", "1234", DOI_PROXY_STORE_URL=given)
+def test_the_settings_in_force_are_shown_with_passwords_masked(given: str, secret: str) -> None:
+    ended = run("config", "--port", "1234", DOI_PROXY_STORE_URL=given)
     shown = dict(line.split("=", 1) for line in ended.stdout.splitlines())
-    assert ended.status == 0
+    assert ended.returncode == 0
     assert (shown["DOI_PROXY_PORT"], shown["DOI_PROXY_RESOLVE"]) == ("1234", "doi")
     assert secret not in ended.stdout and "host.example" in shown["DOI_PROXY_STORE_URL"]
 
 
-def test_the_settings_shown_can_be_given_back(interpreter: Interpreter) -> None:
-    shown = interpreter.run("config", DOI_PROXY_UPSTREAM_RATE="3").stdout
+def test_the_settings_shown_can_be_given_back() -> None:
+    shown = run("config", DOI_PROXY_UPSTREAM_RATE="3").stdout
     assert "DOI_PROXY_UPSTREAM_RATE=3" in shown.splitlines()
     given = dict(line.split("=", 1) for line in shown.splitlines() if not line.startswith("#"))
     assert "#DOI_PROXY_PUBLIC_URL=" in shown.splitlines()
-    assert interpreter.run("config", **given).stdout == shown
+    assert run("config", **given).stdout == shown
 
 
-def test_a_value_from_a_file_of_secrets_is_not_shown(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_a_value_from_a_file_of_secrets_is_not_shown(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("geheim")
-    shown = interpreter.run("config", DOI_PROXY_BRANDING_NAME_FILE=str(secret)).stdout
+    shown = run("config", DOI_PROXY_BRANDING_NAME_FILE=str(secret)).stdout
     assert "DOI_PROXY_BRANDING_NAME=***" in shown.splitlines()
 
 
-def test_an_error_about_a_setting_shows_no_password(interpreter: Interpreter) -> None:
+def test_an_error_about_a_setting_shows_no_password() -> None:
     for given in ("https://user:geheim@/", "ftp://user:geheim@host.example/"):
-        ended = interpreter.run("config", DOI_PROXY_UPSTREAM_URL=given)
-        assert ended.status == 2 and "geheim" not in ended.stderr
+        ended = run("config", DOI_PROXY_UPSTREAM_URL=given)
+        assert ended.returncode == 2 and "geheim" not in ended.stderr
 
 
-def test_help_names_every_command_and_every_setting(interpreter: Interpreter) -> None:
-    commands = interpreter.run("--help")
-    assert commands.status == 0
+def test_help_names_every_command_and_every_setting() -> None:
+    commands = run("--help")
+    assert commands.returncode == 0
     assert {"serve", "config", "check"} <= set(re.findall(r"[a-z]+", commands.stdout))
-    short = interpreter.run("serve", "--help").stdout
+    short = run("serve", "--help").stdout
     assert "--help-settings" in short and "--upstream-rate" not in short
-    options = interpreter.run("serve", "--help-settings").stdout
+    options = run("serve", "--help-settings").stdout
     assert not [name for name in Settings.model_fields if f"--{name.replace('_', '-')} " not in options]

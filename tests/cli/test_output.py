@@ -25,14 +25,9 @@ OUTPUTS: Final = pytest.mark.parametrize(
     ("arguments", "unbuffered"),
     [
         ("parse 10.1000/182", ""),
-        ("parse 10.1000/182", "1"),
         ("gen-config nginx", ""),
-        ("gen-config nginx", "1"),
-        ("--version", ""),
         ("--version", "1"),
-        ("parse --help", ""),
         ("parse --help", "1"),
-        ("serve --help-settings", ""),
     ],
 )
 
@@ -71,9 +66,8 @@ def test_a_reader_that_leaves_ends_a_command_in_silence(arguments: str, unbuffer
     assert (ended.returncode, ended.stderr) == (130, "")
 
 
-@pytest.mark.parametrize("arguments", ["resolve 10.1000/182 --only-cached --store-url memory:", "status --port 9"])
-def test_closed_standard_streams_are_no_fault(arguments: str) -> None:
-    command = shlex.join([*COMMAND, *arguments.split()])
+def test_closed_standard_streams_are_no_fault() -> None:
+    command = shlex.join([*COMMAND, "status", "--port", "9"])
     for closed in (">&-", "<&- >&-"):
         ended = subprocess.run(
             ["/bin/sh", "-c", f"exec {command} {closed}"],
