@@ -41,7 +41,11 @@ def environment(**settings: str) -> dict[str, str]:
     return {**kept, **{f"DOI_PROXY_{name}": value for name, value in own.items()}, **settings}
 
 
-def run(*arguments: str, command: tuple[str, ...] = COMMAND, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return run_with(COMMAND, *arguments, **settings)
+
+
+def run_with(command: tuple[str, ...], *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*command, *arguments],
         cwd=ROOT,
@@ -63,11 +67,11 @@ import sys
 from fastapi.openapi.models import OpenAPI
 print(*{'httpx', 'rich', 'pygments', 'redis', 'lxml.html'} & set(sys.modules), OpenAPI.__pydantic_complete__)
 """
-    assert run(code, command=(sys.executable, "-c")).stdout == "httpx False\n"
+    assert run_with((sys.executable, "-c"), code).stdout == "httpx False\n"
 
 
 def test_a_python_without_docstrings_is_refused_in_one_line() -> None:
-    ended = run("serve", command=(sys.executable, "-OO", "-m", "app"))
+    ended = run_with((sys.executable, "-OO", "-m", "app"), "serve")
     said = "doi-proxy: python -OO (PYTHONOPTIMIZE=2) removes texts that this program needs; -O keeps them\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
 
@@ -81,7 +85,7 @@ class TestVersion:
         installed = Path(sysconfig.get_path("scripts"), "doi-proxy")
         if not installed.exists():
             pytest.skip("the project is not installed")
-        ended = run("--version", command=(str(installed),))
+        ended = run_with((str(installed),), "--version")
         assert (ended.returncode, ended.stdout) == (0, f"doi-proxy {read_version()}\n")
 
 

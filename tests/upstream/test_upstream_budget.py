@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
 import pytest
 
 from app.errors import BudgetSpent, Quota, ShareSpent
-from app.upstream.budget import MAX_WAITING, Budget, BudgetLimits
+from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
+from tests.constants import changed
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
 PERSON, BULK, BACKGROUND = Priority.PERSON, Priority.BULK, Priority.BACKGROUND
 ENOUGH = 5.0
-#: Seconds of patience that no test uses up.
-LONG = 600.0
+#: Queries that may wait, where a test fills the line.
+FEW = 20
+
+
+@pytest.fixture
+def few_wait() -> Iterator[None]:
+    with changed({"app.upstream.budget.MAX_WAITING": FEW}):
+        yield
 
 
 def budget_of(
@@ -249,13 +257,12 @@ async def test_who_is_cancelled_inside_frees_its_place() -> None:
     assert (budget.waiting, budget.in_flight) == (0, 0)
 
 
-@pytest.mark.slow
-async def test_a_line_that_is_full_refuses_at_once() -> None:
+async def test_a_line_that_is_full_refuses_at_once(few_wait: None) -> None:
     budget = budget_of(Clock(0.0), places=1)
     async with budget.admit(PERSON, ENOUGH), asyncio.TaskGroup() as line:
-        waiting = [line.create_task(enter(budget, BULK, 600)) for _ in range(MAX_WAITING)]
+        waiting = [line.create_task(enter(budget, BULK, 600)) for _ in range(FEW)]
         await settle()
-        assert budget.waiting == MAX_WAITING
+        assert budget.waiting == FEW
         with pytest.raises(BudgetSpent):
             await enter(budget, BACKGROUND, 600)
         for task in waiting:
@@ -419,16 +426,14 @@ class TestClients:
                 pass
         assert waiters.refused
 
-    @pytest.mark.slow
-    async def test_when_every_place_is_taken_the_longest_line_loses_its_newest(self) -> None:
-        budget = budget_of(Clock(0.0), places=1, share=MAX_WAITING)
+    async def test_when_every_place_is_taken_the_longest_line_loses_its_newest(self, few_wait: None) -> None:
+        budget = budget_of(Clock(0.0), places=1, share=FEW)
         guests = Guests(budget)
         await guests.come("first")
-        # So many tasks take seconds to begin on a busy machine.
-        flood = [asyncio.create_task(self.spend(budget, self.A, [], "", LONG)) for _ in range(MAX_WAITING)]
+        flood = [asyncio.create_task(self.spend(budget, self.A, [], "")) for _ in range(FEW)]
         await settle()
         admitted = list[str]()
-        other = asyncio.create_task(self.spend(budget, self.B, admitted, "b", LONG))
+        other = asyncio.create_task(self.spend(budget, self.B, admitted, "b"))
         await settle()
         assert [task.exception().__class__ for task in flood if task.done()] == [ShareSpent]
         assert flood[-1].done()
