@@ -10,7 +10,7 @@
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
 #   make audit   install its tools, then compare the locked versions with advisories, and list the licences of all packages
 #   make removable  remove each feature from a copy, with those that need it, and see the rest start, answer and pass
-#   make simulate  set up, then play histories of seeds in virtual time (SEED=1 SEEDS=20 STEPS=200)
+#   make simulate  set up, then play histories of seeds in virtual time (SEED=1 SEEDS=20 STEPS=200, or new ones for MINUTES=10)
 #   make mutants set up, then change one operator, constant or branch at a time and run the tests that enter it (MUTANTS=60 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run the tests of the program with every Python from 3.11 to 3.13 that is installed
@@ -37,6 +37,7 @@ MUTANTS ?= 60
 SEED ?= 1
 SEEDS ?= 20
 STEPS ?= 200
+MINUTES ?= 0
 
 # uv trusts the system's certificates and uses the installed Python. It never downloads one.
 export UV_SYSTEM_CERTS := 1
@@ -194,7 +195,7 @@ removable: setup
 	@$(BIN)/python -m tools.removable $(ARGS)
 
 simulate: setup
-	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS)
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS) --minutes $(MINUTES)
 
 mutants: setup
 	@$(BIN)/python -m tools.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, Final, TypeVar
 
 from tests.simulation.history import Step, draw_history
@@ -54,10 +56,10 @@ class _Shortening:
         return parts
 
 
-def shorten(seed: int, steps: list[Step], invariant: str) -> list[Step]:
+def shorten(seed: int, steps: list[Step], broken: Broken) -> list[Step]:
     """Fewer steps, with fewer requests, in which the same invariant breaks."""
-    shortening = _Shortening(seed, invariant)
-    steps = shortening.shorten(steps, list)
+    shortening = _Shortening(seed, broken.invariant)
+    steps = shortening.shorten(steps[: broken.steps], list)
     for at, step in enumerate(steps):
         if "requests" in step.more:
             build = partial(_with_requests, steps, at)
@@ -69,34 +71,79 @@ def _with_requests(steps: list[Step], at: int, requests: list[Any]) -> list[Step
     return [*steps[:at], replace(steps[at], more={"requests": requests}), *steps[at + 1 :]]
 
 
+class Run:
+    """Plays seeds, and counts what they come to."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._began = _timer()
+        self._seeds = 0
+        self._statuses: Counter[int] = Counter()
+        self._known: Counter[str] = Counter()
+        #: The seeds that fail, by invariant.
+        self.failed: dict[str, list[int]] = {}
+
+    def play(self, seed: int) -> None:
+        """Play a seed. If an invariant breaks, print a short history."""
+        self._seeds += 1
+        steps = draw_history(seed, self._steps)
+        try:
+            outcome = play(seed, steps)
+        except Broken as broken:
+            is_first = broken.invariant not in self.failed
+            self.failed.setdefault(broken.invariant, []).append(seed)
+            print(f"seed {seed}: {broken}", flush=True)
+            # A history of each invariant is enough to read.
+            if is_first:
+                print("".join(f"    {step}\n" for step in shorten(seed, steps, broken)), end="")
+            print(f"    replay: make simulate SEED={seed} SEEDS=1 STEPS={self._steps}", flush=True)
+        else:
+            self._statuses.update(outcome.statuses)
+            self._known.update(outcome.known.keys())
+
+    def report(self) -> None:
+        """Print the counts."""
+        seconds, answered = _timer() - self._began, self._statuses.total()
+        speed = f"{answered / seconds:,.0f} a second"
+        print(f"{self._seeds} seeds, {answered:,} requests answered in {seconds:.1f} s of processor time: {speed}")
+        print(", ".join(f"{number} x {status}" for status, number in sorted(self._statuses.items())))
+        for invariant, number in self._known.items():
+            print(f"known: {invariant}: {number} seeds; {KNOWN[invariant].text}")
+        for invariant, failed in self.failed.items():
+            print(f"BROKEN: {invariant}: {len(failed)} seeds: {', '.join(map(str, failed[:20]))}")
+
+
+def _seeds(first: int, seeds: int, minutes: float) -> Iterator[int]:
+    """The seeds to play: so many, or new ones for so many minutes by the clock."""
+    if not minutes:
+        yield from range(first, first + seeds)
+        return
+    ends = time.monotonic() + 60 * minutes
+    for seed in count(first):
+        if time.monotonic() > ends:
+            return
+        yield seed
+
+
 def main() -> int:
     """Play the seeds. Returns 1 if an invariant broke."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many seeds")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--steps", type=int, default=200, help="steps of each history")
+    parser.add_argument("--minutes", type=float, default=0, help="play new seeds for so long, by the clock")
     chosen = parser.parse_args()
-    began, answered, statuses, failed = _timer(), 0, Counter[int](), 0
-    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        steps = draw_history(seed, chosen.steps)
-        try:
-            outcome = play(seed, steps)
-            answered += outcome.answered
-            statuses.update(outcome.statuses)
-        except Broken as broken:
-            if broken.invariant in KNOWN:
-                print(f"seed {seed}: known: {broken}", flush=True)
-                continue
-            failed += 1
-            print(f"seed {seed}: {broken}", flush=True)
-            for step in shorten(seed, steps, broken.invariant):
-                print(f"    {step}")
-            print(f"    replay: make simulate SEED={seed} SEEDS=1 STEPS={chosen.steps}", flush=True)
-    seconds = _timer() - began
-    print(f"{chosen.seeds} seeds, {answered:,} requests answered in {seconds:.1f} s of processor time:", end=" ")
-    print(f"{answered / seconds:,.0f} a second")
-    print(", ".join(f"{count} x {status}" for status, count in sorted(statuses.items())))
-    return 1 if failed else 0
+    first = int(time.time()) if chosen.minutes else chosen.seed
+    print(f"the first seed is {first}", flush=True)
+    # What is imported stays. What a play leaves is collected after it, at the same place of each history.
+    gc.freeze()
+    gc.disable()
+    run = Run(chosen.steps)
+    for seed in _seeds(first, chosen.seeds, chosen.minutes):
+        run.play(seed)
+        gc.collect()
+    run.report()
+    return 1 if run.failed else 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tests.simulation.judge import (
     PLACES,
     RATE,
     WRITE_SECONDS,
+    Broken,
     Judge,
     Told,
 )
@@ -45,9 +46,10 @@ _SETTINGS: Final[dict[str, Any]] = {
     "upstream_burst": BURST,
     "upstream_max_concurrency": PLACES,
     "admin_token": _TOKEN,
-    # The thread of the store would wait in real time for the lock of another process.
+    # SQLite would wait in real time for the lock of another process.
     "app.features.sqlite.store.WRITE_TIMEOUT": 0.0,
     "app.features.sqlite.file.WRITE_TIMEOUT": 0.0,
+    "app.features.sqlite.notes.WRITE_TIMEOUT": 0.0,
 }
 
 
@@ -59,10 +61,12 @@ class Outcome:
     digest: str
     statuses: dict[int, int]
     queries: int
+    #: The known faults that it met, by invariant.
+    known: dict[str, Broken]
 
 
 def play(seed: int, steps: Sequence[Step]) -> Outcome:
-    """Play a history. The same seed and steps have the same outcome. Raises Broken."""
+    """Play a history. The same seed and steps have the same outcome. Raises Broken for a fault that is not known."""
     setup, upstream = draw_setup(seed), Told()
     with TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/store.sqlite" if setup.is_stored else "memory:"
@@ -72,12 +76,16 @@ def play(seed: int, steps: Sequence[Step]) -> Outcome:
             upstream.judge = judge = Judge(world, upstream, workers=setup.workers)
             _put_all(upstream)
             player = _Player(world, upstream, judge, setup)
-            for step in steps:
-                player.take(step)
+            try:
+                for step in steps:
+                    player.take(step)
+                    judge.check()
+                player.end()
                 judge.check()
-            player.end()
-            judge.check()
-            return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries())
+            except Broken as broken:
+                broken.steps = player.taken
+                raise
+            return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries(), judge.broken)
 
 
 def _put_all(upstream: Told) -> None:
@@ -99,9 +107,11 @@ class _Player:
         self._clients = [world.client(f"10.{number}.0.1", number % setup.workers) for number in range(CLIENTS)]
         self._under_way: dict[Asked, None] = {}
         self._busy: Counter[int] = Counter()
+        self.taken = 0
 
     def take(self, step: Step) -> None:
         """Take one step, and let its time pass."""
+        self.taken += 1
         getattr(self, f"_{step.kind}")(**step.more)
         self._world.sleep(step.seconds)
 
