@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.handle.location import (
-    MAX_LOCATIONS,
     MAX_WEIGHT,
     MAX_XML_BYTES,
     NO_LOCATIONS,
@@ -138,10 +137,6 @@ class TestMerging:
         assert merge_locations([]) == NO_LOCATIONS
         assert NO_LOCATIONS.setting("http_sc") is None and not NO_LOCATIONS.is_set("no_legacy")
 
-    def test_the_number_of_locations_is_limited(self) -> None:
-        many = Locations(tuple(one(id=str(n)) for n in range(MAX_LOCATIONS)))
-        assert len((many + many).items) == MAX_LOCATIONS
-
 
 class TestAttributes:
     @table(
@@ -254,10 +249,6 @@ class TestHostileValues:
         for text in ("a" * (room + 1), "ä" * (room // 2 + 1), "<a/>" * 1_000_000):
             with pytest.raises(MalformedLocations, match="longer than"):
                 read_locations(f"<l>{text}</l>")
-
-    def test_locations_after_the_limit_are_ignored(self) -> None:
-        # 64 KiB can hold more than five thousand empty locations.
-        assert len(read_locations("<l>" + "<location/>" * 5_900 + "</l>").items) == MAX_LOCATIONS
 
     def test_lone_surrogates_are_replaced(self) -> None:
         assert only("<l><location href='a\ud800b'/></l>").get("href") == "a?b"

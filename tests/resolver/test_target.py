@@ -13,8 +13,6 @@ from app.handle.location import MAX_LOCATIONS, Location, Locations, read_locatio
 from app.handle.record import Record, read_values
 from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
 from app.resolver.target import (
-    MAX_LINK_BYTES,
-    MAX_LINKS,
     NO_NAME_LOCATIONS,
     NameLocations,
     Target,
@@ -98,9 +96,6 @@ class TestWithoutLocations:
     def test_a_long_url_is_a_target_as_well(self) -> None:
         url = "http://a/" + "x" * 10_000
         assert target(record(("URL", url))) == Target(url, url, 302)
-
-    def test_a_url_too_long_for_a_header_is_none(self) -> None:
-        assert target(record(("URL", "http://a/" + "x" * 200_000))) is None
 
 
 class TestCandidates:
@@ -319,17 +314,6 @@ class TestLinks:
             ("license", "http://q/"),
             ("describedby", "http://p/"),
         ]
-
-    def test_there_is_a_most(self) -> None:
-        given = record(loc("", *(f'href="http://l/{n}" rel="item"' for n in range(1000))))
-        found = links(given, read_own_locations(given), NAME)
-        assert [url for _, url in found] == [f"http://l/{n}" for n in range(MAX_LINKS)]
-
-    def test_their_addresses_fit_a_front_proxy_s_buffer(self) -> None:
-        long = "http://l/" + "x" * 1000
-        given = record(loc("", *[f'href="{long}" rel="item"'] * 10, 'href="http://s/" rel="item"'))
-        urls = [url for _, url in links(given, read_own_locations(given), NAME)]
-        assert sum(map(len, urls)) <= MAX_LINK_BYTES and urls[-1] == "http://s/" and long in urls
 
 
 USUAL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://a.example/"},"ttl":86400}'

@@ -31,7 +31,6 @@ async def proxy() -> AsyncIterator[Proxy]:
         put("10.1000/target", [value(1, "URL", TARGET), value(2, "DESC", "the target")])
         put("10.5555/alias", alias("10.1000/target", 300))
         put("10.5555/to-alias", alias("10.5555/alias", 4000))
-        put("10.5555/both", [value(1, "URL", "http://example.org/own"), value(2, "HS_ALIAS", "10.1000/target")])
         put("10.5555/self", alias("10.5555/SELF"))
         put("10.5555/loop-a", alias("10.5555/loop-b"))
         put("10.5555/loop-b", alias("10.5555/loop-a"))
@@ -49,8 +48,6 @@ async def proxy() -> AsyncIterator[Proxy]:
     ("path", "location"),
     [
         ("/10.5555/alias", "/10.1000/target"),
-        ("/10.5555/both", "/10.1000/target"),
-        ("/10.5555/both?type=HS_ALIAS", "/10.1000/target?type=HS_ALIAS"),
         ("/10.5555/step-1", "/10.5555/step-21"),
         ("/10.5555/odd", "/10.5555/a%20b%23c%3Fd%2525/..%2F%C3%A4"),
         # The query is kept as it came.
@@ -59,7 +56,6 @@ async def proxy() -> AsyncIterator[Proxy]:
         ("/10.5555/alias?auth", "/10.1000/target?auth"),
         # shortDOI, with and without its "10/".
         ("/10/abcde", "/10.1000/target"),
-        ("/abcde", "/10.1000/target"),
         ("/AbcDe?urlappend=x", "/10.1000/target?urlappend=x"),
     ],
 )
@@ -80,11 +76,6 @@ async def test_a_script_sees_where_an_alias_leads(proxy: Proxy) -> None:
         assert "script" not in (got["content-security-policy"] or "")
         assert got["content-type"] == "text/html;charset=utf-8"
         assert "<b>" not in got.text
-
-
-async def test_it_is_moved_for_who_wants_metadata_as_well(proxy: Proxy) -> None:
-    got = await proxy.get("/10.5555/alias", accept="application/x-bibtex")
-    assert (got.status, got["location"]) == (301, f"{HERE}/10.1000/target")
 
 
 async def test_the_host_of_the_request_is_the_host_of_the_location(proxy: Proxy) -> None:
@@ -113,27 +104,6 @@ async def test_a_short_lived_target_ends_the_alias_too(proxy: Proxy) -> None:
     assert (got.expires, got.max_age) == (proxy.clock() + 60, 60)
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "location"),
-    [
-        # The alias is hidden by what was asked.
-        ("/10.5555/both?type=URL", 302, "http://example.org/own"),
-        ("/10.5555/both?index=1", 302, "http://example.org/own"),
-        ("/10.5555/both?ignore_aliases", 302, "http://example.org/own"),
-        ("/10.5555/alias?ignore_aliases", 200, None),
-    ],
-)
-async def test_a_hidden_alias_is_not_followed(proxy: Proxy, path: str, status: int, location: str | None) -> None:
-    got = await proxy.get(path)
-    assert (got.status, got["location"]) == (status, location)
-
-
-@pytest.mark.parametrize("body", ["hdl=10.5555/alias", "hdl=10.5555/to-alias", "hdl=abcde", "hdl=+doi:10.5555%2FALIAS"])
-async def test_a_posted_alias_leads_to_the_target_itself(proxy: Proxy, body: str) -> None:
-    got = await proxy.post("/", body)
-    assert (got.status, got["location"]) == (302, TARGET)
-
-
 async def test_a_posted_alias_ends_with_the_first_of_the_chain(proxy: Proxy) -> None:
     name = proxy.name()
     proxy.upstream.put(name, alias("10.1000/target", 120))
@@ -154,14 +124,6 @@ async def test_the_alias_itself_is_shown_on_demand(proxy: Proxy) -> None:
 async def test_the_locations_shown_are_the_target_s(proxy: Proxy) -> None:
     got = await proxy.get("/10.5555/alias?action=showurls")
     assert got.status == 200 and f'href="{TARGET}"' in got.text
-
-
-@pytest.mark.parametrize(
-    "path", ["/api/handles/10.5555/alias", "/10.5555/alias?action=api", "/api/handles/10.5555/loop-a"]
-)
-async def test_the_api_shows_an_alias_as_data(proxy: Proxy, path: str) -> None:
-    got = await proxy.get(path)
-    assert (got.status, [one["type"] for one in got.json["values"]]) == (200, ["HS_ALIAS"])
 
 
 async def test_the_api_asks_for_nothing_but_the_alias(proxy: Proxy) -> None:
@@ -189,12 +151,6 @@ async def test_a_silent_target_is_not_said_to_be_missing(proxy: Proxy) -> None:
     proxy.upstream.put(name, alias(target))
     proxy.upstream.fault(target, "status", status=503)
     assert (await proxy.get(f"/{name}")).status in (502, 503, 504)
-
-
-@pytest.mark.parametrize("path", ["/zzzzz", "/abc", "/ABCDEFGHIJKL"])
-async def test_a_bare_word_that_is_no_short_doi_is_no_doi(proxy: Proxy, path: str) -> None:
-    assert (await proxy.get(path)).status == 400
-    assert proxy.upstream.queries(f"10{path}") == 1
 
 
 async def test_a_short_doi_without_an_alias_shows_its_values(proxy: Proxy) -> None:

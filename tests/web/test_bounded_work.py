@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 
 from app.doi.name import HandleName
-from app.handle.location import MAX_NETWORKS, Location, Locations
-from app.handle.record import MAX_CACHED_BYTES, MAX_CACHED_RECORDS, MAX_VALUES, RecordCache, parse_record, read_values
+from app.handle.location import MAX_NETWORKS, Location
+from app.handle.record import MAX_VALUES, read_values
 from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
-from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, list_candidates, read_own_locations
+from app.resolver.target import list_candidates, read_own_locations
 from app.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
 from app.web.locations_xml import MAX_CHARACTERS, write_locations
 from app.web.outline import (
@@ -82,27 +82,6 @@ async def test_a_page_is_bounded_and_links_to_the_json_for_the_rest(values: list
     assert JSON_LINK in text
 
 
-def test_a_record_of_more_values_than_are_read_is_not_an_answer() -> None:
-    record = json.dumps([{"index": n, "type": "URL"} for n in range(MAX_VALUES)]).encode()
-    assert len(read_values(record).values) == MAX_VALUES
-    with pytest.raises(Exception, match=f"the limit is {MAX_VALUES}"):
-        read_values(record[:-1] + b"," + record[1:])
-
-
-def test_xml_beyond_the_limit_of_one_name_is_left_out_and_the_answer_says_so() -> None:
-    xml = "<l><location href='http://a/'/>" + " " * 30_000 + "</l>"
-    record = read_values(json.dumps([loc(n, xml) for n in range(5)]).encode())
-    places = read_own_locations(record)
-    assert len(places.of_name.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 32 KiB are reserved for 10320/links
-    assert places.malformed == tuple(f"value {n}: more XML than is read for one name" for n in (3, 4))
-    assert b"not read: value 4: more XML" in write_locations(HandleName(NAME), record, places)
-
-
-def test_xml_values_after_so_many_are_left_out() -> None:
-    record = read_values(json.dumps([loc(n, "<l/>") for n in range(MAX_XML_VALUES + 2)]).encode())
-    assert read_own_locations(record).malformed == (f"2 values after the first {MAX_XML_VALUES}",)
-
-
 def test_networks_of_one_name_are_bounded_and_parsed_once() -> None:
     networks = ",".join(["192.0.2.0/24"] * 300)
     many = [Location((("addresses", networks), ("href", str(number)))) for number in range(50)]
@@ -113,19 +92,6 @@ def test_networks_of_one_name_are_bounded_and_parsed_once() -> None:
     assert many[0].networks is many[0].networks
 
 
-def test_entries_that_are_no_networks_end_the_list_early() -> None:
-    bad, good = ["x"] * 100, ["192.0.2.0/24"]
-    assert len(Location((("addresses", ",".join(bad[:99] + good)),)).networks) == 1
-    assert Location((("addresses", ",".join(bad + good)),)).networks == ()
-
-
-def test_a_template_is_never_filled_in_beyond_the_length_of_a_target() -> None:
-    template = Location((("href_template", "http://a/" + "{hdl}" * 10_000),))
-    assert template.href("x" * 8_000, "x" * 8_000) == ""
-    assert template.href("x", "x") == ""
-    assert Location((("href_template", "http://a/{hdl}?{hdl:path}"),)).href("x", "y") == "http://a/x?y"
-
-
 def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
     record = read_values(json.dumps([value(n, "URL", "http://a/" + "&" * 900) for n in range(200)]).encode())
     body = write_locations(HandleName(NAME), record, read_own_locations(record))
@@ -133,11 +99,6 @@ def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
     shown = body.count(b"<location ")
     left = len(list_candidates(record, read_own_locations(record))) - shown
     assert f"<!-- {left} more locations are not shown here; all values: /api/handles/{NAME} -->".encode() in body
-
-
-def test_includes_of_one_value_are_bounded() -> None:
-    several = Locations(includes=("10.1/a",) * 90) + Locations(includes=("10.1/b",) * 90)
-    assert len(several.includes) == 100
 
 
 @pytest.mark.anyio
@@ -150,25 +111,6 @@ async def test_records_beyond_the_limit_of_one_name_are_left_out_and_the_answer_
         got = await proxy.get(f"/{NAME}?action=showurls")
     assert got.text.count("<location ") == 4
     assert got.text.count("more XML than is read for one name") == 4
-
-
-def test_a_record_and_its_locations_are_parsed_once() -> None:
-    values = json.dumps([loc(1, "<l><location href='http://a/' addresses='192.0.2.0/24'/></l>")]).encode()
-    record = parse_record(values)
-    assert parse_record(bytes(bytearray(values))) is record
-    assert read_own_locations(record) is read_own_locations(record)
-
-
-@pytest.mark.parametrize(("records", "size"), [(3, 10**6), (100, 120)])
-def test_parsed_records_are_bounded_in_number_and_bytes(records: int, size: int) -> None:
-    memory = RecordCache(records, size)
-    several = [b'[{"index":%d,"type":"URL","data":"http://a/"}]' % n for n in range(10, 20)]
-    for one in several:
-        memory.parse(one)
-    last = memory.parse(several[-1])
-    assert memory.parse(several[-1]) is last
-    assert memory.bytes <= size and 0 < len(memory) <= records
-    assert MAX_CACHED_BYTES == 2 * 2**20 and MAX_CACHED_RECORDS == 1_024
 
 
 async def pretty(proxy: Proxy, content: object) -> int:

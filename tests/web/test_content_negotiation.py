@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
 BIBTEX = "application/x-bibtex"
-CSL = "application/vnd.citationstyles.csl+json"
 FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PAGE = "http://publisher.example/article"
 #: What asks the prefix chain: its two records, once.
@@ -56,19 +53,6 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 class TestWhereItLeads:
-    @table("accept", [BIBTEX, CSL, "text/x-bibliography; style=apa; locale=de-DE", "text/turtle", ""])
-    @table("method", ["GET", "HEAD"])
-    async def test_metadata_are_at_the_agency(self, proxy: Proxy, method: str, accept: str) -> None:
-        name = put(proxy)
-        got = await proxy.ask(method, f"/{name}", accept=accept)
-        assert (got.status, got["location"], got["vary"]) == (302, data(name), "Accept")
-
-    @pytest.mark.parametrize("accept", [FIREFOX, "text/html", "*/*", f"{BIBTEX}, */*", "application/pdf", None])
-    async def test_a_page_is_at_the_publisher(self, proxy: Proxy, accept: str | None) -> None:
-        name = put(proxy)
-        got = await proxy.get(f"/{name}", **({} if accept is None else {"accept": accept}))
-        assert (got.status, got["location"], got["vary"]) == (302, PAGE, "Accept")
-
     async def test_one_name_leads_each_client_where_it_asks_to_go(self, proxy: Proxy) -> None:
         name = put(proxy)
         for accept, location in [(FIREFOX, PAGE), (BIBTEX, data(name)), (FIREFOX, PAGE), (BIBTEX, data(name))] * 3:
@@ -100,12 +84,6 @@ class TestWhereItLeads:
     async def test_a_prefix_without_an_agency_leads_to_the_page(self, proxy: Proxy) -> None:
         proxy.upstream.put("10.7777/a", url=PAGE)
         assert (await proxy.get("/10.7777/a", accept=BIBTEX))["location"] == PAGE
-
-    async def test_a_record_without_a_target_shows_its_values(self, proxy: Proxy) -> None:
-        name = proxy.name()
-        proxy.upstream.put(name, [value(1, "DESC", "words")])
-        assert (await proxy.get(f"/{name}", accept=BIBTEX)).status == 200
-        assert (await proxy.get("/10.5555", accept=BIBTEX)).status == 200
 
 
 class TestQuestions:
@@ -173,25 +151,7 @@ class TestInactivePrefix:
         assert "Closed &lt;b&gt; in 2020" in got.text and "help@agency.example" in got.text
 
 
-async def showurls(proxy: Proxy, name: str) -> Got:
-    return await proxy.get(f"/{name}?action=showurls")
-
-
-async def test_showurls_lists_the_agency_s_locations_last(proxy: Proxy) -> None:
-    name = put(proxy)
-    got = await showurls(proxy, name)
-    assert [(one.get("mode"), one.get("http_role"), one.get("href")) for one in ET.fromstring(got.body)] == [
-        ("legacy", None, PAGE),
-        (None, "conneg", data(name)),
-    ]
-
-
 class TestContact:
-    async def test_a_not_found_page_names_the_agency_s_contact(self, proxy: Proxy) -> None:
-        agency(proxy, status="<contact>support@agency.example</contact>")
-        got = await proxy.get("/10.5555/no-such-name", accept=FIREFOX)
-        assert got.status == 404 and "support@agency.example" in got.text
-
     async def test_a_hostile_contact_is_escaped(self, proxy: Proxy) -> None:
         agency(proxy, status="<contact>javascript:alert(1) &lt;img src=x onerror=y&gt;\"'</contact>")
         got = await proxy.get("/10.5555/no-such-name", accept=FIREFOX)

@@ -70,11 +70,6 @@ async def test_a_bad_index_is_refused_with_its_range(proxy: Proxy, index: str) -
     assert got.json["message"] == f"index must be a whole number from 0 to 4294967295, not {index!r}."
 
 
-@pytest.mark.parametrize("index", ["1.5", "abc", ""])
-async def test_a_bad_index_in_a_resolution_url_is_ignored(proxy: Proxy, index: str) -> None:
-    assert (await proxy.get(f"/10.1000/182?index={index}")).status == 302
-
-
 async def test_the_largest_index_is_answered(proxy: Proxy) -> None:
     assert (await proxy.get("/api/handles/10.1000/182?index=4294967295")).json["responseCode"] == 200
 
