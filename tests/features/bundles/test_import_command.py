@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,7 +18,6 @@ from tests.features.registry.samples import crossref_work, datacite_record, json
 
 WORK = crossref_work("10.5555/Work", "https://example.org/work")
 RECORD = datacite_record("10.5555/record", "https://example.org/record")
-ROOT = Path(__file__).resolve().parents[3]
 NONE_OF_ALL = "new 0, changed 0, same 0, older 0, repeated 0, before 0, drafts 0, refused 0"
 
 
@@ -132,14 +129,6 @@ def test_a_second_import_changes_what_is_newer_and_says_what_is_absent(
 
 
 @pytest.mark.process
-def test_without_any_record_the_exit_status_is_1(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert imports(store, "--format", "crossref", write(tmp_path / "a.json", b"")) == 1
-    assert capsys.readouterr().out == f"0 records: {NONE_OF_ALL}\n"
-
-
-@pytest.mark.process
 def test_if_every_record_is_refused_the_exit_status_is_1_and_the_cause_is_named(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,17 +189,3 @@ def test_only_a_store_in_a_file_holds_registry_records(tmp_path: Path, capsys: p
     path = write(tmp_path / "a.csv", b"doi,url\n")
     assert main(["cache", "import", "--store-url", "valkey://127.0.0.1:1/0", str(path)]) == 2
     assert "only a store sqlite:///path holds the records of registration agencies" in capsys.readouterr().err
-
-
-@pytest.mark.process
-def test_an_import_that_was_killed_is_continued_by_the_same_command(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path / "files/a.csv", b"doi,url\n10.5555/a,https://example.org/1\n").parent
-    write(path / "b.csv", b"doi,url\n10.5555/b,https://example.org/2\n")
-    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(path), "1"]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
-    assert imports(store, path) == 0
-    output = capsys.readouterr()
-    assert output.out == f"2 records: {NONE_OF_ALL.replace('new 0', 'new 2')}\n"
-    assert output.err == "an import that was interrupted was continued; the counts are those of both\n"

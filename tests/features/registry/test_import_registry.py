@@ -197,13 +197,18 @@ def many_files(folder: Path) -> tuple[Path, dict[str, str]]:
     return folder, wanted
 
 
-@pytest.mark.parametrize("steps", [1, 4, PARTS, PARTS + 1, PARTS + 5, PARTS + 11])
+def kill_import(store: Path, source: Path, steps: int) -> None:
+    """Import in a process that kills itself after some steps."""
+    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(source), str(steps)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("steps", [1, PARTS, PARTS + 5])
 def test_after_a_kill_the_next_run_continues_and_nothing_is_lost_or_counted_twice(
     store: Path, tmp_path: Path, steps: int
 ) -> None:
     source, wanted = many_files(tmp_path / "files")
-    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(source), str(steps)]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    kill_import(store, source, steps)
     report = interrupted_import.run(store, str(source))
     assert report.is_continued
     assert {key: url for key, (url, _, _) in content(store).items()} == wanted
@@ -214,8 +219,7 @@ def test_after_a_kill_the_next_run_continues_and_nothing_is_lost_or_counted_twic
 
 def test_an_import_that_is_not_finished_is_continued_or_dropped_and_not_mixed(store: Path, tmp_path: Path) -> None:
     source, _ = many_files(tmp_path / "files")
-    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(source), "4"]
-    subprocess.run(command, cwd=ROOT, check=False)
+    kill_import(store, source, 4)
     other = write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
     with pytest.raises(ConfigurationError, match="is not finished; run it again to continue"):
         imports(store, other)
@@ -228,15 +232,7 @@ def test_an_import_that_is_not_finished_is_continued_or_dropped_and_not_mixed(st
 
 def test_an_import_that_is_dropped_leaves_nothing_in_the_store(store: Path, tmp_path: Path) -> None:
     source, _ = many_files(tmp_path / "files")
-    command = [
-        sys.executable,
-        "-m",
-        "tests.features.registry.interrupted_import",
-        str(store),
-        str(source),
-        str(PARTS + 5),
-    ]
-    subprocess.run(command, cwd=ROOT, check=False)
+    kill_import(store, source, PARTS + 5)
 
     def rows() -> int:
         with closing(sqlite3.connect(store)) as connection:

@@ -48,11 +48,6 @@ def keys(table: RegistryTable, prefix: str = "", after: str = "") -> list[str]:
     return [row[0] for page in table.pages(prefix, after=after) for row in page]
 
 
-def test_a_written_record_is_found_and_counted(table: RegistryTable) -> None:
-    assert table.write(rows(record(1), record(2))) == WriteCounts(new=2)
-    assert (table.find("10.1000/00001"), table.find("10.1000/9"), table.count()) == (record(1), None, 2)
-
-
 def test_records_survive_a_restart(path: Path, table: RegistryTable, clock: Clock) -> None:
     table.write(rows(record()))
     table.close()
@@ -81,17 +76,6 @@ def test_a_name_that_occurs_twice_in_a_batch_is_counted_once(table: RegistryTabl
     counts = table.write(rows(record(date=2), record(date=1), record(date=3, url="https://b.example/")))
     assert counts == WriteCounts(new=1, older=1, changed=1)
     assert (table.find("10.1000/00001"), table.count()) == (record(date=3, url="https://b.example/"), 1)
-
-
-def test_batches_may_come_in_any_order(table: RegistryTable) -> None:
-    assert table.write(rows(record(5), record(6))) == WriteCounts(new=2)
-    assert table.write(rows(record(1), record(5), record(9))) == WriteCounts(new=2, same=1)
-    assert keys(table) == [f"10.1000/0000{n}" for n in (1, 5, 6, 9)]
-
-
-def test_a_batch_of_many_keys_meets_every_known_one(table: RegistryTable) -> None:
-    table.write(rows(*(record(n) for n in range(0, 1_200, 2))))
-    assert table.write(rows(*(record(n) for n in range(1_200)))) == WriteCounts(new=600, same=600)
 
 
 def test_a_damaged_block_is_replaced_and_the_others_stay(path: Path, table: RegistryTable) -> None:
@@ -187,12 +171,6 @@ def test_pages_have_the_records_of_a_prefix_after_a_key(table: RegistryTable) ->
     assert keys(table, "10.1000/", "10.1000/02497") == ["10.1000/02498", "10.1000/02499"]
     assert keys(table, "10.2/") == ["10.2/X"]
     assert keys(table, "10.3/") == []
-
-
-def test_forgotten_records_are_gone_and_not_counted(table: RegistryTable) -> None:
-    table.write(rows(*(record(n) for n in range(5))))
-    assert table.forget(["10.1000/00001", "10.1000/00003", "10.1000/X"]) == 2
-    assert (keys(table), table.count()) == ([f"10.1000/0000{n}" for n in (0, 2, 4)], 3)
 
 
 def test_a_prefix_is_forgotten_in_several_transactions(table: RegistryTable) -> None:
