@@ -52,20 +52,6 @@ def test_an_expectation_that_is_not_met_ends_the_start(tmp_path: Path) -> None:
         LibraryFile(print).load(file)
 
 
-async def test_a_change_is_used_after_the_file_has_settled(tmp_path: Path) -> None:
-    file, used = tmp_path / "rules.toml", list[LibraryRules]()
-    write(file, "a")
-    library = LibraryFile(used.append)
-    library.load(file)
-    await library.look()
-    write(file, "b")
-    await library.look()
-    assert names(used) == ["a"]
-    await library.look()
-    await library.look()
-    assert names(used) == ["a", "b"]
-
-
 async def test_a_broken_change_leaves_the_rules_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file, used = tmp_path / "rules.toml", list[LibraryRules]()
     write(file, "a")

@@ -123,14 +123,6 @@ async def test_an_alias_of_the_upstream_leads_to_a_local_record(proxy: Proxy) ->
         assert (await proxy.get("/10.1000/a")).status == 410
 
 
-async def test_values_are_the_whole_record(proxy: Proxy) -> None:
-    rest = await proxy.get("/api/handles/10.5072/values?type=EMAIL")
-    assert rest.json["values"] == [{"index": 8, "type": "EMAIL", "data": "library@example.org"}]
-    page = await proxy.get("/10.5072/values?noredirect")
-    assert (page.status, page["cache-status"]) == (200, LOCAL)
-    assert "library@example.org" in page.text
-
-
 async def test_locations_are_those_of_the_record_and_not_of_the_prefix(proxy: Proxy) -> None:
     reply = await proxy.get("/10.5072/locations")
     assert (reply.status, reply["location"]) == (302, "https://mirror.example.org/a")
@@ -179,12 +171,6 @@ async def test_local_answers_are_counted(proxy: Proxy) -> None:
     assert 'doi_proxy_cache_answers_total{kind="local"} 2.0' in metrics
     assert 'doi_proxy_could_not_verify_total{reason="prefix-denied"} 1.0' in metrics
     assert "doi_proxy_local_records 10.0" in metrics
-
-
-async def test_a_local_record_is_not_written_to_the_store(proxy: Proxy) -> None:
-    await proxy.get("/10.5072/target")
-    metrics = (await proxy.get("/metrics")).text
-    assert "doi_proxy_memory_entries 0.0" in metrics
 
 
 async def test_the_agency_of_a_local_name_is_that_of_its_prefix(tmp_path: Path) -> None:

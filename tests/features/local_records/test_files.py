@@ -52,17 +52,6 @@ def test_the_example_is_right() -> None:
     assert (len(reading.records), reading.problems) == (7, ())
 
 
-async def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text(alias(1))
-    watched = Watched(path)
-    watched.files.load()
-    assert await watched.settle() == [1]
-    path.write_text(alias(1) + alias(2))
-    assert await watched.settle() == [1, 2]
-    assert await watched.settle() == [1, 2]
-
-
 async def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1))
@@ -117,13 +106,6 @@ async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tm
     path.write_text("".join(alias(n) for n in range(99)))
     assert await watched.settle() == [1]
     assert [one.message for one in watched.files.problems] == ["99 is too many"]
-
-
-def test_at_the_start_records_that_cannot_be_put_in_force_are_an_error_too(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text("".join(alias(n) for n in range(99)))
-    with pytest.raises(ConfigurationError, match="99 is too many"):
-        Watched(path).files.load()
 
 
 def test_at_the_start_a_broken_file_is_an_error_of_the_configuration(tmp_path: Path) -> None:

@@ -139,13 +139,6 @@ def test_every_value_that_cannot_be_used_is_named_and_the_rest_is_still_checked(
     assert exit_status(found) == 2 and exit_status(found[2:]) == 1
 
 
-def test_no_message_about_a_setting_has_a_regular_expression() -> None:
-    for name in ("upstream_url", "public_url", "upstream_routes", "record_headers"):
-        (found, *_) = findings_of(**{name: "doi proxy ("})
-        assert found.source == variable(name)
-        assert not set("^\\|") & set(found.problem) and "pattern" not in found.problem
-
-
 @pytest.mark.parametrize("words", [[], ["--offline"]])
 def test_a_server_is_named_only_for_a_question_about_a_running_proxy(words: list[str]) -> None:
     check = next(command for command in COMMANDS if command.name == "check")
@@ -156,11 +149,11 @@ def test_a_server_is_named_only_for_a_question_about_a_running_proxy(words: list
         check.run(command_context(Settings(**QUIET)), arguments)
 
 
-@pytest.mark.parametrize("value", ["  ", "a b", "../..", "http://user:p%zz@h:99999/"])
+@pytest.mark.parametrize("value", ["doi proxy (", "http://user:p%zz@h:99999/"])
 def test_no_value_of_any_setting_ends_the_check_or_shows_a_regular_expression(value: str) -> None:
     for name in Settings.model_fields:
         for found in findings_of(**{name: value}):
-            assert "pattern" not in found.problem and "(?:" not in found.problem, found
+            assert "pattern" not in found.problem and not set("^\\|") & set(found.problem), found
 
 
 @pytest.mark.parametrize("name", ["seed", "client_deny_file", "country_database", "branding_folder"])

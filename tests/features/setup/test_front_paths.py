@@ -82,8 +82,9 @@ async def test_no_spelling_of_a_closed_path_reaches_the_gate(kind: str, tmp_path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("flags", [[], ["certificate"], ["cache"], ["certificate", "cache"]], ids="-".join)
-@pytest.mark.parametrize("base", ["", "/doi"])
+@pytest.mark.parametrize(
+    ("flags", "base"), [([], "/doi"), (["certificate"], ""), (["cache"], ""), (["certificate", "cache"], "/doi")]
+)
 async def test_each_flag_makes_a_file_that_its_program_runs(
     kind: str,
     flags: list[str],

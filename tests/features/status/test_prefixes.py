@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from app.features.shared_folder import lock_file
 from app.features.shared_memory import SharedMemory
 from app.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, SHOWN, PrefixCounts
 from tests.clock import Clock
-from tests.features.metrics.test_metrics import answer, served
 from tests.web.proxy import running
 
 
@@ -127,18 +125,3 @@ async def test_strangers_do_not_see_them_though_everyone_sees_the_page() -> None
 async def test_the_highest_privacy_level_counts_none() -> None:
     async with running(status_networks="0.0.0.0/0, ::/0", privacy_level=3) as proxy:
         assert (await proxy.ask("GET", "/status", client="127.0.0.1")).json["prefixes"] is None
-
-
-@pytest.mark.process
-@pytest.mark.slow
-def test_all_workers_show_what_each_of_them_counted(tmp_path: Path) -> None:
-    with served("--store-url", f"sqlite:///{tmp_path}/store.sqlite3", workers=2, temporary=tmp_path) as proxy:
-        networks = 40
-
-        def shown() -> list[object]:
-            return [json.loads(proxy.get("/status?format=json").body)["prefixes"]["asked"] for _ in range(6)]
-
-        answer(lambda: shown() == 6 * [[]])
-        for number in range(networks):
-            assert proxy.get(f"/10.5555/{number}", **{"X-Forwarded-For": f"192.0.{number}.1"}).status in (502, 503)
-        answer(lambda: shown() == 6 * [[{"prefix": "10.5555", "names": networks}]])
