@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 from bisect import bisect_right
-from pathlib import Path
 
 import pytest
 
@@ -184,44 +181,3 @@ async def test_processes_together_keep_the_bound_of_the_bucket_in_every_interval
             count = bisect_right(spent, began + seconds) - first
             assert count <= BURST + RATE * (seconds + ALLOTMENT_SECONDS) + 1e-6
     assert len(spent) <= BURST + RATE * clock()
-
-
-PROCESS = """
-import asyncio, sys, time
-from pathlib import Path
-from app.features.sqlite.store import SqliteStore
-from app.errors import StoreError
-from app.assembly.allotment import AllottedBucket
-
-async def main():
-    store = SqliteStore(Path(sys.argv[1]), clock=time.time, max_bytes=1_000_000)
-    rate, burst = float(sys.argv[2]), float(sys.argv[3])
-
-    class Shared:
-        tokens = 0.0
-        async def take(self, leaving=0.0, count=1):
-            try:
-                return await store.take("bucket", rate, burst, leaving, count)
-            except StoreError:  # another process had the lock for too long
-                return 1.0
-
-    bucket = AllottedBucket(Shared(), burst=burst, most=16, clock=time.monotonic)
-    began, taken = time.time(), 0
-    for _ in range(2_000):
-        taken += not await bucket.take()
-    print(began, time.time(), taken)
-    await store.close()
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.process
-async def test_processes_that_share_a_file_take_no_more_tokens_than_it_has(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROCESS, str(tmp_path / "store.sqlite3"), str(RATE), str(BURST)]
-    processes = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(3)]
-    outputs = [(await process.communicate())[0].split() for process in processes]
-    began = min(float(output[0]) for output in outputs)
-    ended = max(float(output[1]) for output in outputs)
-    taken = [int(output[2]) for output in outputs]
-    assert 0 < sum(taken) <= BURST + RATE * (ended - began)

@@ -66,7 +66,6 @@ def test_a_default_installation_starts_and_imports_tables(tmp_path: Path) -> Non
     "arguments",
     [
         ("serve", "--upstream-routes", "10.5555=hdl://127.0.0.1:9"),
-        ("check", "--offline", "--upstream-url", "hdl://127.0.0.1:9"),
         ("doctor", "--upstream", "--upstream-url", "hdl://127.0.0.1:9"),
     ],
 )
@@ -83,31 +82,18 @@ def test_a_missing_library_is_reported_once(tmp_path: Path) -> None:
 
 
 def test_a_sealed_resolver_needs_no_handle_servers(tmp_path: Path) -> None:
-    done = run(
-        tmp_path,
-        "check",
-        "--offline",
-        "--mode",
-        "sealed",
-        "--upstream-url",
-        "hdl://127.0.0.1:9",
-        "--store-url",
-        "memory:",
-    )
+    sealed = ("--mode", "sealed", "--upstream-url", "hdl://127.0.0.1:9", "--store-url", "memory:")
+    done = run(tmp_path, "check", "--offline", *sealed)
     assert "pip install" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["works.json", "folder"])
-def test_files_of_agencies_need_the_extra_registry(name: str, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
+def test_files_of_agencies_need_the_extra_registry(tmp_path: Path) -> None:
     (tmp_path / "works.json").write_text(json.dumps(WORK))
-    done = run(tmp_path, "cache", "import", "--store-url", f"sqlite:///{tmp_path}/store.sqlite3", name)
+    done = run(tmp_path, "cache", "import", "--store-url", f"sqlite:///{tmp_path}/store.sqlite3", "works.json")
     assert (done.returncode, done.stderr) == (2, f"doi-proxy: {sentence('registry', 'isal', 'registry')}\n")
 
 
-def test_tools_traces_and_countries_name_their_extras(tmp_path: Path) -> None:
-    done = run(tmp_path, "mcp")
-    assert (done.returncode, done.stderr) == (2, f"doi-proxy: {sentence('assistants', 'mcp', 'assistants')}\n")
+def test_traces_and_countries_name_their_extras(tmp_path: Path) -> None:
     done = run(tmp_path, "check", "--offline", "--store-url", "memory:", "--otel-endpoint", "http://127.0.0.1:9/")
     assert done.returncode == 2
     assert sentence("tracing", "opentelemetry.sdk", "otel") in done.stdout
