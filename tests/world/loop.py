@@ -7,15 +7,21 @@ runs at once, in the thread of the loop.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 import socket
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from tests.world.network import Address, Network
+from tests.world.process import PROCESS, Process
 
 Result = TypeVar("Result")
+#: Virtual seconds in which the tasks of a killed process end.
+_LONGEST_END: Final = 60.0
 
 
 class _NoSelector(selectors.BaseSelector):
@@ -23,8 +29,17 @@ class _NoSelector(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now = 0.0
+        #: What is called between two turns, and after how many further turns.
+        self.interruptions: list[tuple[int, Callable[[], None]]] = []
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.interruptions:
+            due = [interrupt for turns, interrupt in self.interruptions if turns <= 0]
+            self.interruptions = [(turns - 1, interrupt) for turns, interrupt in self.interruptions if turns > 0]
+            for interrupt in due:
+                interrupt()
+            # An interruption may have made something runnable.
+            timeout = 0.0 if due else timeout
         if timeout is None:
             raise RuntimeError("nothing is runnable and no timer is set: the loop would wait for ever")
         self.now += max(0.0, timeout)
@@ -51,6 +66,9 @@ class WorldLoop(asyncio.SelectorEventLoop):
         super().__init__(self._virtual)
         self.network = Network(self, latency)
         self._connecting: dict[socket.socket, Address] = {}
+        self._tasks: dict[Process, WeakSet[asyncio.Task[Any]]] = {}
+        #: What was about to run in processes that were killed, and their tasks.
+        self._stopped: list[tuple[list[Any], list[asyncio.Task[Any]]]] = []
 
     def time(self) -> float:
         """The virtual time, in seconds."""
@@ -64,6 +82,47 @@ class WorldLoop(asyncio.SelectorEventLoop):
         except Exception as error:
             future.set_exception(error)
         return future
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        """Create a task, which belongs to the current process."""
+        task = super().create_task(coro, **options)
+        process = (options.get("context") or copy_context()).get(PROCESS)
+        if process is not None:
+            self._tasks.setdefault(process, WeakSet()).add(task)
+        return task
+
+    def interrupt(self, turns: int, act: Callable[[], None]) -> None:
+        """Act between two turns, after so many further turns."""
+        self._virtual.interruptions.append((turns, act))
+
+    def kill(self, process: Process) -> None:
+        """Kill a process: nothing in its context runs any more."""
+        process.kill()
+        ready, timers = list(self._ready), list(self._scheduled)
+        self._ready.clear()
+        self._ready.extend(handle for handle in ready if not _belongs(handle, process))
+        self._scheduled[:] = [timer for timer in timers if not _belongs(timer, process)]
+        heapq.heapify(self._scheduled)
+        for timer in timers:
+            if _belongs(timer, process):
+                timer._scheduled = False
+                self._timer_cancelled_count -= timer._cancelled
+        handles = [handle for handle in ready if _belongs(handle, process)]
+        self._stopped.append((handles, [task for task in self._tasks.pop(process, ()) if not task.done()]))
+
+    _ready: Any
+    _scheduled: Any
+    _timer_cancelled_count: int
+
+    def bury(self) -> None:
+        """Let the tasks of killed processes end, after all that counts."""
+        for handles, tasks in self._stopped:
+            for task in tasks:
+                task.cancel()
+            self._ready.extend(handles)
+            if tasks:
+                self.run_until_complete(asyncio.wait(tasks, timeout=_LONGEST_END))
+        self._stopped.clear()
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Note where a socket would connect. `create_connection` takes it. Raises ConnectionRefusedError."""
@@ -119,6 +178,10 @@ class WorldLoop(asyncio.SelectorEventLoop):
         """Open a socket for datagrams in the network in memory."""
         protocol = protocol_factory()
         return self.network.open_datagrams(protocol, local_addr, remote_addr), protocol
+
+
+def _belongs(handle: Any, process: Process) -> bool:
+    return handle._context.get(PROCESS) is process
 
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:

@@ -12,7 +12,10 @@ import socket
 import struct
 from asyncio.protocols import _feed_data_to_buffered_proto  # type: ignore[attr-defined]
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
 from typing import Any, Final, Self
+
+from tests.world.process import PROCESS, hold, let_go
 
 Address = tuple[str, int]
 #: Bytes that the sockets of both ends hold for a peer that does not read.
@@ -57,6 +60,8 @@ class Wire(asyncio.Transport):
         super().__init__({"sockname": own, "peername": peer, "socket": _Socket(self)})
         self._network = network
         self.set_protocol(protocol)
+        self._process, self._context = PROCESS.get(), copy_context()
+        hold(self)
         self.other: Wire
         self.resets = False
         #: What this end has sent and the system has not accepted.
@@ -96,14 +101,14 @@ class Wire(asyncio.Transport):
         elif not self._is_closing:
             self._is_closing = True
             if not self._unsent:
-                self._network.loop.call_soon(self._lose, None)
+                self._network.loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
         self._is_closing = True
         self._unsent.clear()
         self.other._inbox.clear()
-        self._network.loop.call_soon(self._lose, None)
-        self._network.loop.call_soon(self.other._reset)
+        self._network.loop.call_soon(self._lose, None, context=self._context)
+        self._network.loop.call_soon(self.other._reset, context=self.other._context)
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -135,6 +140,12 @@ class Wire(asyncio.Transport):
         self._protocol = protocol
         self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
+    def kill(self) -> None:
+        """The process of this end was killed. Its protocol hears of it when the process is buried."""
+        self._network.loop.call_soon(self._protocol.connection_lost, None, context=self._context)
+        self.set_protocol(asyncio.Protocol())
+        self.abort()
+
     # What the other end causes
 
     def _flush(self) -> None:
@@ -148,7 +159,7 @@ class Wire(asyncio.Transport):
                 self.other._eof_arrives = True
                 self.other._schedule()
             if self._is_closing and not self._is_lost:
-                self._network.loop.call_soon(self._lose, None)
+                self._network.loop.call_soon(self._lose, None, context=self._context)
         if self._is_throttled and len(self._unsent) <= self._low and not self._is_lost:
             self._is_throttled = False
             self._protocol.resume_writing()
@@ -156,7 +167,7 @@ class Wire(asyncio.Transport):
     def _receive(self, data: bytes | bytearray) -> None:
         if self._is_lost:
             if not self.other._is_lost:
-                self._network.call_on_arrival(self.other._reset)
+                self._network.call_on_arrival(self.other._reset, self.other._context)
         else:
             self._inbox += data
             self._schedule()
@@ -164,7 +175,7 @@ class Wire(asyncio.Transport):
     def _schedule(self) -> None:
         if not (self._is_scheduled or self._is_paused or self._is_lost) and (self._inbox or self._eof_arrives):
             self._is_scheduled = True
-            self._network.call_on_arrival(self._deliver)
+            self._network.call_on_arrival(self._deliver, self._context)
 
     def _deliver(self) -> None:
         self._is_scheduled = False
@@ -195,6 +206,7 @@ class Wire(asyncio.Transport):
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
+        let_go(self._process, self)
         if self._inbox:
             self.other._reset_soon()
         elif not self._wrote_eof:
@@ -205,7 +217,7 @@ class Wire(asyncio.Transport):
 
     def _reset_soon(self) -> None:
         self._inbox.clear()
-        self._network.call_on_arrival(self._reset)
+        self._network.call_on_arrival(self._reset, self._context)
 
 
 class Datagrams(asyncio.DatagramTransport):
@@ -247,7 +259,19 @@ class Listening:
     """A server that listens at an address."""
 
     def __init__(self, network: Network, address: Address, create_protocol: Callable[[], Any]) -> None:
-        self._network, self._address, self.create_protocol = network, address, create_protocol
+        self._network, self._address, self._create_protocol = network, address, create_protocol
+        self._process, self._context = PROCESS.get(), copy_context()
+        hold(self)
+
+    def accept(self, client: Wire, own: Address, peer: Address | None) -> None:
+        """Accept the connection of a client, in the process that listens."""
+        self._context.copy().run(self._accept, client, own, peer)
+
+    def _accept(self, client: Wire, own: Address, peer: Address | None) -> None:
+        protocol = self._create_protocol()
+        accepted = Wire(self._network, protocol, own, peer)
+        accepted.other, client.other = client, accepted
+        protocol.connection_made(accepted)
 
     @property
     def sockets(self) -> list[Self]:
@@ -260,8 +284,13 @@ class Listening:
 
     def close(self) -> None:
         """Refuse further connections."""
+        let_go(self._process, self)
         if self._network.servers.get(self._address) is self:
             del self._network.servers[self._address]
+
+    def kill(self) -> None:
+        """The process that listens was killed."""
+        self.close()
 
     async def wait_closed(self) -> None:
         """Nothing has to be waited for."""
@@ -295,7 +324,8 @@ class Network:
     def require_server(self, address: Any) -> Listening:
         """The server at an address. Raises ConnectionRefusedError."""
         server: Listening | None = self._find(self.servers, _normal(address))
-        if server is None:
+        process = PROCESS.get()
+        if server is None or (process is not None and process.is_killed):
             raise ConnectionRefusedError(111, f"Connection refused: nothing listens at {address}")
         return server
 
@@ -306,12 +336,10 @@ class Network:
         """
         target, server = _normal(address), self.require_server(address)
         own = (own_host or _LOCALHOST, self.new_port())
-        near = Wire(self, client, own, target)
-        far = Wire(self, server.create_protocol(), target, None if own_host is None else own)
-        near.other, far.other = far, near
-        far._protocol.connection_made(far)
-        client.connection_made(near)
-        return near
+        wire = Wire(self, client, own, target)
+        server.accept(wire, target, None if own_host is None else own)
+        client.connection_made(wire)
+        return wire
 
     def open_datagrams(self, protocol: Any, own: Any = None, peer: Any = None) -> Datagrams:
         """A socket for datagrams. Raises OSError if another one has its address."""
@@ -339,12 +367,12 @@ class Network:
         elif (sender := self.sockets.get(source)) is not None:
             sender.refuse(target)
 
-    def call_on_arrival(self, deliver: Callable[[], None]) -> None:
+    def call_on_arrival(self, deliver: Callable[[], None], context: Context | None = None) -> None:
         """Call after the time of one delivery."""
         if self._latency is None:
-            self.loop.call_soon(deliver)
+            self.loop.call_soon(deliver, context=context)
         else:
-            self.loop.call_later(self._latency(), deliver)
+            self.loop.call_later(self._latency(), deliver, context=context)
 
     def _own_address(self, address: Any) -> Address:
         host, port = _normal(address)

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from threading import Semaphore, Thread
 from typing import Any, Final, Self
 
+from tests.world.process import PROCESS, hold, let_go
+
 #: Turns of a thread that is to end.
 _MAX_TURNS: Final = 1_000
+
+
+class _Killed(BaseException):
+    """Ends a thread whose process was killed, past every handler of the program."""
 
 
 class Turns:
@@ -39,7 +46,9 @@ class TurnThread:
         self._thread = Thread(target=self._run, daemon=True)
         self._go, self._back = Semaphore(0), Semaphore(0)
         self._timer: asyncio.Handle | None = None
-        self._is_over = False
+        self._is_over = self._is_killed = False
+        self._process, self._context = PROCESS.get(), copy_context()
+        hold(self)
 
     def start(self) -> None:
         """Let it run in a turn of its own."""
@@ -49,9 +58,13 @@ class TurnThread:
     def _run(self) -> None:
         self._go.acquire()
         try:
-            self._target()
+            if not self._is_killed:
+                self._context.run(self._target)
+        except _Killed:
+            pass
         finally:
             self._is_over = True
+            let_go(self._process, self)
             self._back.release()
 
     def resume(self) -> None:
@@ -76,6 +89,14 @@ class TurnThread:
         """Called by the thread itself: the loop goes on."""
         self._back.release()
         self._go.acquire()
+        if self._is_killed:
+            raise _Killed
+
+    def kill(self) -> None:
+        """Its process was killed: it does nothing more."""
+        self._is_killed = True
+        if self._thread.ident is not None:
+            self.resume()
 
     def join(self, timeout: float | None = None) -> None:
         """Let it run to its end."""

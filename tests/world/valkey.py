@@ -17,13 +17,15 @@ from tests.world.valkey_scripts import SCRIPTS
 
 #: Where the server listens.
 ADDRESS: Final[Address] = ("127.0.0.1", 6379)
+#: The URL of its store.
+URL: Final = "valkey://{}:{}/0".format(*ADDRESS)
 
 
 class Valkey:
-    """A server at an address. `clock` gives seconds since the epoch."""
+    """A server at ADDRESS. `clock` gives seconds since the epoch."""
 
-    def __init__(self, network: Network, clock: Callable[[], float], address: Address = ADDRESS) -> None:
-        self._network, self._clock, self._address = network, clock, address
+    def __init__(self, network: Network, clock: Callable[[], float]) -> None:
+        self._network, self._clock = network, clock
         self.keys = Keys(self._now)
         #: Seconds by which its clock is ahead.
         self.ahead = 0.0
@@ -33,12 +35,7 @@ class Valkey:
         self._known: set[bytes] = set()
         self.connections: set[_Connection] = set()
         self._runs = 1
-        self._server = network.listen(lambda: _Connection(self), address)
-
-    @property
-    def url(self) -> str:
-        """The URL of this store."""
-        return "valkey://{}:{}/0".format(*self._address)
+        self._server = network.listen(lambda: _Connection(self), ADDRESS)
 
     def _now(self) -> float:
         return self._clock() + self.ahead
@@ -54,7 +51,7 @@ class Valkey:
 
     def start(self, file: Data = EMPTY) -> None:
         """A new process with the data of a file. It does not know the scripts."""
-        self._server = self._network.listen(lambda: _Connection(self), self._address)
+        self._server = self._network.listen(lambda: _Connection(self), ADDRESS)
         self._known.clear()
         self._is_silent = self.keys.is_full = self.keys.is_replica = False
         self.keys.load(file)

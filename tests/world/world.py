@@ -17,12 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import shutil
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from unittest.mock import patch
@@ -32,7 +33,7 @@ from uvicorn.server import ServerState
 
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
-from app.features.shared_memory import SharedMemory, Use, create_memories
+from app.features.shared_memory import create_memories
 from app.main import create
 from app.server.protocol import ExpressProtocol
 from app.web.application import Application
@@ -41,7 +42,9 @@ from tests.fake_upstream import FakeUpstream
 from tests.world.client import Asked, Client, Reply
 from tests.world.loop import WorldLoop
 from tests.world.network import Address, Listening
+from tests.world.process import PROCESS, Machine, Process
 from tests.world.threads import Turns
+from tests.world.valkey import Valkey
 
 Result = TypeVar("Result")
 #: The thread of a SQLite store that writes.
@@ -72,17 +75,13 @@ class _Log(logging.Handler):
 class Worker:
     """One process of the service: an application behind the server's protocol, at an address."""
 
-    def __init__(
-        self,
-        loop: WorldLoop,
-        settings: Settings,
-        clock: Callable[[], float],
-        chance: random.Random,
-        memories: Mapping[Use, SharedMemory],
-    ) -> None:
+    def __init__(self, loop: WorldLoop, settings: Settings, world: World, process: Process) -> None:
         lifecycle = Lifecycle(settings)
-        lifecycle.memories = memories
-        self.application: Application = create(settings, clock=clock, chance=chance.random, lifecycle=lifecycle)
+        lifecycle.memories = process.machine.memories
+        create_application = partial(create, settings, clock=world.now, chance=world.chance.random, lifecycle=lifecycle)
+        self.application: Application = process.context.run(create_application)
+        self.lifecycle, self.process = lifecycle, process
+        self.is_ready = False
         self._loop = loop
         self._to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
         self._from_app: asyncio.Queue[Any] = asyncio.Queue()
@@ -99,6 +98,7 @@ class Worker:
         await self._to_app.put({"type": "lifespan.startup"})
         assert (await self._from_app.get())["type"] == "lifespan.startup.complete"
         self._server = self._loop.network.listen(self._accept, address)
+        self.is_ready = True
 
     def _accept(self) -> ExpressProtocol:
         return ExpressProtocol(self._config, self._state, {})
@@ -113,6 +113,15 @@ class Worker:
         await self._task
 
 
+def _connect(connect: Callable[..., sqlite3.Connection], *arguments: Any, **options: Any) -> sqlite3.Connection:
+    """Open a file of the current process."""
+    opened = connect(*arguments, **options)
+    process = PROCESS.get()
+    if process is not None:
+        process.files.append(opened)
+    return opened
+
+
 class World:
     """See the module. `seed` decides about every chance in it; keywords are settings and constants."""
 
@@ -122,15 +131,19 @@ class World:
         seed: int = 1,
         latency: Callable[[], float] | None = None,
         upstream: Callable[[], FakeUpstream] = FakeUpstream,
+        machines: int = 1,
         **settings: Any,
     ) -> None:
         self.loop = WorldLoop(latency)
         self.chance = random.Random(seed)
         self.log: list[str] = []
         self.upstream = upstream()
-        self._constants, self._settings = split({**_DEFAULTS, **settings})
+        #: The server of a store URL that names it.
+        self.valkey: Valkey
+        self._constants, self._settings = split({**_DEFAULTS, "upstream_machines": machines, **settings})
         self._offset = BEGINNING
-        self._memories: Mapping[Use, SharedMemory] = {}
+        #: Each has so many workers as the settings say, the first ones first in `workers`.
+        self.machines = [Machine() for _ in range(machines)]
         self.workers: list[Worker] = []
         self._hosts = count(1)
         self._stack = ExitStack()
@@ -150,8 +163,15 @@ class World:
             self.run(self.upstream.__aenter__())
             stack.callback(lambda: self.run(self.upstream.__aexit__(None, None, None)))
             self._folder = Path(stack.enter_context(TemporaryDirectory()))
-            if self._settings.get("workers", 1) > 1:
-                self._memories = create_memories(self._folder)
+            stack.enter_context(patch("sqlite3.connect", partial(_connect, sqlite3.connect)))
+            if self._workers_of_machine > 1:
+                for number, machine in enumerate(self.machines):
+                    folder = self._folder / f"machine {number}"
+                    folder.mkdir()
+                    machine.memories = dict(create_memories(folder))
+            if str(self._settings["store_url"]).startswith("valkey:"):
+                self.valkey = Valkey(self.loop.network, self.now)
+            stack.callback(self.loop.bury)
             stack.callback(self._stop)
             self._start()
             self._stack = stack.pop_all()
@@ -172,17 +192,35 @@ class World:
         finally:
             root.removeHandler(handler)
 
+    @property
+    def _workers_of_machine(self) -> int:
+        return int(self._settings.get("workers", 1))
+
     def _start(self) -> None:
         """Start the workers."""
-        for number in range(self._settings.get("workers", 1)):
-            settings = Settings(**{"upstream_url": self.upstream.url, **self._settings})
-            worker = Worker(self.loop, settings, self.now, self.chance, self._memories)
-            self.workers.append(worker)
-            self.run(worker.start(self.address(number)))
+        for number in range(len(self.machines) * self._workers_of_machine):
+            self.workers.append(self._create_worker(number))
+            self.run(self._begin(number))
+
+    def _create_worker(self, number: int) -> Worker:
+        process = Process(self.machines[number // self._workers_of_machine])
+        return Worker(self.loop, self.read_settings(), self, process)
+
+    def read_settings(self, **changes: Any) -> Settings:
+        """The settings of the service, with changes, as a process reads them."""
+        return Settings(**{"upstream_url": self.upstream.url, **self._settings, **changes})
+
+    def _begin(self, number: int) -> asyncio.Task[None]:
+        worker = self.workers[number]
+        begun: asyncio.Task[None] = self.loop.create_task(
+            worker.start(self.address(number)), context=worker.process.context
+        )
+        return begun
 
     def _stop(self) -> None:
         while self.workers:
-            self.run(self.workers.pop().stop())
+            worker = self.workers.pop()
+            self.run(self.loop.create_task(worker.stop(), context=worker.process.context))
 
     @property
     def store_path(self) -> Path:
@@ -194,15 +232,28 @@ class World:
         self._stop()
         self._start()
 
+    def kill(self, number: int) -> None:
+        """Kill a worker between two turns of the loop. Another one begins in its place."""
+        self.loop.kill(self.workers[number].process)
+        self.workers[number] = self._create_worker(number)
+        self._begin(number)
+
     def crash(self) -> None:
-        """Kill the service, and start it again with what the file of its store has at this moment."""
-        path = self.store_path
-        left = Path(mkdtemp(dir=self._folder))
-        for file in path.parent.glob(f"{path.name}*"):
-            shutil.copy(file, left)
-        self._stop()
-        self._settings["store_url"] = f"sqlite:///{left / path.name}"
-        self._start()
+        """Kill all workers, and wait for those that begin in their place."""
+        is_in_file = str(self._settings["store_url"]).startswith("sqlite:")
+        # Without this connection, the last one would tidy up the file. A process that is killed does not.
+        with closing(sqlite3.connect(self.store_path if is_in_file else ":memory:")) as other:
+            other.execute("SELECT * FROM sqlite_schema").fetchall()
+            for worker in self.workers:
+                self.loop.kill(worker.process)
+            self.workers.clear()
+            self._start()
+
+    def reload(self, **changes: Any) -> None:
+        """Let every worker use changed settings, as at SIGHUP."""
+        self._settings |= changes
+        for worker in self.workers:
+            worker.process.context.run(worker.lifecycle.reload, self.read_settings())
 
     @staticmethod
     def address(worker: int = 0) -> Address:
@@ -212,11 +263,12 @@ class World:
     # Time
 
     def now(self) -> float:
-        """The time of the day, in seconds since the epoch."""
-        return self._offset + self.loop.time()
+        """The time of the day, in seconds since the epoch: to a process, that of its machine."""
+        process = PROCESS.get()
+        return self._offset + self.loop.time() + (0.0 if process is None else process.machine.ahead)
 
     def set_clock(self, seconds: float) -> None:
-        """Set the clock of the machine forward, or back. No time passes."""
+        """Set the clocks of all machines forward, or back. No time passes."""
         self._offset += seconds
 
     def sleep(self, seconds: float) -> None:

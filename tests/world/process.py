@@ -1,0 +1,67 @@
+"""Processes and machines of a world. All processes share its loop, and each can be killed between any two turns of it.
+
+What a process does, it does in its context: tasks, timers, connections, threads and files belong to it by that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.features.shared_memory import SharedMemory, Use
+
+
+@dataclass(eq=False)
+class Machine:
+    """A machine, with a clock and a memory that its processes share."""
+
+    #: Seconds by which its clock is ahead of that of the world.
+    ahead: float = 0.0
+    memories: dict[Use, SharedMemory] = field(default_factory=dict)
+
+
+class Killable(Protocol):
+    """What a process holds."""
+
+    def kill(self) -> None:
+        """End it as the kernel does: nothing of the process runs."""
+
+
+class Process:
+    """A process on a machine. `PROCESS` is set in its context."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.context = copy_context()
+        self.context.run(PROCESS.set, self)
+        #: Its connections, ports and threads. Those that end before it leave.
+        self.held: dict[Killable, None] = {}
+        self.files: list[sqlite3.Connection] = []
+        self.is_killed = False
+
+    def kill(self) -> None:
+        """Close what the kernel closes. The caller stops what would run in the context."""
+        self.is_killed = True
+        for held in list(self.held):
+            held.kill()
+        for file in self.files:
+            # An open transaction is rolled back.
+            file.close()
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+def hold(thing: Killable) -> None:
+    """Let the current process hold a thing, if there is one."""
+    process = PROCESS.get()
+    if process is not None:
+        process.held[thing] = None
+
+
+def let_go(process: Process | None, thing: Killable) -> None:
+    """A thing has ended before its process."""
+    if process is not None:
+        process.held.pop(thing, None)
