@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from tests.browser.proxy_process import proxy_before
+from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import running
 

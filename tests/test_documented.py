@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import importlib.util
 import json
 import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
-import threading
-import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -31,6 +27,7 @@ from app.errors import CouldNotVerify, DoiProxyError, list_errors
 from app.features.options import ENV_PREFIX, variable
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from bench.journeys import trace_alone
+from tests.cluster.processes import Proxy
 from tests.test_architecture import IMPORT_RULE
 
 pytestmark = pytest.mark.repository
@@ -44,7 +41,7 @@ PAGES: Final = sorted(
 )
 #: The address that README shows; the port is that of `make run`.
 SHOWN_ADDRESS: Final = "http://127.0.0.1:8000"
-#: For the proxy to listen, and for one curl to end, in seconds.
+#: For one curl to end, in seconds.
 DEADLINE: Final = 60
 
 #: `make target` where a command stands: at a line's start or in back quotes, not in prose ("we make sure").
@@ -260,16 +257,6 @@ def test_every_page_is_in_a_list_of_the_start_page_or_of_the_decisions() -> None
 # --- A running proxy ----------------------------------------------------------------------------------------------
 
 
-class Proxy(NamedTuple):
-    """A proxy started as `make run` does, on a free port, whose upstream refuses every connection."""
-
-    port: int
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-
 def plain_environment() -> dict[str, str]:
     """The environment of this process without the settings of doi-proxy and of HTTP proxies."""
     dropped = re.compile(rf"{ENV_PREFIX}.*|.*_proxy", re.IGNORECASE)
@@ -277,61 +264,17 @@ def plain_environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def proxy() -> Iterator[Proxy]:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # reserved, but not listening: connections are refused
-        flags = ["--port", "0", "--seed", "config/seed.ndjson", "--store-url", "memory:"]
-        flags += ["--upstream-url", f"http://127.0.0.1:{closed.getsockname()[1]}"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app", "serve", *flags],
-            cwd=ROOT,
-            env=plain_environment(),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        watchdog = threading.Timer(DEADLINE, process.kill)
-        watchdog.start()
-        try:
-            yield Proxy(listening_port(process))
-        finally:
-            watchdog.cancel()
-            process.terminate()
-            process.communicate(timeout=DEADLINE)
-
-
-def listening_port(process: subprocess.Popen[str]) -> int:
-    """The port in the proxy's log, when the proxy answers on it."""
-    assert process.stderr is not None
-    port, log = 0, []
-    for line in process.stderr:
-        log.append(line)
-        if found := re.search(r"starting on http://127\.0\.0\.1:([0-9]+)", line):
-            port = int(found[1])
-        if port and "startup complete" in line:
-            return answering(port)
-    raise AssertionError("the proxy did not start: " + "".join(log))
-
-
-def answering(port: int) -> int:
-    """The port, once it takes connections, which is some milliseconds after the log says that it starts."""
-    ends = time.monotonic() + DEADLINE
-    while time.monotonic() < ends:
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=DEADLINE):
-            return port
-    raise AssertionError(f"nothing takes connections on port {port}")
-
-
-def fetch(proxy: Proxy, path: str) -> bytes:
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=DEADLINE)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().read()
-    finally:
-        connection.close()
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A proxy as `make run` starts it, whose upstream refuses every connection."""
+    folder = tmp_path_factory.mktemp("proxy")
+    started = Proxy(folder, "http://127.0.0.1:1", "memory:", seed="config/seed.ndjson")
+    asyncio.run(started.ready())
+    yield started
+    started.process.kill()
 
 
 def openapi(proxy: Proxy) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(fetch(proxy, "/openapi.json"))
+    document: dict[str, Any] = asyncio.run(proxy.ask("/openapi.json")).json
     return document
 
 
@@ -381,12 +324,12 @@ def shown_commands() -> list[Shown]:
 
 def run_shown(shown: Shown, proxy: Proxy) -> str:
     """The real output of a command, with the address that README has."""
-    command = shlex.split(shown.command.replace(SHOWN_ADDRESS, proxy.address))
+    command = shlex.split(shown.command.replace(SHOWN_ADDRESS, proxy.url))
     assert command[0] == "curl"
     done = subprocess.run(
         command, env=plain_environment(), capture_output=True, text=True, timeout=DEADLINE, check=True
     )
-    return done.stdout.replace("\r\n", "\n").replace(proxy.address, SHOWN_ADDRESS).rstrip("\n")
+    return done.stdout.replace("\r\n", "\n").replace(proxy.url, SHOWN_ADDRESS).rstrip("\n")
 
 
 def head_and_body(output: str) -> tuple[str, dict[str, str], str]:

@@ -15,9 +15,9 @@ from typing import Final, Literal
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.browser.pages_seen import AFTER_THE_FORM, EVERY_PAGE
-from tests.browser.proxy_process import ROOT
 from tests.browser.site import BYPASSING, Site, open_site
 from tests.browser.watched import CHROMIUM_FLAGS, STEP_MS
+from tests.cluster.processes import ROOT
 
 FOLDER: Final = Path(ROOT, "build/contact_sheets")
 Scheme = Literal["light", "dark"]

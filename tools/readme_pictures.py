@@ -16,9 +16,9 @@ from app.features.status.models import EventStatus, HistoryPoint, Status, Upstre
 from app.features.status.page import page_facts
 from app.features.status.summary import summarize
 from app.web.pages import Link
-from tests.browser.proxy_process import ROOT
 from tests.browser.site import UNKNOWN, open_site
 from tests.browser.watched import CHROMIUM_FLAGS
+from tests.cluster.processes import ROOT
 
 FOLDER: Final = Path(ROOT, "docs/images")
 #: Each picture by its name: the path, whether it shows the branding example, and the size in CSS pixels.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from tests.browser.proxy_process import proxy_before
+from tests.cluster.processes import proxy_before
 from tests.constants import BYPASSES
 from tests.fake_upstream import FakeUpstream
 
@@ -27,7 +27,7 @@ LOOP: Final = "10.5555/loop"
 SCRIPT_TARGET: Final = "10.5555/script-target"
 INACTIVE: Final = "10.5556/closed"
 #: The settings of an invented library.
-BRANDING: Final = {"branding-folder": "config/branding-example", "branding-name": "Example University Library"}
+BRANDING: Final = {"branding_folder": "config/branding-example", "branding_name": "Example University Library"}
 LIBRARY_RULES: Final = "config/library-rules.toml"
 #: The example of local records, and two names in it.
 LOCAL_RECORDS: Final = "config/local-records.toml"
@@ -81,12 +81,12 @@ async def open_site() -> AsyncIterator[Site]:
 
 def _plain_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
     """A proxy with our own face, and with local records."""
-    return proxy_before(upstream_url, **{"local-records": LOCAL_RECORDS}, **ONE_BYPASS)
+    return proxy_before(upstream_url, local_records=LOCAL_RECORDS, **ONE_BYPASS)
 
 
 def _branded_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
     """The proxy of an invented library, with its own face, its rules and its local records."""
-    files = {"library-rules": LIBRARY_RULES, "local-records": LOCAL_RECORDS}
+    files = {"library_rules": LIBRARY_RULES, "local_records": LOCAL_RECORDS}
     return proxy_before(upstream_url, **BRANDING, **files, **ONE_BYPASS)
 
 

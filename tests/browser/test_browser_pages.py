@@ -13,9 +13,9 @@ from playwright.async_api import Page, ViewportSize, expect
 from tests.browser.axe import audit
 from tests.browser.conftest import NewVisitor, Window
 from tests.browser.pages_seen import EVERY_PAGE
-from tests.browser.proxy_process import ROOT
 from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, WORK, Site
 from tests.browser.watched import Visit
+from tests.cluster.processes import ROOT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from tests.browser.proxy_process import proxy_before
 from tests.clients.installed import install_npm_clients, install_python_clients
 from tests.clients.network import Network, institution
+from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 
 BIBTEX: Final = "@article{Wei_2020, title={A title}, DOI={10.5555/article}, year={2020} }\n"

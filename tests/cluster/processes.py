@@ -9,15 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import psutil
 
 from app.doi.name import fold
 from tests.cluster.raw_http import Answered, ask
-from tests.constants import STORE_TIMEOUT, command, split
+from tests.constants import RECHECK, STORE_TIMEOUT, command, split
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -29,6 +31,14 @@ STOP_DEADLINE: Final = 15.0
 #: 0.1 s the lease of a name holds in one process only, and a test that counts queries fails.
 PATIENT: Final[dict[str, object]] = {STORE_TIMEOUT: 30.0}
 _LOOK_EVERY: Final = 0.02
+#: Neither budget nor breaker is in the way.
+_OUT_OF_THE_WAY: Final[dict[str, object]] = {
+    "upstream_contact": "mailto:library@example.org",
+    "upstream_rate": 1_000_000,
+    "upstream_burst": 1_000_000,
+    "upstream_breaker_failures": 1_000_000,
+    RECHECK: 0,
+}
 #: A value of a record with the target `url`.
 _VALUE: Final = {"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z"}
 
@@ -161,6 +171,20 @@ class Proxy:
     async def ask(self, target: str, **more: Any) -> Answered:
         """Send a request; see raw_http.ask."""
         return await ask(self.port, target, **more)
+
+
+@asynccontextmanager
+async def proxy_before(upstream_url: str, **more: object) -> AsyncIterator[str]:
+    """The base URL of a proxy with this upstream. `more` are settings and constants. Its log may have no traceback."""
+    with TemporaryDirectory() as folder:
+        proxy = Proxy(Path(folder), upstream_url, "memory:", **{**_OUT_OF_THE_WAY, **more})
+        try:
+            await proxy.ready()
+            yield proxy.url
+            await asyncio.to_thread(proxy.process.terminate)
+        finally:
+            proxy.process.kill()
+            assert not proxy.process.count("Traceback"), proxy.process.log
 
 
 class UpstreamProcess:

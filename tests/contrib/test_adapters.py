@@ -19,7 +19,7 @@ import pytest
 import yaml
 from anyio.from_thread import start_blocking_portal
 
-from tests.browser.proxy_process import proxy_before
+from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 
 pytestmark = pytest.mark.process

@@ -18,7 +18,7 @@ from app.doi.name import HandleName
 from app.errors import UpstreamLoop
 from app.upstream.loop import LOOP_HEADER, read_loop_id
 from app.upstream.source import UpstreamQuery
-from tests.browser.proxy_process import proxy_before
+from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api
 from tests.web.proxy import running
@@ -133,8 +133,8 @@ async def proxy_that_is_its_own_upstream(**settings: str) -> AsyncIterator[str]:
 @pytest.mark.process
 async def test_a_proxy_that_is_its_own_upstream_says_so() -> None:
     # Without the check, the query would wait for itself until this time.
-    long = {"upstream-timeout": "600"}
-    async with proxy_that_is_its_own_upstream(**long) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
+    waiting = proxy_that_is_its_own_upstream(upstream_timeout="600")
+    async with waiting as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
         for number in range(2):
             got = await client.get(f"/api/handles/10.5555/{number}")
             assert (got.status_code, json.loads(got.content)["responseCode"]) == (502, 2)

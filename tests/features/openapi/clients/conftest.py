@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from tests.browser.proxy_process import proxy_before
+from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.clients.installed import install_python_generator, install_typescript_generator
 from tests.features.openapi.clients.strings import REGISTERED
@@ -32,7 +32,7 @@ def site() -> Iterator[Site]:
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(FakeUpstream()) as upstream,
-        portal.wrap_async_context_manager(proxy_before(upstream.url, **{"admin-token": TOKEN})) as url,
+        portal.wrap_async_context_manager(proxy_before(upstream.url, admin_token=TOKEN)) as url,
     ):
         upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         upstream.agency("10.1000", "Example")
