@@ -53,7 +53,7 @@ def install(target: str, names: str) -> None:
     command = ["make", "--no-print-directory", target]
     _LOCK.parent.mkdir(exist_ok=True)
     try:
-        # The workers of pytest-xdist must not install into the same folder at the same time.
+        # The processes of the tests must not install into the same folder at the same time.
         with _LOCK.open("w") as lock:
             flock(lock, LOCK_EX)
             done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=_INSTALLATION)

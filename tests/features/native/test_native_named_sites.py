@@ -47,7 +47,7 @@ def _zip(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> by
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", compression) as content:
         for name, data in files.items():
-            # The time would give a test another id in each process of pytest-xdist.
+            # The time would give a test another id in each collection.
             content.writestr(zipfile.ZipInfo(name), data, compression)
     return archive.getvalue()
 
