@@ -20,9 +20,10 @@ def document(path: str) -> Any:
     return yaml.safe_load((ROOT / path).read_text("utf-8"))
 
 
-def test_the_workflow_runs_what_ci_runs() -> None:
-    (job,) = document(".github/workflows/ci.yml")["jobs"].values()
-    assert job["steps"][-1] == {"run": ".ci/run"}
+@pytest.mark.parametrize(("name", "command"), [("ci", ".ci/run"), ("nightly", ".ci/run nightly")])
+def test_a_workflow_runs_what_can_be_run_anywhere(name: str, command: str) -> None:
+    (job,) = document(f".github/workflows/{name}.yml")["jobs"].values()
+    assert {"run": command} in job["steps"]
     actions = [step["uses"] for step in job["steps"] if "uses" in step]
     assert [action for action in actions if not re.search("@[0-9a-f]{40}$", action)] == []
 

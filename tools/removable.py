@@ -1,8 +1,8 @@
 """Removes each feature from a copy of the program, with those that need it, and sees the rest start, answer and pass.
 
-`python -m tools.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short. With the
-black-box kit beside the checkout, some of its vectors are replayed too, and some files of the quick tests are run: the
-features share them out, so that together they are all replayed and run.
+`python -m tools.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short.
+`--changed` tries those that changed since a base (`tools/changes.py`). The black-box kit, if it is beside the checkout,
+and the quick tests are shared out: each feature replays some vectors and runs some files, and all features run all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -25,8 +25,8 @@ from typing import Final
 
 from app.assembly.features import installed
 from tests.ports import free_port
+from tools.changes import ROOT, find_base, list_changes
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 KIT: Final = ROOT.parent / "shared" / "conformance"
 #: Copies that are tried at the same time.
 AT_ONCE: Final = 2
@@ -90,7 +90,7 @@ def _run_tests(place: Path, name: str) -> str:
             shutil.copytree(entry, place / "tests", ignore=shutil.ignore_patterns("node_modules"))
         elif entry.name != "app" and not entry.name.startswith("."):
             (place / entry.name).symlink_to(entry)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not process and not slow"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not process and not nightly"]
     done = subprocess.run(
         [*command, *map(str, files)], cwd=place, env=_environment(place), timeout=COMMAND_TIMEOUT,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
@@ -240,9 +240,18 @@ def _is_about(line: str, beginnings: Sequence[str]) -> bool:
     return any(f'"id": "{one}' in line or f'"id":"{one}' in line for one in beginnings)
 
 
+def find_changed(changes: Iterable[str]) -> list[str]:
+    """The features whose folder has a changed path."""
+    folders = {tuple(Path(path).parts[:3]) for path in changes}
+    return [feature.name for feature in installed() if ("app", "features", feature.name) in folders]
+
+
 def main(chosen: Sequence[str]) -> int:
     """Try each feature, or those that are chosen. Exit status 1 if one falls short."""
-    names = tuple(chosen) or tuple(feature.name for feature in installed())
+    names = list(chosen) or [feature.name for feature in installed()]
+    if chosen == ["--changed"]:
+        names = find_changed(list_changes(find_base()))
+        print(f"removable: {len(names)} features changed since {find_base()}", flush=True)
     status = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for name, problem in zip(names, pool.map(try_without, names), strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.removable import dependents, try_without
+from tools.removable import dependents, find_changed, try_without
 
 pytestmark = pytest.mark.repository
 
@@ -12,6 +12,16 @@ pytestmark = pytest.mark.repository
 def test_those_that_need_a_feature_go_with_it() -> None:
     assert dependents("metadata") >= {"metadata", "lists", "references"}
     assert dependents("assistants") == {"assistants"}
+
+
+def test_a_feature_has_changed_if_a_path_in_its_folder_has() -> None:
+    paths = [
+        "app/features/help/feature.py",
+        "app/features/help/texts/de.toml",
+        "app/features/options.py",
+        "docs/index.md",
+    ]
+    assert find_changed(paths) == ["help"]
 
 
 @pytest.mark.process

@@ -1,0 +1,182 @@
+"""`python -m tools.nightly [PART …]`: what is too dear for every change. Writes build/nightly/COMMIT.json.
+
+With `--changed`, only the parts that belong to what changed since a base (see `tools/changes.py`); with `--seconds N`,
+only those of them that fit. Exit status 1 if a part fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tools.changes import ROOT, find_base, list_changes, run_git
+
+FOLDER: Final = ROOT / "build" / "nightly"
+#: Lines of the summary of pytest.
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_SKIPPED: Final = re.compile(r"^SKIPPED .*", re.MULTILINE)
+_PACKAGING: Final = ("pyproject.toml", "requirements/*", "packaging/*")
+
+
+class Part(NamedTuple):
+    """A part of the night."""
+
+    #: On two idle cores.
+    seconds: int
+    #: Patterns of paths. A change of one calls for the part, as does a change of its tests.
+    changed: tuple[str, ...] = ()
+    #: Folders and files. Their tests with the marker `nightly` belong to the part.
+    tests: tuple[str, ...] = ()
+    #: What is run in place of tests. SEED stands for a new number.
+    command: tuple[str, ...] = ()
+
+    def belongs_to(self, path: str) -> bool:
+        """Whether a change of a path calls for this part."""
+        return path.startswith(self.tests) or any(fnmatchcase(path, pattern) for pattern in self.changed)
+
+
+def _run_tests(marker: str, *arguments: str) -> tuple[str, ...]:
+    # More than half of the time, these tests wait for a process.
+    return (sys.executable, "-m", "pytest", "-q", "--forks", "4", "-rfEs", "-m", marker, *arguments)
+
+
+PARTS: Final[dict[str, Part]] = {
+    "clusters": Part(
+        240,
+        ("app/server/*", "app/cli/*", "app/features/shared_memory*", "app/features/sqlite/*", "app/features/valkey/*"),
+        ("tests/cluster",),
+    ),
+    "stores": Part(180, ("app/cache/*", "app/features/valkey/*"), ("tests/cache", "tests/features/valkey")),
+    "fronts": Part(
+        180,
+        ("config/nginx/*", "config/apache/*", "config/caddy/*", "app/features/setup/*"),
+        ("tests/test_front_proxies.py", "tests/features/setup"),
+    ),
+    "browsers": Part(240, ("app/*.html", "app/*.css", "app/web/texts/*"), ("tests/browser",)),
+    "clients": Part(
+        240,
+        ("app/features/openapi/*", "requirements/clients.lock", "requirements/openapi.lock"),
+        ("tests/clients", "tests/features/openapi/clients"),
+    ),
+    "hostile": Part(300, ("app/server/*",), ("tests/hostile", "tests/test_regular_expressions.py")),
+    "image": Part(240, ("Dockerfile", ".dockerignore", *_PACKAGING), ("tests/test_image.py",)),
+    "kubernetes": Part(60, ("config/kubernetes/*",), ("tests/test_kubernetes.py",)),
+    "debian": Part(
+        300,
+        ("docs/operations.md", "config/systemd/*", *_PACKAGING),
+        (
+            "tests/test_debian_package.py",
+            "tests/test_packaging.py",
+            "tests/test_release.py",
+            "tests/assembly/test_extras.py",
+        ),
+    ),
+    "tutorial": Part(120, ("docs/tutorial.md",), ("tests/test_tutorial.py",)),
+    "benchmarks": Part(240, ("bench/*",), ("bench/tests",)),
+    # The tests with the marker `nightly` that no part above has.
+    "others": Part(300),
+    # Fifty examples of each property in place of ten.
+    "examples": Part(
+        400,
+        command=("env", "HYPOTHESIS_PROFILE=thorough", *_run_tests("hypothesis and not process and not repository")),
+    ),
+    "removable": Part(900, ("app/assembly/features.py", "tools/removable.py"), command=("make", "removable")),
+    "simulation": Part(600, command=("make", "simulate", "MINUTES=10", "SEED=SEED")),
+    "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600")),
+    "mutants": Part(3_600, command=("make", "mutants", "MUTANTS=200", "SEED=SEED")),
+}
+
+
+def build_command(name: str, seed: int) -> list[str]:
+    """The command of a part, with a seed."""
+    part = PARTS[name]
+    if part.command:
+        return [re.sub(r"\bSEED$", str(seed), word) for word in part.command]
+    if part.tests:
+        return [*_run_tests("nightly", *part.tests)]
+    others = [f"--ignore={path}" for other in PARTS.values() for path in other.tests]
+    return [*_run_tests("nightly", *others)]
+
+
+def choose(changes: Iterable[str]) -> list[str]:
+    """The parts that belong to changed paths."""
+    paths = list(changes)
+    return [name for name, part in PARTS.items() if any(map(part.belongs_to, paths))]
+
+
+def run_part(name: str, seed: int) -> dict[str, Any]:
+    """Run a part, with its output in build/nightly/NAME.log. Returns what the record says of it."""
+    command, log, began = build_command(name, seed), FOLDER / f"{name}.log", time.monotonic()
+    with log.open("w", encoding="utf-8") as output:
+        done = subprocess.run(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False
+        )
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return {
+        "result": "ok" if done.returncode == 0 else "failed",
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - began),
+        "command": " ".join(command),
+        "failed": _FAILED.findall(text),
+        "skipped": _SKIPPED.findall(text),
+    }
+
+
+def find_record() -> Path:
+    """The record of this commit. Uncommitted changes have one of their own: it says nothing of the commit."""
+    changes = "+changes" if run_git("status", "--porcelain").strip() else ""
+    return FOLDER / f"{run_git('rev-parse', 'HEAD').strip()}{changes}.json"
+
+
+def write_record(path: Path, parts: dict[str, dict[str, Any]]) -> None:
+    """Add parts to a record. It lists those that have not run for its commit as well."""
+    known = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.exists() else {}
+    known = {name: {"result": "not run"} for name in PARTS} | known | parts
+    failed = [name for name, part in known.items() if part["result"] == "failed"]
+    missing = [name for name, part in known.items() if part["result"] == "not run"]
+    record = {"commit": path.stem, "failed": failed, "not_run": missing, "parts": known}
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Run the parts, and record each when it ends."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.nightly", description="Run what is too dear for every change."
+    )
+    parser.add_argument("part", nargs="*", help=f"what to run (default: all): {', '.join(PARTS)}")
+    parser.add_argument("--changed", action="store_true", help="only the parts that belong to what changed")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="leave out parts that do not fit")
+    options = parser.parse_args()
+    if unknown := set(options.part) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    base = find_base()
+    names = options.part or (choose(list_changes(base)) if options.changed else list(PARTS))
+    if options.changed:
+        print(f"nightly: parts that belong to the changes since {base}: {', '.join(names) or 'none'}", flush=True)
+    ends, status, seed = time.monotonic() + options.seconds, 0, int(time.time())
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    record = find_record()
+    for name in names:
+        if time.monotonic() + PARTS[name].seconds > ends:
+            print(f"{name:12} left to make nightly: its {PARTS[name].seconds} s do not fit", flush=True)
+            continue
+        result = run_part(name, seed)
+        write_record(record, {name: result})
+        print(f"{name:12} {result['result']:7} {result['seconds']:5} s", *result["failed"], sep="\n    ", flush=True)
+        if result["result"] == "failed":
+            status = 1
+            print(f"    its output is in {FOLDER / name}.log", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

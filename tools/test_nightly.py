@@ -1,0 +1,54 @@
+"""Which parts of the night belong to a change, and what their record says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.table import table
+from tools.changes import ROOT
+from tools.nightly import PARTS, build_command, choose, write_record
+
+pytestmark = pytest.mark.repository
+
+
+@table(
+    ("path", "parts"),
+    [
+        ("packaging/debian/build.sh", ["image", "debian"]),
+        ("pyproject.toml", ["image", "debian"]),
+        ("app/features/valkey/node.py", ["clusters", "stores"]),
+        ("tests/cluster/conftest.py", ["clusters"]),
+        ("docs/tutorial.md", ["tutorial"]),
+        ("app/web/texts/layout.html", ["browsers"]),
+        ("docs/errors.md", []),
+    ],
+)
+def test_a_change_calls_for_the_parts_that_it_belongs_to(path: str, parts: list[str]) -> None:
+    assert choose([path]) == parts
+
+
+def test_every_path_of_the_table_exists() -> None:
+    patterns = {pattern for part in PARTS.values() for pattern in (*part.tests, *part.changed)}
+    assert {pattern for pattern in patterns if not any(ROOT.glob(pattern.replace("app/*.", "app/**/*.")))} == set()
+
+
+def test_a_seed_is_in_a_command() -> None:
+    assert build_command("mutants", 7) == ["make", "mutants", "MUTANTS=200", "SEED=7"]
+
+
+def test_the_others_are_the_tests_of_no_other_part() -> None:
+    assert "--ignore=tests/cluster" in build_command("others", 1)
+
+
+def test_a_record_has_every_part_and_keeps_what_ran_before(tmp_path: Path) -> None:
+    path = tmp_path / "0123abc.json"
+    write_record(path, {"image": {"result": "ok"}})
+    write_record(path, {"debian": {"result": "failed"}})
+    record = json.loads(path.read_text())
+    assert record["commit"] == "0123abc"
+    assert record["failed"] == ["debian"]
+    assert set(record["not_run"]) == set(PARTS) - {"image", "debian"}
+    assert record["parts"]["image"] == {"result": "ok"}
