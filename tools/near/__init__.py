@@ -1,0 +1,1 @@
+"""The tests near a change: `python -m tools.near`, or `make near`."""
