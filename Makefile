@@ -3,6 +3,8 @@
 #   make run     set up, then serve on http://127.0.0.1:8000
 #   make test    set up, then run the tests of the program
 #   make quick   set up, then run those of them that start no process: no servers, no browsers
+#   make near    set up, then run those of them that enter what changed since the last commit (SINCE=main)
+#   make nightly set up, then run what is too dear for every change; the record is build/nightly/COMMIT.json
 #   make check   set up, then lint, type check, import rule, dead code, dependencies, tests of the repository
 #   make lint    set up, then lint and check the format: the fast part of make check
 #   make bench   set up, then run the benchmarks
@@ -25,10 +27,10 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# More than half of the time, a test waits for a process. The files begin in the order of conftest.py.
-TEST_FLAGS ?= -n 4 --dist loadfile --no-loadscope-reorder -rsR
-# With ARGS, the tests that it selects. Otherwise those of the program, without those of the repository.
-SELECTED = $(if $(ARGS),$(ARGS),-m 'not repository and not kit')
+# Many tests wait for a process.
+TEST_FLAGS ?= --forks 4 -rs
+# With ARGS, the tests that it selects. Otherwise those of the program, without those of the repository and of the night.
+SELECTED = $(if $(ARGS),$(ARGS),-m 'not repository and not kit and not nightly')
 LOCK_FLAGS ?=
 DEB_PYTHON ?= /usr/bin/python3
 DEB_FOLDER ?= dist
@@ -67,7 +69,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb lock clean
+.PHONY: help setup run test quick near nightly clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -121,19 +123,14 @@ clients: tests/clients/node_modules/.package-lock.json tests/features/openapi/cl
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(SELECTED)
 
-# Three processes, each with a share of the files: the workers of pytest-xdist collect all files, and report each test.
-QUICK = $(BIN)/python -m pytest -q -rs -m 'not process and not repository and not slow'
-# Processor time of the shares on one machine, with the start of each: 37 s, 41 s, and 38 s for the rest.
-SHARES = 'tests/features/[a-m]* tests/cache tests/doi' 'tests/features/[n-z]*'
-REST = --ignore=tests/features --ignore=tests/cache --ignore=tests/doi
-
-quick: export HYPOTHESIS_PROFILE = quick
 quick: setup
-	@$(if $(ARGS),exec $(QUICK) $(ARGS),logs=$$(mktemp -d); status=0; ids=; \
-	for share in $(SHARES); do $(QUICK) $$share > "$$logs/$${#ids}" 2>&1 & ids="$$ids $$!"; done; \
-	trap "kill $$ids; rm -r $$logs" INT TERM; \
-	$(QUICK) $(REST) || status=$$?; for id in $$ids; do wait $$id || status=$$?; done; \
-	cat $$logs/*; rm -r $$logs; exit $$status)
+	@$(BIN)/python -m pytest -q --forks 2 -rs -m 'not process and not repository and not nightly' $(ARGS)
+
+near: setup
+	@$(BIN)/python -m tools.near $(if $(SINCE),--since $(SINCE)) $(ARGS)
+
+nightly: setup
+	@$(BIN)/python -m tools.nightly $(ARGS)
 
 # The other installed versions of Python. Each gets its own environment.
 pythons: setup
@@ -176,7 +173,7 @@ check: lint
 	@$(BIN)/python -m tools.sizes
 	$(call step,dead code,$(BIN)/vulture)
 	$(call step,dependencies,$(BIN)/deptry app)
-	$(call step,repository,$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m repository --ignore=tests/test_architecture.py)
+	$(call step,repository,$(BIN)/python -m pytest -q --forks 2 -rs -m 'repository and not nightly' --ignore=tests/test_architecture.py)
 	@echo 'All checks passed.'
 
 bench: setup

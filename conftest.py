@@ -21,10 +21,12 @@ from hypothesis.internal.conjecture import providers
 from app.system.version import read_version
 from tests.zygote import Zygote, can_fork
 
-# Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make quick`
-# sets the variable to "quick", and `make fuzz` to "random".
-settings.register_profile("fixed", derandomize=True, database=None, deadline=None, max_examples=50)
-settings.register_profile("quick", settings.get_profile("fixed"), max_examples=10)
+pytest_plugins = ["tools.parallel"]
+
+# Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make nightly`
+# sets the variable to "thorough", and `make fuzz` to "random".
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None, max_examples=10)
+settings.register_profile("thorough", settings.get_profile("fixed"), max_examples=50)
 settings.register_profile("random", deadline=None, print_blob=True)
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "fixed")
 settings.load_profile(_PROFILE)
@@ -40,14 +42,6 @@ if _PROFILE != "random":
     assert callable(providers._get_local_constants)
     providers._get_local_constants = _no_constants
 
-#: Files that take longest.
-LONGEST: Final = tuple(
-    f"test_{name}.py"
-    for name in (
-        *("browser_pages", "cluster_killed", "signals", "cluster_admin", "front_proxies", "cluster_ended", "extras"),
-        *("browser_form", "cluster_failover_budget", "debian_package"),
-    )
-)
 #: Markers of tests that start a process of their own.
 _WITH_PROCESSES: Final = ("browser", "valkey")
 
@@ -66,15 +60,15 @@ _current: pytest.Item | None = None
 # Before pytest itself, which selects tests by their markers here.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the longest files first, then the other ones with slow tests. At the end, all processes have work."""
+    """Run the files first that wait for processes. At the end, all forks of `tools/parallel.py` have work."""
     for item in items:
         if any(item.get_closest_marker(name) for name in _WITH_PROCESSES):
             item.add_marker("process")
         # On a busy machine, a process may stand still for longer than any deadline. The summary names what is rerun.
         if item.get_closest_marker("process") and config.pluginmanager.hasplugin("rerunfailures"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in slow))
+    waiting = {item.path for item in items if item.get_closest_marker("process")}
+    items.sort(key=lambda item: item.path not in waiting)
 
 
 @pytest.hookimpl(trylast=True)

@@ -6,5 +6,5 @@ from hypothesis import settings
 
 
 def examples(times: int) -> int:
-    """So many times the examples of the profile that conftest.py has loaded: fewer for `make quick`."""
+    """So many times the examples of the profile that conftest.py has loaded: more for `make nightly`."""
     return times * settings().max_examples

@@ -34,7 +34,7 @@ PROGRAMS: Final = ("dpkg-deb", "make", "setpriv", "systemctl", "systemd-sysusers
 DEADLINE: Final = 300
 SCRIPTS: Final = ("build.sh", "postinst", "prerm", "postrm")
 
-pytestmark = [pytest.mark.slow, pytest.mark.repository]
+pytestmark = [pytest.mark.nightly, pytest.mark.repository]
 
 
 def missing() -> str | None:

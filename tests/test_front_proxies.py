@@ -18,7 +18,7 @@ from tests.cluster.front_proxy import CONFIG, Apache, Caddy, FrontProxy, Nginx, 
 from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.cluster.raw_http import Answered
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.process]
 
 #: What is sent, and the name that it means (RFC 3986: percent-decoded once, and nothing else done to it).
 TARGETS: Final = {

@@ -26,7 +26,7 @@ from app.system.version import VERSION
 from tests.ports import free_port
 from tests.test_packaging import ROOT
 
-pytestmark = [pytest.mark.repository, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.repository, pytest.mark.nightly, pytest.mark.process]
 
 BASE: Final = (ROOT / "Dockerfile").read_text("utf-8").partition("FROM ")[2].split()[0]
 PACKAGES: Final = "python3,python3-venv,python3-pip,ca-certificates"

@@ -85,7 +85,7 @@ def test_alertmanager_names_only_alerts_that_exist() -> None:
     assert named - {rule["alert"] for rule in rules()} == set()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs("prometheus-alertmanager", "prometheus-alertmanager")
 def test_an_alert_that_explains_others_mutes_them(tmp_path: Path) -> None:
     down = [alert("DoiProxyDown", "a"), alert("DoiProxyStoreFails", "a"), alert("DoiProxyStoreFails", "b")]

@@ -112,7 +112,7 @@ def run(command: list[str], cwd: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_dockerfile_s_install_steps_give_a_working_program(tmp_path: Path) -> None:
     source = tmp_path / "src"
     source.mkdir()

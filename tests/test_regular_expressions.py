@@ -129,7 +129,7 @@ def test_the_table_names_expressions() -> None:
     assert EXPRESSIONS.keys() >= SEARCHED
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_it_takes_linear_time(name: str, alarm: Callable[[], None]) -> None:
     searches = name in SEARCHED or name in SETTINGS

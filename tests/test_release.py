@@ -91,7 +91,7 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_source_archive_holds_what_a_build_from_it_needs(distribution: Path) -> None:
     with tarfile.open(next(distribution.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -99,7 +99,7 @@ def test_the_source_archive_holds_what_a_build_from_it_needs(distribution: Path)
     assert wanted <= names
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_archive_of_git_reports_its_commit(tmp_path: Path) -> None:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     if not head:
@@ -127,7 +127,7 @@ def get(url: str) -> tuple[int, Message, bytes]:
         return reply.code, reply.headers, reply.read()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.anyio
 async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"

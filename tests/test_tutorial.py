@@ -100,7 +100,7 @@ def missing_program() -> str | None:
     return next((name for name in PROGRAMS if shutil.which(name, path=search_path()) is None), None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(missing_program() is not None, reason=f"not installed: {missing_program()}")
 def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")

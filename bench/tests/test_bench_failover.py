@@ -10,7 +10,7 @@ from bench.failover import failover
 from bench.machine import Cores
 from bench.plan import Plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.valkey, pytest.mark.repository]
+pytestmark = [pytest.mark.nightly, pytest.mark.valkey, pytest.mark.repository]
 
 
 def test_one_round_finds_no_wrong_answer(tmp_path: Path) -> None:

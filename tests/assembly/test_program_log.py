@@ -77,7 +77,6 @@ def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[
 
 @pytest.mark.process
 @pytest.mark.anyio
-@pytest.mark.slow
 async def test_every_line_of_a_service_is_an_object(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     # Port 9 is "discard" (RFC 863): nothing listens there.

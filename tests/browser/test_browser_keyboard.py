@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from tests.browser.site import EVERY_FORMAT, WORK, Site
 from tests.browser.watched import Visit
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.nightly]
 
 #: What has the focus: its words, how its focus shows, and whether it is on the screen.
 _FOCUSED: Final = """() => {

@@ -17,7 +17,7 @@ from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, WORK, Site
 from tests.browser.watched import Visit
 from tests.cluster.processes import ROOT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.nightly]
 
 #: A folder, such as tests/browser/screenshots, to which every page is written as a PNG; none unless it is set.
 SCREENSHOTS: Final = "SCREENSHOTS"

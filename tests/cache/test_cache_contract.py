@@ -41,7 +41,10 @@ LEASE, STEP = 200.0, 90.0
 CEILING: Final = 86_400.0
 TWO_DAYS: Final = 172_800.0
 
-SERVERS: Final = [pytest.param(name, marks=pytest.mark.valkey) for name in ("valkey", "sentinel", "cluster")]
+SERVERS: Final = [
+    pytest.param("valkey", marks=pytest.mark.valkey),
+    *(pytest.param(name, marks=[pytest.mark.valkey, pytest.mark.nightly]) for name in ("sentinel", "cluster")),
+]
 #: Stores that keep entries as bytes, where a disk, a person or another program can damage them.
 OF_BYTES: Final = ["sqlite", *SERVERS]
 every_store = pytest.mark.parametrize("row", ["memory", *OF_BYTES], indirect=True)

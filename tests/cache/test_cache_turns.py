@@ -23,7 +23,7 @@ from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.hostile.turns import REPEATS, is_short
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 #: More of the smallest entries than the default of cache_memory_bytes has room for.
 _ENTRIES: Final = 400_000

@@ -11,7 +11,7 @@ from habanero import cn
 
 from tests.clients.conftest import BIBTEX, FORMATS, Site
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 NAME = "10.5555/article"
 

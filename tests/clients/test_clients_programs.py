@@ -16,7 +16,7 @@ from tests.clients.conftest import BIBTEX, Site
 from tests.clients.installed import run_node
 from tests.clients.network import Network
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 NAME = "10.5555/article"
 ACCEPT = "Accept: application/x-bibtex"

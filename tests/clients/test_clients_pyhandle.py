@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.conftest import Site
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 with warnings.catch_warnings():
     # Its docstrings hold escapes that newer Pythons warn of.

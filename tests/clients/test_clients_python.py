@@ -14,7 +14,7 @@ from tests.clients.conftest import BIBTEX, Site
 from tests.clients.installed import run_python
 from tests.clients.network import Network
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 NAME = "10.5555/article"
 MISSING = "10.5555/no-such-name"

@@ -18,7 +18,7 @@ from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, record, until
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 NAME: Final = "10.5072/admin"
 TARGET: Final = "https://www.example.org/target"
@@ -57,6 +57,7 @@ async def in_a_row(look: Callable[[], Awaitable[bool]], what: str) -> None:
     await until(all_of_them, PATIENCE, what)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "workers"), [("unix", 2), ("port", 1)])
 async def test_the_admin_api_has_an_address_of_its_own(
     short_folder: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy, kind: str, workers: int
@@ -96,6 +97,7 @@ async def test_the_admin_api_has_an_address_of_its_own(
     assert (await ask("GET", "/admin/settings"))[0] == 200
 
 
+@pytest.mark.nightly
 async def test_a_socket_that_another_service_uses_is_not_taken(
     short_folder: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
 ) -> None:
@@ -135,6 +137,7 @@ async def test_a_denial_at_one_worker_holds_at_the_other(
     await in_a_row(answers(302), "both workers serve the client again")
 
 
+@pytest.mark.nightly
 async def test_a_purge_at_one_worker_reaches_the_other_while_the_store_cannot_be_opened(
     tmp_path: Path, start_upstream: StartUpstream, start_proxy: StartProxy
 ) -> None:
@@ -166,6 +169,7 @@ async def test_a_purge_at_one_worker_reaches_the_other_while_the_store_cannot_be
     assert {(await proxy.ask(f"/{NAME}")).location for _ in range(IN_A_ROW)} == {later}
 
 
+@pytest.mark.nightly
 async def test_a_reload_replaces_the_token_in_all_workers(
     tmp_path: Path, store_file: str, start_proxy: StartProxy
 ) -> None:
@@ -193,6 +197,7 @@ async def test_a_reload_replaces_the_token_in_all_workers(
     await in_a_row(answers("first-first-first", 401), "both workers have forgotten the first token")
 
 
+@pytest.mark.nightly
 async def test_the_status_of_each_worker_has_the_counts_of_all(
     store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
 ) -> None:

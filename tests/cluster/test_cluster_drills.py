@@ -17,7 +17,7 @@ from tests.cluster.processes import ROOT
 from tests.features.valkey.valkey_cluster import running_cluster
 from tests.features.valkey.valkey_sentinel import running_sentinels
 
-pytestmark = [pytest.mark.slow, pytest.mark.valkey, pytest.mark.kit]
+pytestmark = [pytest.mark.nightly, pytest.mark.valkey, pytest.mark.kit]
 
 #: The kit is not part of this repository. Checkouts that have it have it here.
 DRILLS: Final = ROOT.parent / "shared" / "conformance" / "drills.py"

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 NAMES: Final = {f"10.1234/kept{number}": f"https://www.example.org/{number}" for number in range(100)}
 #: Names that a path can hold only in one way; each is one name, however often it is handed on.
@@ -50,6 +50,7 @@ async def test_after_sigterm_every_answer_is_in_the_store(
     await expect_all(proxy, NAMES)
 
 
+@pytest.mark.nightly
 async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
 ) -> None:
@@ -72,6 +73,7 @@ async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     await expect_all(proxy, NAMES)
 
 
+@pytest.mark.nightly
 async def test_one_proxy_is_the_upstream_of_another(start_upstream: StartUpstream, start_proxy: StartProxy) -> None:
     upstream = start_upstream({**NAMES, **ODD_NAMES})
     parent = start_proxy(upstream.url, "memory:")

@@ -16,7 +16,7 @@ from tests.cluster.processes import Proxy, until
 from tests.cluster.test_cluster_killed import REGISTERED, SETTINGS, TTLS, UNKNOWN, expect_no_failure, expect_the_truth
 from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.valkey, pytest.mark.process]
 
 #: Answers of each phase.
 ANSWERS: Final = 400

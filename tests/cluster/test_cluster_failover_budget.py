@@ -21,7 +21,7 @@ from tests.constants import QUEUE_TIMEOUT
 from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 from tests.features.valkey.valkey_sentinel import running_sentinels
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.valkey, pytest.mark.process]
 
 RATE: Final = 20.0
 BURST: Final = 20

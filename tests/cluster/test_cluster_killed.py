@@ -15,7 +15,7 @@ from tests.cluster.load import CALLERS, Load, Verdicts
 from tests.cluster.processes import START_DEADLINE, Process, Proxy, until
 from tests.constants import RECHECK
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.process]
 
 REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{number}" for number in range(60)}
 #: Every third record has a TTL of a second, so it is fetched repeatedly.

@@ -11,9 +11,10 @@ from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.lease_holder import NAME, SETTINGS, URL, ask_another, begin_query, kill_worker
 from tests.cluster.processes import Proxy, UpstreamProcess
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
+@pytest.mark.nightly
 @pytest.mark.valkey
 async def test_another_proxy_queries_the_upstream_itself(
     valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy

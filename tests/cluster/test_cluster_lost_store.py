@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import START_DEADLINE, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.process]
 
 TARGETS: Final = {f"10.1234/{number}": f"https://www.example.org/{number}" for number in range(20)}
 #: The metric that counts the names in the memory of all workers.

@@ -16,7 +16,7 @@ from tests.cluster.processes import until
 from tests.features.native_listener.listening import post
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 NAME: Final = "10.5072/native"
 REQUEST: Final = encode_query(Query(Filters(NAME.encode()), 7, 1_900_000_000))

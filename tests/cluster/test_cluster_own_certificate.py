@@ -14,7 +14,7 @@ from tests.cluster.authority import Authority
 from tests.cluster.conftest import StartProxy
 from tests.cluster.processes import START_DEADLINE, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.nightly]
 
 
 async def test_a_certificate_that_has_ended_is_one_line_until_it_is_renewed(

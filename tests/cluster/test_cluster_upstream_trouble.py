@@ -11,7 +11,7 @@ from tests.cluster.conftest import StartProxy
 from tests.cluster.processes import START_DEADLINE, until
 from tests.constants import RECHECK
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.process]
 
 
 async def test_an_upstream_that_cannot_be_reached_is_one_line_of_two_workers_and_one_state(

@@ -78,7 +78,6 @@ def test_the_first_100_handles_count() -> None:
     assert (len((both + both).includes), len((both + both).namespaces)) == (100, 100)
 
 
-@pytest.mark.slow
 def test_the_first_500_networks_count() -> None:
     assert networks(*["192.0.2.0/24"] * 501) == 500
     assert networks(*["192.0.2.0/24"] * 499, "192.0.2.7") == 500

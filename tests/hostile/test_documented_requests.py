@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.processes import Proxy
 from tests.hostile.conftest import ADMIN_TOKEN, started
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 #: The modes of Schemathesis, whose import takes each process that collects tests 1.4 s of processor time.
 MODES = ["positive", "negative"]

@@ -22,7 +22,7 @@ from tests.hostile.conftest import started
 from tests.hostile.records import PREFIX
 from tests.parts import usual_cache
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 if sys.version_info >= (3, 14):
     from compression import zstd

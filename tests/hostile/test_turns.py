@@ -14,7 +14,7 @@ from app.web.route import ROUTES, find_route
 from tests.hostile.turn_groups import GROUPS, UNITS, Longest, measure_group, measure_unit
 from tests.hostile.turns import MAX_TURN_MS, is_short
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 _ROOT = Path(__file__).resolve().parents[2]
 

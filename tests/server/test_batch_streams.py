@@ -71,7 +71,6 @@ async def test_a_connection_whose_list_was_read_in_one_piece_can_be_used_again(s
     assert answer.count(ROW) == 3 * answer.count(b"HTTP/1.1 200")
 
 
-@pytest.mark.slow
 async def test_a_client_that_sends_everything_before_it_reads_is_answered(served: Served) -> None:
     served.shrink_send_buffers()
     body = LONG_LINE * 1_000
@@ -86,7 +85,6 @@ async def test_a_client_that_sends_everything_before_it_reads_is_answered(served
     assert answer.count(ROW_END) == 1_000
 
 
-@pytest.mark.slow
 async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
     async with serving(**{WRITE_TIMEOUT: 0.4}) as served:
         served.put("10.5555/a")
@@ -108,7 +106,6 @@ async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
         writer.close()
 
 
-@pytest.mark.slow
 async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_read() -> None:
     async with serving(**{WRITE_TIMEOUT: 3_600, MAX_OPEN: 2}) as served:
         served.put("10.5555/a")

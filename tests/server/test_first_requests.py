@@ -19,7 +19,7 @@ from tests.cluster.processes import Proxy
 from tests.constants import GRACE, HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
 from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 
 NAME: Final = "10.1234/first"
 TARGET: Final = f"/{NAME}"

@@ -105,7 +105,7 @@ def compare(request: pytest.FixtureRequest) -> Iterator[Callable[[Sequence[tuple
         yield run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked=st.lists(st.tuples(requests, steps), min_size=1, max_size=12))
 def test_every_way_gives_the_same_bytes_and_lines(compare: Any, asked: Sequence[tuple[bytes, float]]) -> None:

@@ -112,7 +112,6 @@ def test_each_setting_is_tried() -> None:
     assert {*PLAIN, *FILES, "express_lane"} == set(Settings.model_fields)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PLAIN, *sorted(FILES)])
 async def test_a_hot_redirect_is_prepared_whatever_a_setting_is(name: str, tmp_path: Path) -> None:
     value = PLAIN[name] if name in PLAIN else write_value(name, tmp_path)

@@ -22,7 +22,7 @@ from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.cluster.raw_http import read_answer
 from tests.constants import GRACE, LINGER
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 NAME: Final = "10.1234/drained"
 URL: Final = "https://www.example.org/drained"

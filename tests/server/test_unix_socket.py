@@ -75,7 +75,6 @@ def ask(target: Target, *lines: str) -> list[int]:
 
 
 @pytest.mark.process
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_a_socket_has_the_limit_of_all_connections_and_none_of_a_client(
     workers: int, start: Start, folder: Path
@@ -99,7 +98,6 @@ def test_a_socket_has_the_limit_of_all_connections_and_none_of_a_client(
 
 
 @pytest.mark.process
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
 def test_a_generated_front_proxy_reaches_the_socket(kind: str, start: Start, folder: Path) -> None:
     program({"apache": "apache2"}.get(kind, kind))
@@ -121,7 +119,6 @@ def test_a_generated_front_proxy_reaches_the_socket(kind: str, start: Start, fol
 
 
 @pytest.mark.process
-@pytest.mark.slow
 def test_an_abandoned_socket_is_replaced_and_one_in_use_is_not(start: Start, folder: Path) -> None:
     proxy = start()
     proxy.process.kill()

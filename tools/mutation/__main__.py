@@ -39,7 +39,7 @@ _SLOWER, _EXTRA_SECONDS = 10, 20
 _FILE_SECONDS: Final = 900
 #: What these tests use. Without the other installed plugins, pytest starts in 2.0 instead of 5.3 s of CPU.
 _PLUGINS: Final = ("-p", "anyio", "-p", "_hypothesis_pytestplugin")
-_IN_PROCESS: Final = "not process and not repository and not slow"
+_IN_PROCESS: Final = "not process and not repository and not nightly"
 #: Address space of each process, in bytes: a mutant may allocate without end.
 _MEMORY: Final = 8 << 30
 
@@ -213,8 +213,7 @@ def main() -> int:
     drawn = draw_mutants(root, options.folder, options.mutants, options.seed)
     trials = Trials(root, drawn, options.jobs)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    # The fewest examples of Hypothesis, and no other plugins.
-    os.environ |= {"CI": "true", "HYPOTHESIS_PROFILE": "quick", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    os.environ |= {"CI": "true", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     arguments: list[Any] = ["-q", "-p", "no:cacheprovider", *_PLUGINS, "-m", _IN_PROCESS]
     status = pytest.main(arguments, plugins=[trials])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):

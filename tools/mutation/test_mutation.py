@@ -89,7 +89,7 @@ pythonpath = .
 markers =
     process
     repository
-    slow
+    nightly
 """
 _MODULE: Final = """
 from functools import cache

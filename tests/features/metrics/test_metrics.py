@@ -478,7 +478,6 @@ async def scrape(proxy: ProcessProxy) -> dict[Sample, float]:
 
 
 @pytest.mark.process
-@pytest.mark.slow
 @anyio
 async def test_two_workers_count_together_and_the_death_of_one_loses_no_count(
     tmp_path: Path, served: Callable[[int], ProcessProxy]
@@ -603,7 +602,7 @@ def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
 
 
 @pytest.mark.process
-@pytest.mark.slow
+@pytest.mark.nightly
 @anyio
 @_needs("prometheus")
 async def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_shipped(

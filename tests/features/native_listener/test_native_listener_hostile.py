@@ -222,7 +222,6 @@ async def test_connections_of_one_client_are_bounded() -> None:
             writer.close()
 
 
-@pytest.mark.slow
 async def test_a_client_that_goes_away_harms_nobody() -> None:
     async with listening() as proxy:
         proxy.upstream.put(NAME, url="https://example.org/")

@@ -34,7 +34,6 @@ def blocks(rows: list[RegistryRow], size: int) -> Iterator[list[RegistryRow]]:
     return iter([rows[at : at + size] for at in range(0, len(rows), size)])
 
 
-@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.tuples(st.text("ABß😀", max_size=3), st.integers(0, 3), st.just(""), st.text("ab", max_size=1)))

@@ -12,7 +12,7 @@ from tests.test_tutorial import PORT, commands, missing_program, outputs, run, s
 pytestmark = pytest.mark.repository
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(missing_program() is not None, reason=f"not installed: {missing_program()}")
 def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
     ports = spare_ports()

@@ -65,7 +65,6 @@ def test_a_record_survives_its_row(one: RegistryRow) -> None:
     assert to_row(to_record(one))[1:] == one[1:]
 
 
-@pytest.mark.slow
 @given(blocks, blocks)
 def test_a_block_under_another_key_is_damaged(one: list[RegistryRow], other: list[RegistryRow]) -> None:
     assume(one[0][0] != other[0][0])

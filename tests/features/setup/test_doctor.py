@@ -18,7 +18,7 @@ from tests.cluster.front_proxy import program
 from tests.cluster.processes import Proxy
 from tests.features.setup.generated_front import GeneratedFront
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 KEY: Final = "a-token-for-the-tests-of-the-doctor"
 #: The note that this machine cannot see what strangers reach.

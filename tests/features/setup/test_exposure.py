@@ -15,7 +15,7 @@ from app.features.setup.remedies import KINDS
 from app.proxy_client.server import parse_server
 from tests.cluster.processes import Proxy
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 NOWHERE: Final = "http://127.0.0.1:9"
 OPEN: Final = {"mode": "sealed", "admin_token": "correct-horse-battery-staple", "status_networks": "0.0.0.0/0, ::/0"}

@@ -110,7 +110,6 @@ def foreign(text: str) -> str:
 
 @pytest.mark.process
 @pytest.mark.anyio
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
 async def test_only_the_operators_machine_reaches_metrics_admin_and_status(kind: str, tmp_path: Path) -> None:
     program({"apache": "apache2"}.get(kind, kind))

@@ -17,7 +17,7 @@ from tests.cluster.processes import Proxy
 from tests.features.setup.generated_front import GeneratedFront
 from tests.features.setup.test_front_files import foreign
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.process]
 
 KINDS: Final = ("nginx", "apache", "caddy")
 TOKEN: Final = "a-token-of-the-operators"

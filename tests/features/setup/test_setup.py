@@ -162,7 +162,6 @@ def read_until(terminal: int, pattern: str) -> str:
     return text
 
 
-@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("kind", FRONTS)
 def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, tmp_path: Path) -> None:

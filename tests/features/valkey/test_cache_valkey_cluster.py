@@ -17,7 +17,7 @@ from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_cluster import PRIMARIES, Cluster, running_cluster
 
-pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 
 #: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
 PATIENCE = 5.0

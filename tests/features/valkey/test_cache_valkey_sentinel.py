@@ -15,7 +15,7 @@ from tests.clock import Clock
 from tests.features.valkey.valkey_sentinel import SentinelSet, running_sentinels
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 
 #: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
 PATIENCE = 5.0

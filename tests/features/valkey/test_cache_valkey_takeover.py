@@ -17,7 +17,7 @@ from app.features.valkey.store import ValkeyStore
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
 
-pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 
 #: Slow enough that the time a test takes changes no answer: a token takes 100 seconds.
 RATE, BURST = 0.01, 5.0

@@ -17,7 +17,7 @@ from tests.features.valkey.valkey_cluster import Server, running_cluster
 from tests.features.valkey.valkey_sentinel import running_sentinels
 from tests.features.valkey.valkey_tls import Tls, tls_program
 
-pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 
 PATIENCE = 5.0
 #: Seconds until a connection is given up whose server answers nothing.

@@ -15,7 +15,7 @@ from tests.clock import Clock
 from tests.features.valkey.valkey_cluster import Server, running_cluster
 from tests.features.valkey.valkey_sentinel import running_sentinels
 
-pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 
 PATIENCE = 5.0
 PAGE: Final = Path(__file__).parents[3] / "docs" / "valkey.md"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.features.openapi.clients.conftest import TOKEN, Site
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 #: For the generation of a client, and for one run of it, in seconds.
 _RUN: Final = 120

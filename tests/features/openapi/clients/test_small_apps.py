@@ -17,7 +17,7 @@ import pytest
 from tests.features.openapi.clients.conftest import Site
 from tests.features.openapi.clients.strings import STRINGS
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
 
 APPS: Final = Path(__file__).resolve().parent / "apps"
 _RUN: Final = 60
