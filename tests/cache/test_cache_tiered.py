@@ -122,6 +122,17 @@ async def test_a_stale_entry_in_memory_gives_way_to_one_that_another_process_ren
     assert await there.get("10.1000/182") == renewed
 
 
+async def test_a_renewed_entry_takes_the_place_of_the_stale_one_in_a_full_memory(
+    shared: MemoryStore, clock: Clock
+) -> None:
+    cache = TieredStore(MemoryStore(entry().size, clock=clock), shared, clock=clock, ceiling=86_400.0)
+    await cache.put(entry(ttl=60))
+    clock.advance(100)
+    renewed = entry(ttl=60, fetched_at=clock())
+    await shared.put(renewed)
+    assert await cache.get(renewed.key) == cache.peek(renewed.key) == renewed
+
+
 async def test_a_stale_entry_that_the_store_lost_is_still_there_to_be_served(shared: MemoryStore, clock: Clock) -> None:
     cache = tier(shared, clock)
     await cache.put(entry(ttl=60))

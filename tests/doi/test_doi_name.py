@@ -9,6 +9,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from app.doi.name import MAX_NAME_BYTES, DOIName, HandleName, fold
+from app.doi.prefix_record import without_home
 from app.errors import EmptyName, ForbiddenCodePoint, InvalidName, NameTooLong, NotADOI
 from tests.table import table
 
@@ -235,3 +236,18 @@ def test_every_refusal_is_an_invalid_name() -> None:
     for text in ("", "x", "10.1000/\x00", "a" * (MAX_NAME_BYTES + 1)):
         with pytest.raises(InvalidName):
             DOIName.parse(text)
+
+
+@table(
+    ("text", "known_as"),
+    [
+        ("0.NA/10.1000", "10.1000"),
+        ("0.na/10.1000.10", "10.1000.10"),
+        ("0.NA/20.500", "0.NA/20.500"),
+        ("0.NA/10.1000/182", "0.NA/10.1000/182"),
+        ("0.NA/", "0.NA/"),
+        ("10.1000/182", "10.1000/182"),
+    ],
+)
+def test_the_record_of_a_doi_prefix_is_known_by_the_prefix(text: str, known_as: str) -> None:
+    assert without_home(HandleName(text)).text == known_as

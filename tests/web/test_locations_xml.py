@@ -63,3 +63,8 @@ def test_a_url_value_is_a_location(url: str) -> None:
 def test_a_comment_is_cut_at_300_characters() -> None:
     (comment,) = write(record(), malformed=["x" * 400])
     assert comment.text == f" not read: {'x' * 300} "
+
+
+def test_a_comment_has_no_signs_of_markup() -> None:
+    (comment,) = write(record(), malformed=["<a> --- b"])
+    assert comment.text == " not read: (a) - - - b "
