@@ -100,3 +100,16 @@ def test_traces_and_countries_name_their_extras(tmp_path: Path) -> None:
     done = run(tmp_path, "check", "--offline", "--store-url", "memory:", "--country-database", "countries.mmdb")
     assert done.returncode == 2
     assert sentence("country", "maxminddb", "country") in done.stdout
+
+
+def test_a_service_imports_no_library_and_no_module_of_a_feature_that_is_off() -> None:
+    code = (
+        "import sys, app.cli.main; from app.main import create; from app.assembly.settings import Settings\n"
+        "create(Settings(store_url='memory:')); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = done.stdout.split()
+    libraries = ("mcp", "opentelemetry.sdk", "opentelemetry.exporter")
+    assert [name for name in found if name.startswith(libraries)] == []
+    metadata = {name.removeprefix("app.features.metadata.") for name in found if "features.metadata." in name}
+    assert metadata <= {"feature", "metrics", "settings"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 
 from msgspec.structs import replace
 
 from app.cache.entry import Entry
+from app.features.bundles.bundle import BundleWriter
 from app.features.proven_answer import ProvenAnswer
 from app.handle.answer import Answer, ResponseCode
 
@@ -52,3 +54,13 @@ def known(number: int) -> Entry:
     """One of many entries, each with its own URL; every tenth is negative."""
     key = f"10.1000/{number:04}"
     return missing(key) if number % 10 == 0 else entry(key, f"https://example.org/{number}")
+
+
+def bundle(*entries: Entry) -> bytes:
+    """A bundle of these entries."""
+    file = BytesIO()
+    writer = BundleWriter(file)
+    for one in entries:
+        writer.add(one)
+    writer.finish()
+    return file.getvalue()

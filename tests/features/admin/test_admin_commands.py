@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,11 +25,8 @@ TOKEN = "correct-horse-battery-staple"
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def token(plain_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment with the token alone."""
-    for name in list(os.environ):
-        if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv(f"{ENV_PREFIX}ADMIN_TOKEN", TOKEN)
 
 

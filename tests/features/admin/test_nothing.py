@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
+from tests.cache.entries import bundle
 from tests.clock import Clock
-from tests.features.admin.test_store_commands import bundle
 from tests.features.sqlite.sqlite_stores import fill
 
 pytestmark = pytest.mark.process

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -15,7 +14,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,16 +26,16 @@ from app.errors import ConfigurationError
 from app.features.admin.export import ExportChoice, export
 from app.features.admin.warm import warm
 from app.features.bundles import import_bundle
-from app.features.bundles.bundle import BundleWriter
-from app.features.options import ENV_PREFIX
 from app.features.setting_values import write_value
 from app.system.gunzip import GzipLimits
-from tests.cache.entries import entry, missing
+from tests.cache.entries import bundle, entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
 from tests.registry_records import write_registry
 from tests.table import table
+
+pytestmark = pytest.mark.usefixtures("plain_environment")
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 #: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
@@ -55,14 +53,6 @@ def value(kind: str, text: str, index: int = 1) -> dict[str, Any]:
 # --- What the tests stand on --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment without settings of doi-proxy and of HTTP proxies."""
-    for name in list(os.environ):
-        if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     """The URL of a store that is not there yet."""
@@ -72,15 +62,6 @@ def store(tmp_path: Path) -> str:
 def records(*keys: str, age: float = 100.0) -> list[Entry]:
     """Records that were fetched so many seconds ago."""
     return [entry(key, f"https://example.org/{key}", fetched_at=time.time() - age) for key in keys]
-
-
-def bundle(*entries: Entry) -> bytes:
-    file = BytesIO()
-    writer = BundleWriter(file)
-    for one in entries:
-        writer.add(one)
-    writer.finish()
-    return file.getvalue()
 
 
 def fill(url: str, *entries: Entry) -> None:

@@ -188,11 +188,3 @@ def test_without_the_extra_one_line_says_what_to_install(
     assert main(["mcp"]) == 2
     line = "the package mcp, which is not installed; run: pip install 'doi-proxy[assistants]'\n"
     assert capsys.readouterr().err == f"doi-proxy: the feature assistants needs {line}"
-
-
-@pytest.mark.process
-async def test_no_other_command_imports_the_sdk() -> None:
-    code = "import sys, app.main, app.cli.main; print('mcp' in sys.modules)"
-    async with started("-c", code, stdout=PIPE) as process:
-        assert process.stdout is not None
-        assert await process.stdout.read() == b"False\n", sys.version

@@ -175,30 +175,20 @@ def test_a_colour_is_in_the_stylesheet_and_changes_its_address(tmp_path: Path) -
 
 
 @table(
-    ("text", "message"),
+    ("text", "message", "advice"),
     [
-        ('accent = "red"', "line 1: accent: 'red' is not a colour"),
-        ('accent = "#7cc7db"', "accent: #7cc7db (accent) on #fbfaf7 (paper) has a contrast of 1.82:1 in the light"),
-        ('accent_dark = "#0b5a73"', "accent_dark: #0b5a73 (accent) on #14181b (paper) has a contrast of 2.32:1"),
-        ('background = "#808080"', "background: #1c2126 (ink) on #808080 (paper) has a contrast of 4.11:1"),
-        ('background_dark = "#ffffff"', "background_dark: #e8e6e1 (ink) on #ffffff (paper)"),
+        ('accent = "red"', "line 1: accent: 'red' is not a colour", ""),
+        ('accent = "#7cc7db"', "accent: #7cc7db (accent) on #fbfaf7 (paper) has a contrast of 1.82:1", "darker"),
+        ('accent_dark = "#0b5a73"', "accent_dark: #0b5a73 (accent) on #14181b (paper) has a contrast of", "lighter"),
+        ('background = "#808080"', "background: #1c2126 (ink) on #808080 (paper) has a contrast of 4.11:1", "lighter"),
+        ('background_dark = "#ffffff"', "background_dark: #e8e6e1 (ink) on #ffffff (paper)", "darker"),
     ],
 )
-def test_a_colour_without_contrast_is_refused_with_the_figure(tmp_path: Path, text: str, message: str) -> None:
-    assert message in refusal(tmp_path, text)
-
-
-@table(
-    ("text", "change"),
-    [
-        ('accent = "#7cc7db"', "darker"),
-        ('accent_dark = "#0b5a73"', "lighter"),
-        ('background = "#808080"', "lighter"),
-        ('background_dark = "#ffffff"', "darker"),
-    ],
-)
-def test_the_refusal_of_a_colour_says_which_one_to_choose(tmp_path: Path, text: str, change: str) -> None:
-    assert f"Choose a {change} colour" in refusal(tmp_path, text)
+def test_a_colour_without_contrast_is_refused_with_the_figure_and_advice(
+    tmp_path: Path, text: str, message: str, advice: str
+) -> None:
+    refused = refusal(tmp_path, text)
+    assert message in refused and (f"Choose a {advice} colour" in refused) == bool(advice)
 
 
 def test_a_template_of_the_institution_extends_ours(tmp_path: Path) -> None:

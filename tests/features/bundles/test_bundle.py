@@ -5,19 +5,10 @@ from __future__ import annotations
 from io import BytesIO
 
 from app.cache.entry import Entry
-from app.features.bundles.bundle import MAX_LINE, BundleEnd, BundleItem, BundleWriter, Checksum, Refused, read_bundle
-from tests.cache.entries import entry, missing
+from app.features.bundles.bundle import MAX_LINE, BundleEnd, BundleItem, Checksum, Refused, read_bundle
+from tests.cache.entries import bundle, entry, missing
 
 ENTRIES = [entry("10.1000/1"), missing("10.1000/2"), entry("10.1000/Ä")]
-
-
-def bundle(*entries: Entry) -> bytes:
-    file = BytesIO()
-    writer = BundleWriter(file)
-    for item in entries or ENTRIES:
-        writer.add(item)
-    writer.finish()
-    return file.getvalue()
 
 
 def read(data: bytes) -> list[BundleItem]:
@@ -25,17 +16,15 @@ def read(data: bytes) -> list[BundleItem]:
 
 
 def test_an_exported_bundle_is_read_with_the_right_checksum() -> None:
-    assert read(bundle()) == [*ENTRIES, BundleEnd(lines=3, refused=0, checksum=Checksum.RIGHT)]
+    assert read(bundle(*ENTRIES)) == [*ENTRIES, BundleEnd(lines=3, refused=0, checksum=Checksum.RIGHT)]
 
 
 def test_an_empty_bundle_has_a_checksum_too() -> None:
-    file = BytesIO()
-    BundleWriter(file).finish()
-    assert read(file.getvalue()) == [BundleEnd(0, 0, Checksum.RIGHT)]
+    assert read(bundle()) == [BundleEnd(0, 0, Checksum.RIGHT)]
 
 
 def test_a_damaged_line_is_refused_with_its_number_and_the_rest_goes_on() -> None:
-    lines = bundle().splitlines(keepends=True)
+    lines = bundle(*ENTRIES).splitlines(keepends=True)
     lines[1] = b"x" + lines[1]
     first, refused, third, later, end = read(b"".join(lines))
     assert (first, third) == (ENTRIES[0], ENTRIES[2])
@@ -48,26 +37,26 @@ def test_a_damaged_line_is_refused_with_its_number_and_the_rest_goes_on() -> Non
 
 
 def test_a_changed_but_valid_record_makes_the_checksum_wrong() -> None:
-    assert read(bundle().replace(b"hb.html", b"hx.html"))[-1] == BundleEnd(3, 1, Checksum.WRONG)
+    assert read(bundle(*ENTRIES).replace(b"hb.html", b"hx.html"))[-1] == BundleEnd(3, 1, Checksum.WRONG)
 
 
 def test_a_missing_line_makes_the_checksum_wrong() -> None:
-    assert read(b"".join(bundle().splitlines(keepends=True)[1:]))[-1] == BundleEnd(2, 1, Checksum.WRONG)
+    assert read(b"".join(bundle(*ENTRIES).splitlines(keepends=True)[1:]))[-1] == BundleEnd(2, 1, Checksum.WRONG)
 
 
 def test_a_truncated_bundle_has_no_checksum() -> None:
-    data = bundle()
+    data = bundle(*ENTRIES)
     assert read(data[: data.index(b'{"checksum"')])[-1] == BundleEnd(3, 0, Checksum.ABSENT)
 
 
 def test_a_damaged_checksum_line_is_refused() -> None:
-    data = bundle()
+    data = bundle(*ENTRIES)
     assert read(data[:-10] + b"\n")[-1] == BundleEnd(3, 1, Checksum.WRONG)
 
 
 def test_several_bundles_in_one_file_are_one_bundle() -> None:
-    assert read(bundle() + bundle())[-1] == BundleEnd(6, 0, Checksum.RIGHT)
-    assert read(bundle() + b'{"handle":"10.1/a","values":[]}\n')[-1] == BundleEnd(4, 0, Checksum.ABSENT)
+    assert read(bundle(*ENTRIES) + bundle(*ENTRIES))[-1] == BundleEnd(6, 0, Checksum.RIGHT)
+    assert read(bundle(*ENTRIES) + b'{"handle":"10.1/a","values":[]}\n')[-1] == BundleEnd(4, 0, Checksum.ABSENT)
 
 
 def test_blank_lines_and_a_missing_last_newline_are_accepted() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import sys
 import time
 from pathlib import Path
@@ -12,21 +11,14 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import main
-from app.features.options import ENV_PREFIX
 from app.features.registry.sqlite_table import RegistryTable
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
+
+pytestmark = pytest.mark.usefixtures("plain_environment")
 
 WORK = crossref_work("10.5555/Work", "https://example.org/work")
 RECORD = datacite_record("10.5555/record", "https://example.org/record")
 NONE_OF_ALL = "new 0, changed 0, same 0, older 0, repeated 0, before 0, drafts 0, refused 0"
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment without settings of doi-proxy."""
-    for name in list(os.environ):
-        if name.startswith(ENV_PREFIX):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.cli.main import main
-from app.features.bundles.bundle import BundleWriter, read_bundle
+from app.features.bundles.bundle import read_bundle
 from app.features.bundles.import_bundle import ImportBounds
 from app.features.bundles.replacement import BundleReplacement, ListedNames
 from tests.cache.conftest import valkey_url
 from tests.cache.entries import NOW, entry, missing
+from tests.cache.entries import bundle as bundle_of
 from tests.clock import Clock
 from tests.parts import usual_cache
 
@@ -44,15 +45,6 @@ async def cache(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
     for one in await entries(opened):
         await opened.delete(one.key)
     await opened.close()
-
-
-def bundle_of(*records: Entry) -> bytes:
-    file = BytesIO()
-    writer = BundleWriter(file)
-    for record in records:
-        writer.add(record)
-    writer.finish()
-    return file.getvalue()
 
 
 async def entries(cache: TieredStore) -> list[Entry]:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
 
 from app.cli.main import main
 from app.features.handle_dump.reading import MAX_RECORD_BYTES, InvalidDump, read_dump
@@ -25,6 +21,7 @@ from app.features.native.wire.encoding import encode_references, encode_values
 from app.features.native.wire.site_value import Server, ServiceSite, encode_site
 from app.features.native.wire.value import TtlType, Value, ValueReference
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
+from tests.features.proof.tokens import Key, token
 from tests.table import table
 from tests.web.proxy import running
 
@@ -37,11 +34,7 @@ _SKIPPED: Final = 8
 Records = dict[str, list[Any]]
 
 
-def _base64url(data: bytes) -> str:
-    return urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def sign(handle: str, values: list[Value], key: RSAPrivateKey | DSAPrivateKey, **changes: Any) -> Value:
+def sign(handle: str, values: list[Value], key: Key, **changes: Any) -> Value:
     """An HS_SIGNATURE value, as the reference software makes it."""
     digests = [
         {
@@ -51,15 +44,7 @@ def sign(handle: str, values: list[Value], key: RSAPrivateKey | DSAPrivateKey, *
         for value in values
     ]
     claims = {"digests": {"alg": "SHA-256", "digests": digests}, "iss": f"300:{_KEY_NAME}", "sub": handle, **changes}
-    algorithm = "RS256" if isinstance(key, RSAPrivateKey) else "DS256"
-    signed = f"{_base64url(json.dumps({'alg': algorithm}).encode())}.{_base64url(json.dumps(claims).encode())}"
-    hashed = SHA256()
-    made = (
-        key.sign(signed.encode(), PKCS1v15(), hashed)
-        if isinstance(key, RSAPrivateKey)
-        else key.sign(signed.encode(), hashed)
-    )
-    return Value(400, b"HS_SIGNATURE", f"{signed}.{_base64url(made)}".encode())
+    return Value(400, b"HS_SIGNATURE", token(claims, key).encode())
 
 
 def to_json(*values: Value) -> list[Any]:
@@ -68,7 +53,7 @@ def to_json(*values: Value) -> list[Any]:
     return objects
 
 
-def make_records(count: int, key: RSAPrivateKey | DSAPrivateKey) -> Records:
+def make_records(count: int, key: Key) -> Records:
     """Signed records, and that of their key."""
     records: Records = {_KEY_NAME: to_json(Value(300, b"HS_PUBKEY", public_bytes(key)))}
     for number in range(count):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -73,17 +71,6 @@ async def test_nothing_is_fetched_if_it_is_off(settings: dict[str, Any]) -> None
         assert 'id="work"' not in (await proxy.get("/10.5555/a?noredirect", accept=BROWSER)).text
         assert agency.requests == []
         assert proxy.upstream.queries("10.SERV/A") == 0
-
-
-@pytest.mark.process
-def test_a_proxy_without_it_does_not_import_it() -> None:
-    code = (
-        "import sys; from app.assembly.settings import Settings; from app.main import create; "
-        "create(Settings(store_url='memory:')); print(*(n for n in sys.modules if 'features.metadata.' in n))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    declared = {f"app.features.metadata.{part}" for part in ("feature", "metrics", "settings")}
-    assert set(done.stdout.split()) <= declared
 
 
 async def test_a_redirect_and_a_program_fetch_nothing() -> None:

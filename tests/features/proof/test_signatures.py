@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
 
 from app.features.native.json_values import write_json_values
 from app.features.native.value_signature import encode_signed
 from app.features.native.wire.value import Value, ValueReference
 from tests.features.native.keys import dsa_key, rsa_key
 from tests.features.native.server import HandleServer, write_bootstrap
+from tests.features.proof.tokens import Json, Key, base64url, token
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -30,16 +28,10 @@ PREFIX: Final = "0.NA/10.5555"
 SIGNER: Final = f"300:{PREFIX}"
 ROOT: Final = "300:0.0/0.0"
 NOW: Final = 1_800_000_000
-Key = RSAPrivateKey | DSAPrivateKey
-Json = dict[str, Any]
-
-
-def _base64url(data: bytes) -> str:
-    return urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _number(number: int) -> str:
-    return _base64url(number.to_bytes((number.bit_length() + 7) // 8, "big"))
+    return base64url(number.to_bytes((number.bit_length() + 7) // 8, "big"))
 
 
 def jwk(key: Key) -> Json:
@@ -50,19 +42,6 @@ def jwk(key: Key) -> Json:
     dsa = key.public_key().public_numbers()
     group = dsa.parameter_numbers
     return {"kty": "DSA", "y": _number(dsa.y), "p": _number(group.p), "q": _number(group.q), "g": _number(group.g)}
-
-
-def token(claims: Json, key: Key, algorithm: str | None = None) -> str:
-    """A token as the reference software makes it."""
-    alg = algorithm or ("RS256" if isinstance(key, RSAPrivateKey) else "DS256")
-    signed = f"{_base64url(json.dumps({'alg': alg}).encode())}.{_base64url(json.dumps(claims).encode())}"
-    hashed = SHA256()
-    made = (
-        key.sign(signed.encode(), PKCS1v15(), hashed)
-        if isinstance(key, RSAPrivateKey)
-        else key.sign(signed.encode(), hashed)
-    )
-    return f"{signed}.{_base64url(made)}"
 
 
 def text(index: int, kind: str, content: str) -> Json:
@@ -280,14 +259,14 @@ def _replace_data(value: Json, change: Callable[[str], str]) -> Json:
     "change",
     [
         lambda t: t[:-8] + "AAAAAAAA",
-        lambda t: t.replace(t.partition(".")[0], _base64url(b'{"alg":"none"}')),
-        lambda t: t.replace(t.partition(".")[0], _base64url(b'{"alg":"HS256"}')),
-        lambda t: _base64url(b'{"alg":"none"}') + "." + t.split(".")[1] + ".",
+        lambda t: t.replace(t.partition(".")[0], base64url(b'{"alg":"none"}')),
+        lambda t: t.replace(t.partition(".")[0], base64url(b'{"alg":"HS256"}')),
+        lambda t: base64url(b'{"alg":"none"}') + "." + t.split(".")[1] + ".",
         lambda t: t.partition(".")[0],
         lambda t: "[" * 100_000,
         lambda t: t + ".x",
         lambda t: "",
-        lambda t: _base64url(b'{"alg":"RS256"}') + "." + _base64url(b"[" * 100_000) + ".AAAA",
+        lambda t: base64url(b'{"alg":"RS256"}') + "." + base64url(b"[" * 100_000) + ".AAAA",
     ],
 )
 async def test_a_token_that_is_wrong_is_broken(proxy: Proxy, change: Callable[[str], str]) -> None:

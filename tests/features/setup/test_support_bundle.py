@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import tarfile
 from collections.abc import AsyncIterator
@@ -33,10 +32,8 @@ FORBIDDEN: Final = ("marked-name", "MARKED-NAME", "198.51.100", "marked-agent", 
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
+def token(plain_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment with the token alone."""
     monkeypatch.setenv(f"{ENV_PREFIX}ADMIN_TOKEN", TOKEN)
 
 

@@ -60,16 +60,8 @@ async def test_a_name_that_exists_comes_before_one_of_which_nothing_is_known() -
         assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full", "10.5555/1"]
 
 
-@pytest.mark.parametrize(
-    ("language", "one", "many"),
-    [
-        ("en", "Or this one?", "Or one of these?"),
-        ("de", "Oder diese?", "Oder eine von diesen?"),
-        ("fr", "Ou celui-ci", "Ou l’un de ceux-ci"),
-        ("es", "¿O este?", "¿O alguno de estos?"),
-    ],
-)
-async def test_one_name_of_which_nothing_is_known_is_not_called_several(language: str, one: str, many: str) -> None:
+async def test_one_name_of_which_nothing_is_known_is_not_called_several() -> None:
+    one, many = "Or this one?", "Or one of these?"
     async with running(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/a", url="https://example.org/")
         await proxy.get("/10.5555/a")
@@ -77,7 +69,7 @@ async def test_one_name_of_which_nothing_is_known_is_not_called_several(language
             ("/see%2010.5555%2Fa%20and%2010.5555%2Fb", one, many),
             ("/see%2010.5555%2Fa%20and%2010.5555%2Fb%20and%2010.5555%2Fc", many, one),
         ):
-            text = (await proxy.get(path, accept=BROWSER, accept_language=language)).text
+            text = (await proxy.get(path, accept=BROWSER, accept_language="en")).text
             assert expected in text and other not in text
 
 

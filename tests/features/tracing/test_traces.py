@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -224,27 +222,3 @@ async def test_a_collector_that_fails_is_logged_once_and_so_is_its_return() -> N
     assert failed.startswith(f"the collector of traces at {host} does not take spans, which are dropped: ")
     assert "400" in failed
     assert works == f"the collector of traces at {host} takes spans again"
-
-
-def run_python(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-@pytest.mark.process
-def test_nothing_of_the_sdk_is_imported_without_the_setting() -> None:
-    code = "import sys; from app.main import create; from app.assembly.settings import Settings; "
-    code += "create(Settings(store_url='memory:')); "
-    code += "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
-    assert run_python(code) == "[]\n"
-
-
-@pytest.mark.process
-def test_a_missing_extra_is_an_error_that_names_the_command() -> None:
-    code = (
-        "import sys; sys.modules['opentelemetry.sdk'] = None\n"
-        "from app.main import check\nfrom app.errors import ConfigurationError\n"
-        "from app.assembly.settings import Settings\n"
-        "try:\n    check(Settings(store_url='memory:', otel_endpoint='http://127.0.0.1:4318/v1/traces'))\n"
-        "except ConfigurationError as error:\n    print(error.message)"
-    )
-    assert run_python(code).endswith("is not installed; run: pip install 'doi-proxy[otel]'\n")
