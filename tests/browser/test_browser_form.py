@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import pytest
 from playwright.async_api import Page, expect
 
@@ -28,23 +26,6 @@ async def test_a_doi_typed_into_the_form_leads_to_the_work(visit: Visit, site: S
     await enter(page, WORK)
     await expect(page).to_have_url(site.landing)
     await expect(page).to_have_title(LANDING_TITLE)
-
-
-@pytest.mark.parametrize(
-    "pasted",
-    [
-        f"doi:{WORK}",
-        f"https://doi.org/{WORK}",
-        f"http://dx.doi.org/{WORK}",
-        f"urn:doi:{WORK}",
-        f"info:doi/{WORK}",
-        f"  {WORK.upper()}\u00a0",
-    ],
-)
-async def test_whatever_form_a_doi_is_pasted_in_leads_to_the_work(visit: Visit, site: Site, pasted: str) -> None:
-    page = await visit("/")
-    await enter(page, pasted)
-    await expect(page).to_have_url(site.landing)
 
 
 async def test_no_script_is_needed(visitor: NewVisitor, site: Site) -> None:
@@ -74,13 +55,6 @@ async def test_an_empty_form_is_not_sent(visit: Visit, site: Site) -> None:
     await expect(page.get_by_label("DOI", exact=True)).to_be_focused()
 
 
-async def test_what_is_no_doi_is_said_and_stays_in_the_form(visit: Visit) -> None:
-    page = await visit("/")
-    await enter(page, "about us")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Not a DOI")
-    await expect(page.get_by_label("DOI", exact=True)).to_have_value("about us")
-
-
 async def test_the_doi_of_a_pasted_citation_is_one_button_away(visit: Visit, site: Site) -> None:
     page = await visit("/")
     await enter(page, f"Smith J (2021). A title. Journal 23(7):550. doi:{WORK}.")
@@ -101,49 +75,6 @@ async def test_each_doi_of_a_pasted_text_has_a_button(visit: Visit, site: Site) 
     await expect(page).to_have_url(site.landing)
 
 
-async def test_the_link_without_the_trailing_slash_leads_to_the_work(visit: Visit, site: Site) -> None:
-    page = await visit(f"/{WORK}/")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Not Found")
-    await page.get_by_role("link", name=WORK, exact=True).click()
-    await expect(page).to_have_url(site.landing)
-
-
-async def test_a_suggestion_leads_to_the_work(visit: Visit, site: Site) -> None:
-    page = await visit(f"/{WORK}).")
-    await page.get_by_role("region", name="Did you mean").get_by_role("link", name=WORK, exact=True).click()
-    await expect(page).to_have_url(site.landing)
-
-
-async def test_a_name_that_was_not_found_can_be_corrected_in_place(visit: Visit, site: Site) -> None:
-    page = await visit(f"/{UNKNOWN}")
-    await expect(page.get_by_label("DOI", exact=True)).to_have_value(UNKNOWN)
-    await enter(page, WORK)
-    await expect(page).to_have_url(site.landing)
-
-
-async def test_the_not_found_page_offers_a_search_and_the_form_of_the_agency(visit: Visit) -> None:
-    page = await visit(f"/{UNKNOWN}")
-    ways = page.get_by_role("region", name="What you can do")
-    search = ways.get_by_role("link", name="Crossref")
-    await expect(search).to_have_attribute(
-        "href", f"https://search.crossref.org/search/works?q={quote(UNKNOWN, safe='')}&from_ui=yes"
-    )
-    await expect(ways.get_by_text("Report the missing DOI to Example Agency")).to_be_visible()
-    report = ways.get_by_role("link", name="https://agency.example/report")
-    await expect(report).to_have_attribute("href", "https://agency.example/report")
-
-
-async def test_the_form_for_agencies_answers_each_name(visit: Visit) -> None:
-    page = await visit("/")
-    await page.get_by_role("link", name="Which agency?").click()
-    await page.get_by_label("DOIs or prefixes").fill(f"{WORK} https://doi.org/{UNKNOWN}, 10.5555")
-    await page.get_by_role("button", name="Show the agencies").click()
-    table = page.get_by_role("table", name="Registration agencies")
-    await expect(table.get_by_role("row")).to_have_count(4)
-    await expect(table.get_by_text("Example Agency")).to_have_count(2)
-    await expect(table.get_by_text("This name is not registered.")).to_be_visible()
-
-
 async def test_administrative_values_unfold(visit: Visit) -> None:
     page = await visit(f"/{EVERY_FORMAT}?noredirect")
     await page.get_by_text("Registered values: 14").click()
@@ -151,16 +82,6 @@ async def test_administrative_values_unfold(visit: Visit) -> None:
     await expect(table).not_to_be_visible()
     await page.get_by_text("Administrative values: 4").click()
     await expect(table.get_by_role("row")).to_have_count(5)
-
-
-async def test_trying_again_works_once_the_upstream_answers(visit: Visit, site: Site) -> None:
-    site.upstream.put("10.5555/recovers", url=site.landing)
-    site.upstream.fault("10.5555/recovers", "status", status=503)
-    page = await visit("/10.5555/recovers")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("This DOI Could Not Be Verified")
-    site.upstream.heal("10.5555/recovers")
-    await page.get_by_role("link", name="Try again").click()
-    await expect(page).to_have_url(site.landing)
 
 
 async def test_one_click_on_a_name_or_its_uri_selects_it_whole_to_be_copied(visit: Visit) -> None:

@@ -13,7 +13,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from tests.browser.axe import audit
 from tests.browser.conftest import NewVisitor, Window
 from tests.browser.pages_seen import EVERY_PAGE
-from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, WORK, Site
+from tests.browser.site import STALE, WORK
 from tests.browser.watched import Visit
 from tests.cluster.processes import ROOT
 
@@ -136,36 +136,6 @@ async def test_a_page_fits_a_telephone_in_every_language(window: Window, key: st
 async def assert_fits(page: Page) -> None:
     assert await page.evaluate(_OVERFLOWING) == []
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.parametrize(
-    ("path", "heading"),
-    [
-        ("/", "Eine DOI auflösen"),
-        (f"/{UNKNOWN}", "DOI nicht gefunden"),
-        (f"/{EVERY_FORMAT}?noredirect", "DOI-Datensatz"),
-        ("/about-us", "Keine DOI"),
-    ],
-)
-async def test_a_german_browser_gets_german(visitor: NewVisitor, path: str, heading: str) -> None:
-    page = await (await visitor(locale="de-AT", viewport=ORDINARY)).visit(path)
-    await expect(page.locator("html")).to_have_attribute("lang", "de")
-    await expect(page.get_by_role("heading", level=1)).to_have_text(heading)
-    await picture(page, "german", heading)
-
-
-async def test_a_record_of_every_format_is_a_table_with_a_row_for_each_value(visit: Visit, site: Site) -> None:
-    page = await visit(f"/{EVERY_FORMAT}?noredirect")
-    await page.get_by_text("Registered values: 14").click()
-    table = page.get_by_role("table", name="Registered values")
-    await expect(table.get_by_role("columnheader")).to_have_text(["Index", "Type", "Timestamp", "Data"])
-    rows = table.get_by_role("row")
-    await expect(rows).to_have_count(1 + 10)
-    for words in (site.landing, "0001 0203", "cafe cafe", "(empty)", "not given"):
-        await expect(table.get_by_text(words).first).to_be_visible()
-    await page.get_by_text("Administrative values: 4").click()
-    for words in ("change values", "primarySite"):
-        await expect(page.get_by_text(words).first).to_be_visible()
 
 
 async def test_a_table_keeps_its_rows_for_assistive_technology_on_a_narrow_screen(visitor: NewVisitor) -> None:
