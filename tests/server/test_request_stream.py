@@ -72,7 +72,10 @@ def test_what_frames_chunks_is_limited_until_data_arrives() -> None:
     stream.count(b"1;" + b"x" * MAX_HEAD_BYTES)
     assert stream.is_head_too_large
     stream.note_data()
+    stream.count(b"x" * (MAX_HEAD_BYTES - 1))
     assert not stream.is_head_too_large
+    stream.count(b"x")
+    assert stream.is_head_too_large
 
 
 def test_after_a_message_a_new_request_may_begin() -> None:

@@ -360,6 +360,7 @@ async def test_a_reload_replaces_the_token() -> None:
         lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16}))
         assert (await look(proxy, "/admin/settings")).status == 401
         assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
+    assert lifecycle.settings.value("admin_token") == "n" * 16
 
 
 async def test_the_first_token_needs_a_restart(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from app.features.references import page
 from app.features.references.form import read_typed_text
+from app.features.references.result import CheckedReference, correct
 from app.rationing.shares import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table
@@ -307,6 +308,12 @@ async def test_a_refused_form_keeps_the_text(proxy: Proxy, text: str, file: byte
     got = await proxy.post(PATH, form(file, "a.txt", text), content_type=FORM)
     assert (got.status in (400, 413), got["cache-control"]) == (True, "no-store")
     assert typed(got) == text
+
+
+def test_only_the_line_of_a_reference_is_corrected() -> None:
+    lines = ["10.1/x"] * 12
+    rows = [CheckedReference("", line, "10.1/x", "10.1/x", "corrected", suggestion="10.1/y") for line in (1, 12)]
+    assert correct("\n".join(lines), rows, [None, None]).split("\n") == ["10.1/y", *lines[1:-1], "10.1/y"]
 
 
 def test_a_text_that_is_cut_off_is_not_returned() -> None:
