@@ -2,9 +2,10 @@
 
 Each mutant is one changed operator, constant or branch in a function. The in-process tests are collected once, and each
 of their files runs in a fork that notes which tests enter the statement of each mutant. Then each mutant is put into
-another fork, and the tests that enter it run there, the cheapest first, until one fails. A test that fails by itself in
-a fork without the mutant does not count. Exit status 1 if a mutant survives that equivalent.txt does not list, or if a
-test fails without a change.
+another fork, and the tests that enter it run there until one fails: those of the mirrored folder first, and of them the
+cheapest. After `make near ARGS=--all`, files of tests that enter no changed module are left out from the start. A test
+that fails by itself in a fork without the mutant does not count. Exit status 1 if a mutant survives that equivalent.txt
+does not list, or if a test fails without a change.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import pytest
 from tools.mutation.forks import run_apart
 from tools.mutation.mutants import NOTE, Mutant, build_mutant, compile_notes, count_mutants
 from tools.mutation.swap import find_functions, list_swaps, swap
+from tools.near.notes import read_notes
 
 #: Lines `path: before -> after: reason`.
 _EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
@@ -84,6 +86,7 @@ class Trials:
         if session.testsfailed:
             raise session.Interrupted("a file cannot be collected")
         self._session = session
+        self._leave_out_far_files()
         functions = self._find_functions()
         started = time.monotonic()
         self._note_tests(functions)
@@ -95,6 +98,16 @@ class Trials:
                 (self.survivors if tests else self.unentered).append(str(self._mutants[name]))
                 print(f"{self._mutants[name]}  (in-process tests tried: {tests})", flush=True)
         return True
+
+    def _leave_out_far_files(self) -> None:
+        """Leave out the files of tests whose notes of `make near` have no function of a changed module."""
+        modules, notes = {drawn.path for drawn in self._mutants}, read_notes(self._root)
+        far = {
+            self._root / file
+            for file, noted in notes.items()
+            if modules.isdisjoint(function.partition(":")[0] for function in noted.functions)
+        }
+        self._session.items[:] = [item for item in self._session.items if item.path not in far]
 
     def _find_functions(self) -> dict[str, list[FunctionType]]:
         paths = {drawn.path for drawn in self._mutants}
@@ -136,7 +149,7 @@ class Trials:
         return rows
 
     def _list_covering(self, name: int) -> list[int]:
-        """The tests that enter a mutant, the cheapest first.
+        """The tests that enter a mutant: first those of the folder that mirrors its own, and the cheapest of them.
 
         A statement that one test of a file enters may run once in a process, for all tests of the file: it fills a
         cache or belongs to a fixture. So the others of the file are tried after all.
@@ -151,10 +164,12 @@ class Trials:
             for place, noted in self._noted.items()
             if self._session.items[place].path in alone and place not in entering and not noted.failed
         ]
-        return [*sorted(entering, key=self._cost), *sorted(others, key=self._cost)]
+        folder = self._root / Path("tests", *Path(self._mutants[name].path).parent.parts[1:])
 
-    def _cost(self, place: int) -> float:
-        return self._noted[place].cpu_seconds
+        def cost(place: int) -> tuple[bool, float]:
+            return not self._session.items[place].path.is_relative_to(folder), self._noted[place].cpu_seconds
+
+        return [*sorted(entering, key=cost), *sorted(others, key=cost)]
 
     def _try(self, drawn: Drawn, name: int, functions: Mapping[str, list[FunctionType]]) -> bool:
         """Whether no test notices a mutant."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Final
 import pytest
 
 from tools.mutation.mutants import build_mutant, count_mutants
+from tools.near.notes import Noted, digest
 
 pytestmark = pytest.mark.repository
 
@@ -123,11 +125,20 @@ def test_fails() -> None:
 """
 
 
+def write_notes(root: Path, tests: str, functions: list[str]) -> None:
+    """A file of tests whose notes say which functions it enters. Its test fails if it is run."""
+    (root / tests).write_text("def test_fails() -> None:\n    assert False\n")
+    notes = (root / "build/near" / tests).with_suffix(".json")
+    notes.parent.mkdir(parents=True)
+    notes.write_text(json.dumps(Noted(digest(root / tests), functions, {})._asdict()))
+
+
 def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
     for name, text in (("app/name.py", _MODULE), ("tests/test_name.py", _TESTS), ("pytest.ini", _INI)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "app/__init__.py").touch()
+    write_notes(tmp_path, "tests/test_far.py", ["app/other.py:f"])
     command = [sys.executable, "-m", "tools.mutation", "--jobs", "2"]
     paths = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
     run = subprocess.run(

@@ -49,14 +49,15 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_notes() -> dict[str, Noted]:
+def read_notes(root: Path = ROOT) -> dict[str, Noted]:
     """The notes, by the path of the file of tests. Those of a file that has changed since are left out."""
     found = {}
-    for path in FOLDER.rglob("*.json"):
-        tests = path.relative_to(FOLDER).with_suffix(".py")
-        if (ROOT / tests).exists():
+    folder = root / FOLDER.relative_to(ROOT)
+    for path in folder.rglob("*.json"):
+        tests = path.relative_to(folder).with_suffix(".py")
+        if (root / tests).exists():
             noted = Noted(**json.loads(path.read_text(encoding="utf-8")))
-            if noted.content == digest(ROOT / tests):
+            if noted.content == digest(root / tests):
                 found[tests.as_posix()] = noted
     return found
 
