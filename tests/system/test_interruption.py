@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.admin.test_store_commands import PATIENCE, ROOT
+from tests.cluster.processes import ROOT
+from tests.features.admin.test_store_commands import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import http.client
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
@@ -30,6 +28,7 @@ from app.features.setting_values import write_value
 from app.system.gunzip import GzipLimits
 from tests.cache.entries import bundle, entry, missing
 from tests.clock import Clock
+from tests.cluster.processes import ROOT, Proxy
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
 from tests.registry_records import write_registry
@@ -37,7 +36,6 @@ from tests.table import table
 
 pytestmark = pytest.mark.usefixtures("plain_environment")
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 #: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
 PATIENCE: Final = 60
 HANDBOOK: Final = "http://www.doi.org/hb.html"
@@ -90,10 +88,27 @@ def run(command: str, url: str, *arguments: str | Path) -> int:
     return main(["cache", command, "--store-url", url, *map(str, arguments)])
 
 
+#: The budget is out of the way.
+FREE: Final[dict[str, Any]] = {
+    "upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_contact": "mailto:library@example.org"
+}  # fmt: skip
+
+
 def settings_for(upstream: FakeUpstream, url: str, **more: Any) -> Settings:
-    """A proxy before the fake upstream, with the budget out of the way."""
-    free = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_contact": "mailto:library@example.org"}
-    return Settings(**{**free, "upstream_url": upstream.url, "store_url": url, **more})
+    return Settings(**{**FREE, "upstream_url": upstream.url, "store_url": url, **more})
+
+
+@asynccontextmanager
+async def serving(folder: Path, upstream_url: str, store_url: str, **more: Any) -> AsyncIterator[Proxy]:
+    """A proxy in a process of its own."""
+    proxy = Proxy(folder, upstream_url, store_url, **FREE, **more)
+    try:
+        await proxy.ready()
+        yield proxy
+        proxy.process.terminate()
+        assert "Traceback" not in proxy.process.log
+    finally:
+        proxy.process.kill()
 
 
 def flags(settings: Settings) -> list[str]:
@@ -104,73 +119,6 @@ def flags(settings: Settings) -> list[str]:
 
 def started(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "app", *arguments], cwd=ROOT, stderr=subprocess.PIPE, **more)
-
-
-class Got(NamedTuple):
-    """An answer."""
-
-    status: int
-    location: str | None
-    cache_status: str | None
-    body: bytes
-
-
-class Proxy(NamedTuple):
-    """A proxy that runs in a process of its own."""
-
-    port: int
-
-    def get(self, path: str, **headers: str) -> Got:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request("GET", path, headers={"Host": "doi.example.org", **headers})
-            answer = connection.getresponse()
-            return Got(answer.status, answer.getheader("location"), answer.getheader("cache-status"), answer.read())
-        finally:
-            connection.close()
-
-    async def ask(self, path: str, **headers: str) -> Got:
-        """GET, while the fake upstream goes on in this process."""
-        return await asyncio.to_thread(self.get, path, **headers)
-
-
-@contextmanager
-def serving(settings: Settings) -> Iterator[Proxy]:
-    process = started("serve", *flags(settings), "--port", "0", stdout=subprocess.DEVNULL)
-    try:
-        yield Proxy(_port(process))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=PATIENCE)
-    assert b"Traceback" not in rest
-
-
-def _port(process: subprocess.Popen[bytes]) -> int:
-    """The port in the log, once the proxy answers there."""
-    assert process.stderr is not None
-    port, log = 0, b""
-    for line in process.stderr:
-        log += line
-        if found := re.search(rb" on http://127\.0\.0\.1:([0-9]+)", line):
-            port = int(found[1])
-        if port and b"startup complete" in line:
-            break
-    ends = time.monotonic() + PATIENCE
-    while port and time.monotonic() < ends:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-            return port
-        except ConnectionRefusedError:
-            continue
-    raise AssertionError("the proxy did not start: " + log.decode())
-
-
-@asynccontextmanager
-async def before_upstream(url: str, **more: Any) -> AsyncIterator[tuple[FakeUpstream, Proxy]]:
-    """A fake upstream, and a proxy on a store before it."""
-    async with FakeUpstream() as upstream:
-        with serving(settings_for(upstream, url, **more)) as proxy:
-            yield upstream, proxy
 
 
 # --- Import -------------------------------------------------------------------------------------------------------
@@ -535,7 +483,7 @@ def test_what_is_chosen_is_purged_and_nothing_else(
 @pytest.mark.process
 @pytest.mark.anyio
 async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) -> None:
-    async with before_upstream(store) as (upstream, proxy):
+    async with FakeUpstream() as upstream, serving(tmp_path, upstream.url, store) as proxy:
         upstream.put("10.1000/1", url="https://old.example/")
         assert {(await proxy.ask("/10.1000/1")).location for _ in range(3)} == {"https://old.example/"}
         upstream.put("10.1000/1", url="https://new.example/")
@@ -557,7 +505,7 @@ async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(t
     (tmp_path / "b").write_bytes(bundle(*records(*(f"10.2000/{number}" for number in range(2_000)))))
     names = [f"10.1000/{number}" for number in range(300)]
     await asyncio.to_thread(fill, store, *records("10.3000/1"))
-    async with before_upstream(store) as (upstream, proxy):
+    async with FakeUpstream() as upstream, serving(tmp_path, upstream.url, store) as proxy:
         for name in names:
             upstream.put(name, url=f"https://example.org/{name}")
         commands = [
@@ -572,7 +520,7 @@ async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(t
         assert [process.returncode for process in processes] == [0, 0, 0], outputs
         assert (await proxy.ask("/10.2000/7")).location == "https://example.org/10.2000/7"
         assert upstream.queries("10.2000/7") == 0
-        assert json.loads((await proxy.ask("/readyz")).body)["ready"] is True
+        assert (await proxy.ask("/readyz")).json["ready"] is True
     assert keys_in((tmp_path / "out").read_bytes()) is not None
 
 
@@ -609,12 +557,12 @@ def register(upstream: FakeUpstream) -> None:
     upstream.put("10.1000/\u00e9%#", url="https://example.org/\u00e9")
 
 
-async def answers(proxy: Proxy) -> list[tuple[int, str | None, bytes | None]]:
+async def answers(proxy: Proxy) -> list[tuple[int, str, bytes]]:
     """Status, target, and of the REST API every byte."""
     found = []
     for path, accept in [*((path, "*/*") for path in PATHS), ("/10.1000/182", "application/x-bibtex")]:
-        got = await proxy.ask(path, Accept=accept)
-        found.append((got.status, got.location, got.body if path.startswith("/api/") else None))
+        got = await proxy.ask(path, headers={"Accept": accept}, host="doi.example.org")
+        found.append((got.status, got.location, got.body if path.startswith("/api/") else b""))
     return found
 
 
@@ -623,7 +571,7 @@ async def answers(proxy: Proxy) -> list[tuple[int, str | None, bytes | None]]:
 async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_path: Path, store: str) -> None:
     (tmp_path / "list.txt").write_text("10.1000/182\n10.1000/alias\n10.1000/loc\n10.1000/%C3%A9%25%23\n")
     out = str(tmp_path / "bundle.ndjson.gz")
-    async with before_upstream(store) as (upstream, proxy):
+    async with FakeUpstream() as upstream, serving(tmp_path, upstream.url, store) as proxy:
         register(upstream)
         settings = settings_for(upstream, store)
         assert (
@@ -639,28 +587,25 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
         assert expected[-1][1] == "https://data.example/"
     offline = f"sqlite:///{tmp_path}/offline.sqlite3"
     assert await asyncio.to_thread(run, "import", offline, "--mode", "sealed", out) == 0
-    with serving(Settings(mode="sealed", store_url=offline, upstream_url="http://127.0.0.1:9")) as sealed:
+    async with serving(tmp_path, "http://127.0.0.1:9", offline, mode="sealed") as sealed:
         assert await answers(sealed) == expected
         page, rest = await sealed.ask("/10.1000/unknown"), await sealed.ask("/api/handles/10.1000/unknown")
         assert (page.status, rest.status) == (504, 504)
-        assert json.loads(rest.body)["responseCode"] == 2
-        assert "not in its store" in json.loads(rest.body)["message"]
-        ready = json.loads((await sealed.ask("/readyz")).body)
+        assert rest.json["responseCode"] == 2
+        assert "not in its store" in rest.json["message"]
+        ready = (await sealed.ask("/readyz")).json
         assert (ready["ready"], ready["detail"]["mode"]) == (True, "sealed")
 
 
 @pytest.mark.process
 @pytest.mark.anyio
 async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str) -> None:
-    async with before_upstream(store) as (upstream, first):
+    async with FakeUpstream() as upstream, serving(tmp_path, upstream.url, store) as first:
         register(upstream)
         expected = await answers(first)
         upstream.fault("10.1000/bad", "status", status=500)
         questions = upstream.queries()
-        behind = settings_for(
-            upstream, f"sqlite:///{tmp_path}/second.sqlite3", upstream_url=f"http://127.0.0.1:{first.port}"
-        )
-        with serving(behind) as second:
+        async with serving(tmp_path, first.url, f"sqlite:///{tmp_path}/second.sqlite3") as second:
             assert await answers(second) == expected
             assert upstream.queries() == questions
             assert (await second.ask("/10.1000/unknown")).status == 404

@@ -14,7 +14,6 @@ from typing import Final
 
 import pytest
 
-from app.assembly.settings import Settings
 from app.system import interruption
 from tests.features.admin.test_store_commands import serving
 from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
@@ -341,9 +340,8 @@ async def test_a_running_proxy_gives_the_same_rows_as_this_process(bench: Bench)
     bench.numbered(3)
     path = bench.write("list.txt", "10.5555/2\nx\n10.5555/%30\n10.5555/none\nhttps://doi.org/10.5555/2\n")
     here = await bench.run(path, "--suggest", store_url="memory:")
-    settings = Settings(**(bench.settings | {"store_url": "memory:"}))
-    with serving(settings) as proxy:
-        there = await bench.run(path, "--suggest", "--server", f"http://127.0.0.1:{proxy.port}")
+    async with serving(bench.folder, bench.upstream.url, "memory:") as proxy:
+        there = await bench.run(path, "--suggest", "--server", proxy.url)
     assert [row | {"age": 0} for row in there.rows] == [row | {"age": 0} for row in here.rows]
     assert (there.status, there.errors) == (1, here.errors)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -14,57 +14,52 @@ from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import KINDS
 from app.proxy_client.server import parse_server
 from tests.cluster.processes import Proxy
+from tests.table import table
+from tests.web.proxy import running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
-NOWHERE: Final = "http://127.0.0.1:9"
-OPEN: Final = {"mode": "sealed", "admin_token": "correct-horse-battery-staple", "status_networks": "0.0.0.0/0, ::/0"}
-CLOSED: Final = {"mode": "sealed", "status_networks": "192.0.2.0/24"}
+OPEN: Final = {"admin_token": "correct-horse-battery-staple", "status_networks": "0.0.0.0/0, ::/0"}
 
 
-@pytest.fixture(scope="module")
-async def proxies(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Proxy, Proxy]]:
-    """A proxy that shows everything, and one that shows nothing."""
-    folder = tmp_path_factory.mktemp("proxies")
-    started = [Proxy(folder, NOWHERE, "memory:", **settings) for settings in (OPEN, CLOSED)]
-    try:
-        await asyncio.gather(*(one.ready() for one in started))
-        yield started[0], started[1]
-    finally:
-        for one in started:
-            one.process.kill()
+async def ask(*paths: str, **settings: Any) -> list[ProbeAnswer]:
+    """What a stranger gets from a proxy with these settings."""
+    async with running(**settings) as proxy:
+        found = [await proxy.get(path) for path in paths]
+    return [ProbeAnswer(got.status, dict(got.fields), got.body) for got in found]
 
 
-def answers_of(proxy: Proxy) -> tuple[ProbeAnswer, ProbeAnswer]:
-    prober = Prober(parse_server(proxy.url, "--url"), "")
-    return prober.send_plain("/admin/settings"), prober.send_plain("/status?format=json")
-
-
-@pytest.mark.parametrize("kind", [*KINDS, ""])
-async def test_an_open_admin_api_and_status_are_findings(proxies: tuple[Proxy, Proxy], kind: str) -> None:
-    admin, status = await asyncio.to_thread(answers_of, proxies[0])
+@table("kind", [*KINDS, ""])
+async def test_an_open_admin_api_and_status_are_findings(kind: str) -> None:
+    admin, status = await ask("/admin/settings", "/status?format=json", **OPEN)
     findings = [*judge_admin(admin, kind), *judge_status(status, kind)]
     assert [one.source for one in findings] == ["probe /admin/", "probe /status"]
     assert {one.severity for one in findings} == {"warning"}
     assert all(one.remedy for one in findings)
 
 
-async def test_a_closed_proxy_has_no_finding(proxies: tuple[Proxy, Proxy]) -> None:
-    admin, status = await asyncio.to_thread(answers_of, proxies[1])
-    assert [*judge_admin(admin, ""), *judge_status(status, "")] == []
+async def test_a_closed_proxy_has_no_finding() -> None:
+    [status] = await ask("/status?format=json", status_networks="198.51.100.0/24")
+    assert [*judge_admin(ProbeAnswer(400, {}, b""), ""), *judge_status(status, "")] == []
     # A front proxy that refuses, and a page of another server.
     assert [*judge_admin(ProbeAnswer(403, {}, b""), ""), *judge_status(ProbeAnswer(200, {}, b"<html>"), "")] == []
 
 
-async def test_without_a_key_the_rest_is_examined(proxies: tuple[Proxy, Proxy]) -> None:
-    found = await asyncio.to_thread(examine_without_key, Prober(parse_server(proxies[0].url, "--url"), ""), None)
+@pytest.mark.process
+async def test_without_a_key_the_rest_is_examined(tmp_path: Path) -> None:
+    proxy = Proxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **OPEN)
+    try:
+        await proxy.ready()
+        found = await asyncio.to_thread(examine_without_key, Prober(parse_server(proxy.url, "--url"), ""), None)
+    finally:
+        proxy.process.kill()
     assert [(one.severity, one.source) for one in found.findings] == [
         ("note", "probe /admin/"),
         ("note", "admin_token"),
     ]
 
 
-async def test_another_server_is_named(proxies: tuple[Proxy, Proxy]) -> None:
+def test_another_server_is_named() -> None:
     finding = judge_health(ProbeAnswer(404, {}, b"<html>"))
     assert finding is not None and finding.severity == "error"
 
