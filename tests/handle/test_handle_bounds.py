@@ -11,12 +11,9 @@ from app.errors import InvalidAnswer, UpstreamRefused
 from app.handle.answer import read_answer
 from app.handle.location import Location, Locations, MalformedLocations, fill_template, read_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
-from app.handle.record import Record, read_values
+from app.handle.record import read_values
 from app.handle.value import read_value
-
-
-def record(*values: tuple[str, str]) -> Record:
-    return read_values(json.dumps([{"index": 1, "type": type_, "data": text} for type_, text in values]).encode())
+from tests.values import record
 
 
 def networks(*entries: str) -> int:

@@ -9,18 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.handle.namespace import Namespace, read_namespace
-from app.handle.record import Record, read_values
-
-
-def record(*values: tuple[str, str]) -> Record:
-    return read_values(
-        json.dumps(
-            [
-                {"index": index, "type": type_, "data": {"format": "string", "value": text}}
-                for index, (type_, text) in enumerate(values, 1)
-            ]
-        ).encode()
-    )
+from app.handle.record import read_values
+from tests.values import record
 
 
 def read(*xml: str) -> Namespace:

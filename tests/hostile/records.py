@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from tests.values import value
+
 PREFIX: Final = "10.6666"
 #: The number of handles that `many-includes` includes.
 INCLUDED: Final = 19
@@ -22,11 +24,6 @@ _TARGET: Final = {
 }
 
 Values = list[dict[str, Any]]
-
-
-def value(index: int, type_: str, text: object, **more: object) -> dict[str, Any]:
-    """One handle value."""
-    return {"index": index, "type": type_, "ttl": 86400, "data": {"format": "string", "value": text}, **more}
 
 
 def _dotted_addresses() -> Values:

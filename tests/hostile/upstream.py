@@ -28,8 +28,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tests.fake_upstream import FakeUpstream, Fault
-from tests.hostile.records import PREFIX, RECORDS, by_address, value
+from tests.hostile.records import PREFIX, RECORDS, by_address
 from tests.upstream.faults import encoded
+from tests.values import value
 
 ORDINARY: Final = "10.1000"
 BY_ADDRESS: Final = "10.6207"

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from app.rationing.shares import ShareTree, find_networks
+from app.rationing.shares import SharedPlaces, ShareTree, find_networks
 from tests.table import table
 
 #: Clients of one /20 of IPv4, and one of another.
@@ -105,3 +105,44 @@ def test_what_ends_leaves_nothing_behind_and_sizes_are_exact(seed: int) -> None:
     for client, item in held:
         tree.remove(client, item)
     assert (tree.clients, tree.find_fullest(None), [*tree.turns()]) == (0, None, [])
+
+
+class Place:
+    """A holder of a place. `name` is its own."""
+
+    def __init__(self, name: str, *, speed: float = 1.0, is_idle: bool = False, is_overdue: bool = False) -> None:
+        self.name, self.is_idle, self.is_overdue, self._speed = name, is_idle, is_overdue, speed
+
+    def speed(self) -> float:
+        return self._speed
+
+    def give_way(self) -> None:
+        self.name += " left"
+
+
+@table(
+    ("holders", "expected"),
+    [
+        # Of two that are idle, the slower one. A client's own do not give way to it.
+        ([(CAMPUS, Place("a", is_idle=True)), (CAMPUS, Place("b", speed=0.5, is_idle=True))], ["a", "b left"]),
+        ([(OTHER, Place("a", is_idle=True)), (CAMPUS, Place("b"))], ["a", "b"]),
+        # Nothing is idle: one of the client that has two more than the newcomer, or one more that is overdue.
+        ([(CAMPUS, Place("a", speed=0.5)), (CAMPUS, Place("b"))], ["a left", "b"]),
+        ([(CAMPUS, Place("a"))], ["a"]),
+        ([(CAMPUS, Place("a", is_overdue=True))], ["a left"]),
+        ([(OTHER, Place("a")), (OTHER, Place("b"))], ["a", "b"]),
+    ],
+)
+def test_a_newcomer_takes_the_place_of_who_is_idle_or_has_most(
+    holders: list[tuple[str, Place]], expected: list[str]
+) -> None:
+    places = SharedPlaces[Place](len(holders), least_lead=2)
+    assert all(places.enter(*holder) for holder in holders)
+    has_entered = places.enter(OTHER, Place("newcomer"))
+    assert [holder.name for _, holder in holders] == expected
+    assert has_entered == any("left" in name for name in expected)
+    assert len(places) == len(holders)
+    for _, holder in holders:
+        places.leave(holder)
+        places.leave(holder)
+    assert len(places) == has_entered

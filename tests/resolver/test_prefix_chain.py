@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from app.resolver.target import NameLocations
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options
+from tests.values import value
 
 pytestmark = pytest.mark.anyio
 
@@ -61,10 +61,6 @@ class Bench:
         """The names that were resolved in addition to NAME, in order."""
         names = [target.rpartition("/api/handles/")[2] for target in self.upstream.targets]
         return [name for name in names if name != NAME]
-
-
-def value(index: int, type_: str, text: str, ttl: int = 86400) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
 
 
 def xml(root: str, *ids: str) -> str:

@@ -10,7 +10,6 @@ import pytest
 from app.doi.name import HandleName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.location import Location
-from app.handle.record import Record, read_values
 from app.resolver.demand import ORDINARY
 from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.failure_memory import FailureMemory
@@ -24,12 +23,9 @@ from app.resolver.which_ra import WhichRa
 from app.upstream.source import UpstreamQuery
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_options
+from tests.values import record
 
 NAME = HandleName("10.5555/a")
-
-
-def record(*values: tuple[str, str]) -> Record:
-    return read_values(json.dumps([{"index": 1, "type": type_, "data": text} for type_, text in values]).encode())
 
 
 def location(**attributes: str) -> Location:
@@ -95,7 +91,7 @@ def test_the_locations_of_one_record_take_at_most_98304_characters_of_xml() -> N
     three = [("10320/loc", full)] * 3
     assert len(read_own_locations(record(*three)).of_name.items) == 3
     locations = read_own_locations(record(*three, ("10320/loc", last)))
-    assert (len(locations.of_name.items), locations.malformed) == (3, ("value 1: more XML than is read for one name",))
+    assert (len(locations.of_name.items), locations.malformed) == (3, ("value 4: more XML than is read for one name",))
 
 
 def test_xml_of_one_name_is_counted_up_to_131072_characters() -> None:

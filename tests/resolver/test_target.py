@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -26,22 +25,12 @@ from app.resolver.target import (
     unconditional_target,
 )
 from tests.table import table
+from tests.values import record
 
 NAME = HandleName("10.5555/a/b#c")
 CONNEG = Negotiation(True, (("ctype", "application/x-bibtex"), ("http_role", "conneg"), ("language", "de")))
 READER = Negotiation(False, (("http_role", "browser"),))
 METADATA = read_locations('<l http_sc="303"><location http_role="conneg" href="http://data/" weight="0"/></l>')
-
-
-def record(*values: tuple[str, object]) -> Record:
-    return read_values(
-        json.dumps(
-            [
-                {"index": index, "type": type_, "data": {"format": "string", "value": text}}
-                for index, (type_, text) in enumerate(values, 1)
-            ]
-        ).encode()
-    )
 
 
 def loc(root: str = "", *locations: str) -> tuple[str, str]:

@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
 HERE = "http://doi.example.org"
 TARGET = "http://example.org/target"
-
-
-def value(index: int, type_: str, text: str, ttl: int = 86400) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
 
 
 def alias(target: str, ttl: int = 86400) -> list[dict[str, Any]]:

@@ -27,16 +27,13 @@ from app.web.outline import (
     MAX_VALUES_SHOWN,
 )
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 NAME: Final = "10.5555/hostile"
 JSON_LINK: Final = f'<a href="/api/handles/{NAME}">'
 #: The largest page: every byte of the shown JSON as an entity in a link and in its text, and the rows themselves.
 MAX_PAGE_BYTES: Final = 20 * MAX_BYTES_SHOWN
-
-
-def value(index: int, type_: str, text: object) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}}
 
 
 def data(content: object) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -16,10 +16,6 @@ FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PAGE = "http://publisher.example/article"
 #: What asks the prefix chain: its two records, once.
 CHAIN = ("10.5555", "10.SERV/AGENCY")
-
-
-def value(index: int, type_: str, text: str, ttl: int = 86400) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
 
 
 def agency(proxy: Proxy, prefix: str = "10.5555", *, ttl: int = 86400, status: str = "", more: str = "") -> None:

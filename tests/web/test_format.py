@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.resolver.metadata_format import MEDIA_TYPES
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -27,10 +27,6 @@ url = "https://ezproxy.example.edu/login"
 service = "ezproxy"
 prefixes = ["10.5555"]
 """
-
-
-def value(index: int, type_: str, text: str) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400}
 
 
 def put(proxy: Proxy, template: str = CROSSREF) -> None:

@@ -20,6 +20,7 @@ from app.handle.location import MAX_LOCATIONS
 from tests.examples import examples
 from tests.table import table
 from tests.upstream.faults import FAULTS, Asked, Peer, send
+from tests.values import value
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -43,10 +44,6 @@ FACES: Final[dict[str, tuple[str, str]]] = {
 #: What a resolver may say about a record that it got: an answer, or that the upstream sent none.
 STATUSES: Final = {200, 301, 302, 303, 307, 308, 404, 502}
 SAFE_SCHEMES: Final = ("http://", "https://", "ftp://", "mailto:")
-
-
-def value(index: int, type_: str, text: object, **more: object) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400, **more}
 
 
 URL = value(1, "URL", "http://example.org/")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from app.handle.location import Location
 from app.web.link_header import MAX_CHARACTERS, link_header
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 HREF = "http://example.org/x"
@@ -73,10 +73,6 @@ def test_any_attributes_make_a_header(rel: str, title: str, language: str) -> No
 async def proxy() -> AsyncIterator[Proxy]:
     async with running() as proxy:
         yield proxy
-
-
-def value(index: int, type_: str, text: str) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400}
 
 
 @pytest.mark.anyio

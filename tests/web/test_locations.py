@@ -14,16 +14,13 @@ from netaddr import IPSet  # type: ignore[import-untyped]
 from app.errors import ConfigurationError
 from app.features.country.database import open_countries
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
 #: The client of every request of `tests.web.proxy`.
 CLIENT = "192.0.2.7"
-
-
-def value(index: int, type_: str, text: object, ttl: int = 86400) -> dict[str, Any]:
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
 
 
 def loc(*locations: str, root: str = "", index: int = 1000, ttl: int = 86400) -> dict[str, Any]:

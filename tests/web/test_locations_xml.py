@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from xml.sax.saxutils import quoteattr
 
@@ -13,9 +12,10 @@ from lxml import etree
 
 from app.doi.name import HandleName
 from app.handle.location import Location, Locations
-from app.handle.record import Record, read_values
+from app.handle.record import Record
 from app.resolver.target import NameLocations, read_own_locations
 from app.web.locations_xml import write_locations
+from tests.values import record
 
 NAME = HandleName("10.1000/a&b")
 TEXTS = st.text(max_size=8) | st.sampled_from(['"', "'", "<&>", "--", "]]>", "\x00", "\ufffe", "\U0001f600", "\n"])
@@ -25,11 +25,6 @@ NAMES = st.sampled_from(["id", "weight", "country", "href", "href_template", "a 
 def write(record: Record, locations: NameLocations | None = None, *, malformed: Iterable[str] = ()) -> etree._Element:
     found = locations or NameLocations(malformed=tuple(malformed))
     return etree.fromstring(write_locations(NAME, record, found))
-
-
-def record(*values: tuple[str, str]) -> Record:
-    listed = [{"index": index, "type": type_, "data": data} for index, (type_, data) in enumerate(values, 1)]
-    return read_values(json.dumps(listed).encode())
 
 
 @given(st.lists(st.lists(st.tuples(NAMES, TEXTS), max_size=5, unique_by=lambda pair: pair[0]), max_size=4))

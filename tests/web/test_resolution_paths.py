@@ -10,16 +10,13 @@ import pytest
 
 from tests.constants import BYPASSES
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
 
 HANDBOOK = "http://www.doi.org/hb.html"
 DAY = 86400
-
-
-def value(index: int, kind: str, text: str, **more: Any) -> dict[str, Any]:
-    return {"index": index, "type": kind, "data": {"format": "string", "value": text}, "ttl": DAY, **more}
 
 
 RECORDS: dict[str, list[dict[str, Any]]] = {

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from tests.fake_upstream import FakeUpstream
+from tests.values import value
 
 TITLE: Final = "On the electrodynamics of moving bodies"
 CSL: Final = "application/vnd.citationstyles.csl+json"
@@ -75,11 +76,6 @@ async def open_agency() -> AsyncIterator[Agency]:
             agency.drop()
     finally:
         agency.drop()
-
-
-def value(index: int, type_: str, text: str) -> dict[str, Any]:
-    """A value of a record."""
-    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400}
 
 
 def put_prefix(upstream: FakeUpstream, url: str) -> None:

@@ -17,9 +17,10 @@ from app.features.metadata.csl import MAX_TITLE, Work, read_work
 from app.features.metadata.match import Match, match
 from app.features.metadata.works import CONCURRENCY, HOST_FAILURES
 from tests.features.assistants.test_tools import running as assistants
-from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix, value
+from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix
 from tests.features.references.test_references import FORM, form
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
