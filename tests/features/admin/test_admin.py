@@ -234,6 +234,8 @@ async def test_the_denials_in_force_are_listed(proxy: Proxy) -> None:
     await act(proxy, "deny", {"network": "203.0.113.9", "seconds": 60})
     await act(proxy, "deny", {"network": "203.0.113.9", "seconds": 0})
     assert (await look(proxy, "/admin/deny")).json == {"denied": [until]}
+    events = [event["kind"] for event in (await look(proxy, "/status")).json["events"]]
+    assert sorted(events) == ["deny", "start"], "the end of a denial is not an event"
 
 
 async def test_an_action_is_one_line_of_the_log_without_the_token(

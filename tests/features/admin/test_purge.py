@@ -37,6 +37,7 @@ async def filled(*keys: str) -> TieredStore:
 async def test_names_without_an_entry_are_returned() -> None:
     cache = await filled("10.1000/1", "10.1000/2")
     known, unknown = HandleName("10.1000/1"), HandleName("10.1000/9")
+    assert await count_selected(cache, Selection(names=[known, unknown])) == PurgeResult(1, (unknown,))
     assert await purge(cache, Selection(names=[known, unknown])) == PurgeResult(1, (unknown,))
     assert [one.key async for one in cache.scan()] == ["10.1000/2"]
 

@@ -1,4 +1,4 @@
-"""200 strings of four kinds. The names are invented below 10.5555, the prefix for examples."""
+"""170 strings of four kinds. The names are invented below 10.5555, the prefix for examples."""
 
 from __future__ import annotations
 
@@ -33,55 +33,25 @@ _SHORT_DOI: Final = tuple(
 _NOT_A_DOI: Final = tuple(
     """\
 hello
-Library of the University
 978-3-16-148410-0
 ISSN 0000-0000
-ISBN 9783161484100
 0000-0002-1825-0097
 arXiv:2101.00001
-arXiv:math/0309136v1
 PMID: 12345678
-PMC1234567
-https://www.example.org/
 https://www.example.org/article/42
-http://example.com/a/b?c=d
-ftp://example.org/file.txt
 mailto:library@example.org
-someone@example.org
 2024-05-17
-17/05/2024
-3.14159
-42
-n/a
-none
 -
-?
-unknown
 in press
 Smith, J. (2020). A title. Journal of Examples, 4(2), 10-20.
-pp. 100-110
-vol. 10, no. 5
-Fig. 10.5
 Section 10.1
 version 10.5.1
 hdl:2027/abc.123
-hdl:1887/4531
 urn:isbn:9783161484100
-urn:nbn:de:101:1-201102033592
-ark:/12148/btv1b8449691v
-W2741809807
-Q42
-b1234567x
-10
 10.
 10.5555
-10.1000
-ten point one
 https://orcid.org/0000-0002-1825-0097
-https://ror.org/00example
-www.example.org
-C:\\Users\\reader\\paper.pdf
-/home/reader/paper.pdf""".split("\n")
+C:\\Users\\reader\\paper.pdf""".split("\n")
 )
 #: Names with a copying error, and names that are not registered.
 _ERROR: Final = tuple(
