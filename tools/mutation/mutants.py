@@ -19,6 +19,8 @@ _SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
 NOTE: Final = "_note_mutant"
 #: Types and declarations: mypy finds a change there, or the program does not read them.
 _DECLARATIONS: Final = frozenset({"annotation", "returns", "decorator_list", "bases", "keywords", "format_spec"})
+#: Python reads the name of an encoding without regard to such characters.
+_ENCODINGS: Final = frozenset({"ascii", "latin-1", "utf-8"})
 _DECLARED_NAMES: Final = frozenset({"TYPE_CHECKING", "Literal", "TypeVar"})
 
 
@@ -130,7 +132,7 @@ def _swap(operator: ast.AST) -> list[ast.AST]:
 
 
 def _change_constant(value: object) -> list[object]:
-    """Return another value of the same type. A text with a blank is a message and stays.
+    """Return another value of the same type. A text with a blank is a message and stays, as does an encoding.
 
     A circumflex changes a regular expression and a set of characters too.
     """
@@ -139,7 +141,7 @@ def _change_constant(value: object) -> list[object]:
             return [not value]
         case int() | float():
             return [value + 1]
-        case str() if " " not in value:
+        case str() if " " not in value and value not in _ENCODINGS:
             return [value + "^"]
         case bytes() if b" " not in value:
             return [value + b"^"]

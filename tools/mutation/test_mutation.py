@@ -66,9 +66,10 @@ def test_an_operator_a_constant_or_a_branch_changes(source: str, expected: list[
         "raise A('The name is too long.')",
         "raise A(f'no {name}')",
         "x = a | b",
+        "x = a.decode('utf-8')",
     ],
 )
-def test_types_declarations_and_messages_have_no_mutants(source: str) -> None:
+def test_types_declarations_messages_and_encodings_have_no_mutants(source: str) -> None:
     assert changes(source) == []
 
 
