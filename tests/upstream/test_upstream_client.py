@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.utils import formatdate
@@ -142,13 +141,10 @@ async def test_the_password_of_an_egress_proxy_is_sent_to_it(
     assert upstream.last_headers["proxy-authorization"] == "Basic cmVhZGVyOnNhZmU="
 
 
-@pytest.mark.process
 async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstream_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    key, certificate = self_signed(tmp_path)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    context, certificate = self_signed(tmp_path)
     async with FakeUpstream(tls=context) as proxy:
         proxy.put(NAME, url="https://target.example/")
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
@@ -158,14 +154,11 @@ async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstrea
         assert (await ask("http://upstream.example", ca_file=str(certificate))).code is ResponseCode.SUCCESS
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("through_proxy", [False, True], ids=["directly", "through a CONNECT proxy"])
 async def test_the_certificate_of_a_private_authority_is_trusted_where_it_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, through_proxy: bool
 ) -> None:
-    key, certificate = self_signed(tmp_path)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    context, certificate = self_signed(tmp_path)
     async with FakeUpstream(tls=context) as upstream, Tunnel() as tunnel:
         upstream.put(NAME, url="https://target.example/")
         if through_proxy:

@@ -3,28 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
+import ssl
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import (
+    AuthorityKeyIdentifier,
+    BasicConstraints,
+    CertificateBuilder,
+    IPAddress,
+    Name,
+    NameAttribute,
+    SubjectAlternativeName,
+    SubjectKeyIdentifier,
+    random_serial_number,
+)
+from cryptography.x509.oid import NameOID
 
 from tests.accepting import accept_into, close_server
 
+#: TLS has a clock of its own, which is never that of a test.
+_START: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_END: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """The files of a key and of a certificate for 127.0.0.1 that is its own authority."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes a certificate, is not installed: apt-get install openssl")
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    command = (
-        f"{openssl} req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost "
-        f"-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
+
+def self_signed(folder: Path) -> tuple[ssl.SSLContext, Path]:
+    """TLS of a server at 127.0.0.1, and the file of its certificate, which is its own authority."""
+    key, file = generate_private_key(SECP256R1()), folder / "cert.pem"
+    name = Name([NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    builder = CertificateBuilder(name, name, key.public_key(), random_serial_number(), _START, _END)
+    extensions = (
+        SubjectAlternativeName([IPAddress(IPv4Address("127.0.0.1"))]),
+        BasicConstraints(ca=True, path_length=None),
+        SubjectKeyIdentifier.from_public_key(key.public_key()),
+        AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()),
     )
-    subprocess.run(command.split(), check=True, capture_output=True)
-    return key, certificate
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=isinstance(extension, BasicConstraints))
+    file.write_bytes(builder.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    private = folder / "key.pem"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file, private)
+    return context, file
 
 
 class Tunnel:
