@@ -16,7 +16,10 @@ import pytest
 from app.assembly import stores
 from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
-from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES
+from app.cache.entry import RegistryEntry
+from app.cache.late import fill_store
+from app.cache.memory import MemoryStore
+from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, Purges
 from app.cache.store import StoreUnavailable
 from app.errors import ConfigurationError, StoreError
 from app.features.sqlite.store import SqliteStore
@@ -120,6 +123,16 @@ async def test_a_record_since_a_purge_by_this_process_is_stored_and_one_before_a
         await cache.flush()
         assert [name for name in (NAME, OTHER) if await store.get(name) is not None] == [OTHER]
     await cache.close()
+
+
+async def test_a_late_store_gets_what_an_upstream_said_alone(clock: Clock) -> None:
+    memory, store = MemoryStore(1_000_000, clock=clock), MemoryStore(1_000_000, clock=clock)
+    said = entry(OTHER)
+    fields = {name: getattr(said, name) for name in said.__struct_fields__}
+    for found in (entry(NAME), RegistryEntry(**fields, agency="Crossref")):
+        await memory.put(found)
+    await fill_store(store, memory, Purges(), clock())
+    assert [(await store.get(name)) is not None for name in (NAME, OTHER)] == [True, False]
 
 
 async def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, clock: Clock) -> None:

@@ -246,6 +246,8 @@ async def test_an_action_is_one_line_of_the_log_without_the_token(
     await act(proxy, "purge", {"doi": NAME})
     lines = [record.getMessage() for record in caplog.records if record.name == "app.features.operators"]
     assert lines[-1] == f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries'
+    await look(proxy, f"/admin/entries/{NAME}")
+    assert caplog.messages[-1] == f'admin: client 192.0.2.0/24, show {{"doi": "{NAME}"}}: absent'
     assert all("\n" not in line and TOKEN not in line for line in lines)
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
+import pytest
+
 from app.cache.entry import FOREVER
-from app.features.bundles.import_bundle import ImportBounds, bound_entry
+from app.features.bundles.bundle import Refused
+from app.features.bundles.import_bundle import BundleImport, ImportBounds, bound_entry, import_bundle
+from app.features.bundles.lines import to_line
+from app.system.progress import Bar
 from tests.cache.entries import NOW, entry, missing
+from tests.clock import Clock
+from tests.parts import usual_cache
 
 BOUNDS = ImportBounds(negative_ttl=10, ttl_ceiling=1000, grace=5000, sealed=False)
 SEALED = ImportBounds(negative_ttl=60, ttl_ceiling=86_400, grace=5000, sealed=True)
@@ -23,3 +32,22 @@ def test_a_record_is_fresh_and_usable_no_longer_than_the_proxy_allows() -> None:
     assert bound_entry(short, BOUNDS, NOW) == short
     negative = bound_entry(missing(), BOUNDS, NOW)
     assert (negative.fresh_until, negative.stale_until) == (NOW + 10, NOW + 10)
+
+
+class Damaged(io.BytesIO):
+    """A file that ends with an error."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        if line := super().readline(size):
+            return line
+        raise OSError("damaged")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("lines", "number"), [([], 1), ([to_line(entry()), b"no record\n"], 3)])
+async def test_the_place_where_a_file_cannot_be_read_on_is_reported(lines: list[bytes], number: int) -> None:
+    clock = Clock()
+    cache = usual_cache("memory:", clock=clock)
+    report = await import_bundle(BundleImport(cache, BOUNDS, clock), "a.ndjson", Damaged(b"".join(lines)), Bar())
+    assert report.refused[-1] == Refused(number, "the rest of the file cannot be read: damaged")
+    await cache.close()

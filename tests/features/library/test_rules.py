@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from app.features.library.rules import MAX_PROBLEMS, MAX_RULES, MAX_SERVICES, read_rules
+from app.features.library.rules import MAX_NETWORKS, MAX_PROBLEMS, MAX_RULES, MAX_SERVICES, read_rules
 from tests.table import table
 
 EXAMPLE: Final = Path(__file__).parents[3] / "config/library-rules.toml"
@@ -113,3 +113,8 @@ def test_an_expectation_that_is_not_met_is_a_problem(expected: str, problem: str
 def test_a_hostile_file_is_refused(text: str) -> None:
     found = problems(text)
     assert 0 < len(found) <= MAX_PROBLEMS
+
+
+def test_a_file_has_as_many_networks_as_the_limit() -> None:
+    text = '[[rule]]\nservice = "none"\nnetworks = [' + '"192.0.2.7",' * MAX_NETWORKS + "]\n"
+    assert problems(text) == []

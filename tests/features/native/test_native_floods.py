@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -15,7 +16,8 @@ from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.features.native.errors import MalformedMessage
 from app.features.native.transport.strangers import Strangers
 from app.features.native.transport.udp import _MAX_STRANGERS, _Packets
-from app.features.native.wire.message import NO_REQUEST_ID
+from app.features.native.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
+from app.features.native.wire.packets import split_message
 from app.features.native.wire.query import Filters, Query, encode_query
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.features.native.server import HandleServer
@@ -132,6 +134,18 @@ async def test_forged_packets_without_end_end_the_message() -> None:
         packets.datagram_received(stranger, None)
     assert not packets.message.done()
     packets.datagram_received(stranger, None)
+    with pytest.raises(MalformedMessage, match="cannot be decoded"):
+        packets.message.result()
+
+
+async def test_copies_of_a_packet_without_end_end_the_message() -> None:
+    # An answer of 984 bytes has three packets at most, and each can arrive four times.
+    whole = replace(decode_envelope(message(7)), message_length=984)
+    packets, part = _Packets(7, 984), split_message(encode_envelope(whole) + bytes(984))[0]
+    for _ in range(4 * 3):
+        packets.datagram_received(part, None)
+    assert not packets.message.done()
+    packets.datagram_received(part, None)
     with pytest.raises(MalformedMessage, match="cannot be decoded"):
         packets.message.result()
 

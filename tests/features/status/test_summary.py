@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.status.models import Status, UpstreamName
+from app.features.status.models import EventStatus, Status, UpstreamName
 from app.features.status.reader import StatusReader
 from app.features.status.samples import sample_status
-from app.features.status.summary import summarize, write_sentence, write_uptime
+from app.features.status.summary import summarize, write_event, write_sentence, write_uptime
 from app.web.languages import Catalogue, read_packaged
 from tests.cache.entries import entry
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +66,20 @@ def find_reader(proxy: Proxy) -> StatusReader:
     values = [cell.cell_contents for cell in show.__closure__]
     read = next(value for value in values if getattr(value, "__qualname__", "").endswith(".read"))
     return next(cell.cell_contents for cell in read.__closure__ if isinstance(cell.cell_contents, StatusReader))
+
+
+@table(
+    ("event", "words"),
+    [
+        (("purge", 3.0, None, "", 1), "Purge: 1 entry"),
+        (("purge", 3.0, None, "", 1_200), "Purge: 1,200 entries"),
+        (("outage", 3.0, None, "doi.org", 0), "doi.org does not answer"),
+        (("outage", 3.0, 63.0, "doi.org", 0), "doi.org did not answer for 1 min"),
+    ],
+)
+def test_an_event_is_a_sentence(event: tuple[Any, ...], words: str) -> None:
+    texts = Catalogue("en", read_packaged("app.features.status", "en"))
+    assert write_event(texts, EventStatus(**dict(zip(EventStatus.model_fields, event, strict=True)))) == words
 
 
 async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,14 @@ import pytest
 from app.cli.main import main
 
 
-def run(*arguments: str, lines: bytes = b"") -> tuple[int, str]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "app", "parse", *arguments], input=lines, capture_output=True, check=False, timeout=60
-    )
-    assert ended.stderr == b""
-    return ended.returncode, ended.stdout.decode()
+@pytest.fixture
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that is standard input."""
+    path = tmp_path / "lines.txt"
+    path.touch()
+    with path.open(encoding="utf-8") as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", file)
+        yield path
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -53,10 +57,9 @@ def test_json_is_the_object_of_the_api_one_a_line(capsys: pytest.CaptureFixture[
     ]
 
 
-@pytest.mark.process
-def test_lines_of_standard_input_are_read_without_arguments() -> None:
-    lines = b"\xef\xbb\xbf10.1000/182\r\n\xff\n\n# a comment\n" + b"a" * 70_000 + b"\n10.1000/183"
-    status, text = run("--format", "json", lines=lines)
+def test_lines_of_standard_input_are_read_without_arguments(lines: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines.write_bytes(b"\xef\xbb\xbf10.1000/182\r\n\xff\n\n# a comment\n" + b"a" * 70_000 + b"\n10.1000/183")
+    status, text = printed(capsys, "--format", "json")
     rows = [json.loads(line) for line in text.splitlines()]
     assert status == 1
     assert [row["kind"] for row in rows] == ["doi", "not_a_doi", "not_a_doi", "doi"]
@@ -67,12 +70,10 @@ def test_lines_of_standard_input_are_read_without_arguments() -> None:
     ]
 
 
-@pytest.mark.process
-def test_no_line_is_a_failure_with_a_sentence() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "app", "parse"], input=b"", capture_output=True, check=False, timeout=60
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"standard input has no texts\n")
+@pytest.mark.usefixtures("lines")
+def test_no_line_is_a_failure_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parse"]) == 1
+    assert capsys.readouterr() == ("", "standard input has no texts\n")
 
 
 def test_a_wrong_argument_is_wrong_use() -> None:
