@@ -41,7 +41,7 @@ _SLOWER, _EXTRA_SECONDS = 10, 20
 _FILE_SECONDS: Final = 900
 #: What these tests use. Without the other installed plugins, pytest starts in 2.0 instead of 5.3 s of CPU.
 _PLUGINS: Final = ("-p", "anyio", "-p", "_hypothesis_pytestplugin")
-_IN_PROCESS: Final = "not process and not repository and not nightly"
+_IN_PROCESS: Final = "not process and not repository and not simulation and not nightly"
 #: Address space of each process, in bytes: a mutant may allocate without end.
 _MEMORY: Final = 8 << 30
 

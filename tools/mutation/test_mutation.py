@@ -92,6 +92,7 @@ pythonpath = .
 markers =
     process
     repository
+    simulation
     nightly
 """
 _MODULE: Final = """

@@ -18,7 +18,7 @@ from tools.changes import ROOT, list_changes, run_git
 from tools.near.functions import find_changed
 from tools.near.notes import Noted, Noter, read_notes
 
-_IN_PROCESS: Final = ("-q", "--forks", "2", "-m", "not process and not repository and not nightly")
+_IN_PROCESS: Final = ("-q", "--forks", "2", "-m", "not process and not repository and not simulation and not nightly")
 
 
 class Choice(NamedTuple):
