@@ -23,6 +23,7 @@ from typing import Any, Final
 import pytest
 
 from app.system.version import VERSION
+from tests.cluster.processes import Process
 from tests.ports import free_port
 from tests.test_packaging import ROOT
 
@@ -101,15 +102,15 @@ def image(buildah: Buildah) -> str:
 @contextmanager
 def stand_in(folder: Path) -> Iterator[str]:
     """The URL of a stand-in for doi.org that knows one name."""
-    port, record = free_port(), {"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z"}
+    record = {"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z"}
     record["data"] = {"format": "string", "value": "https://example.org/182"}
     (folder / "records.ndjson").write_text(json.dumps({"handle": "10.1000/182", "values": [record]}) + "\n", "utf-8")
-    command = [sys.executable, "-m", "tests.fake_upstream", "--port", str(port), "--records"]
-    with subprocess.Popen([*command, str(folder / "records.ndjson")], cwd=ROOT) as process:
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
+    command = [sys.executable, "-m", "tests.fake_upstream", "--records", str(folder / "records.ndjson")]
+    process = Process(command, folder / "upstream.log")
+    try:
+        yield f"http://127.0.0.1:{process.read_port()}"
+    finally:
+        process.terminate()
 
 
 class Container:

@@ -17,7 +17,6 @@ import pytest
 
 from app.system.version import VERSION, read_version
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
-from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
 
@@ -137,7 +136,7 @@ async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tm
     run(UV, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", locked)
     run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", next(distribution.glob("*.whl")))
     assert (environment / "share/man/man1/doi-proxy.1").is_file()
-    program, port = environment / "bin/doi-proxy", free_port()
+    program = environment / "bin/doi-proxy"
     assert run(program, "--version") == f"doi-proxy {read_version()}\n"
     metadata = "import importlib.metadata; print(importlib.metadata.version('doi-proxy'))"
     assert run(python, "-c", metadata).strip() == read_version()
@@ -147,9 +146,10 @@ async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tm
         "DOI_PROXY_STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3",
     }
     process = Process(
-        [str(program), "serve", "--port", str(port), "--seed", str(seed)], tmp_path / "log", settings, folder=tmp_path
+        [str(program), "serve", "--port", "0", "--seed", str(seed)], tmp_path / "log", settings, folder=tmp_path
     )
     try:
+        port = process.read_port()
         await until(lambda: answers(port), START_DEADLINE, "the installed program answers")
         status, headers, _ = get(f"http://127.0.0.1:{port}/10.1000/182")
         assert (status, headers["Location"]) == (302, "http://www.doi.org/hb.html")

@@ -125,7 +125,7 @@ def main(descriptor: int) -> None:
             if not head:
                 return
             request = json.loads(_read(channel, int.from_bytes(head)))
-            if late := LATE.get(request["arguments"][1]):
+            if late := LATE.get(" ".join(request["arguments"][1:2])):
                 import_module(late)
             if not (child := _fork_orphan()):
                 break

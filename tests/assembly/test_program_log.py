@@ -87,6 +87,5 @@ async def test_every_line_of_a_service_is_an_object(tmp_path: Path) -> None:
         proxy.process.terminate()
     finally:
         proxy.process.kill()
-    written = (tmp_path / f"proxy-{proxy.port}.log").read_text("utf-8")
-    found = [json.loads(line) for line in written.splitlines()]
+    found = [json.loads(line) for line in proxy.process.read_log().splitlines()]
     assert "uvicorn.error" in {line["logger"] for line in found}

@@ -1,16 +1,18 @@
-"""Real processes: proxies and the fake upstream. Each listens on a free port of 127.0.0.1, and is ended by its id."""
+"""Real processes: proxies and the fake upstream. Each binds port 0 of 127.0.0.1, and is ended by its id."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -20,7 +22,6 @@ import psutil
 from app.doi.name import fold
 from tests.cluster.raw_http import Answered, ask
 from tests.constants import RECHECK, STORE_TIMEOUT, command, split
-from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Seconds until a process answers, on a busy machine.
@@ -31,6 +32,9 @@ STOP_DEADLINE: Final = 15.0
 #: 0.1 s the lease of a name holds in one process only, and a test that counts queries fails.
 PATIENT: Final[dict[str, object]] = {STORE_TIMEOUT: 30.0}
 _LOOK_EVERY: Final = 0.02
+#: What a proxy logs, or an upstream prints, when it has bound its port.
+_ADDRESS: Final = re.compile(r"(?:^|starting on )https?://[^\s\"]*:(\d+)", re.MULTILINE)
+_numbers: Final = count()
 #: Neither budget nor breaker is in the way.
 _OUT_OF_THE_WAY: Final[dict[str, object]] = {
     "upstream_contact": "mailto:library@example.org",
@@ -74,11 +78,24 @@ class Process:
     @property
     def log(self) -> str:
         """The end of the process's output."""
-        return self._log.read_text("utf-8", "replace")[-4000:]
+        return self.read_log()[-4000:]
+
+    def read_log(self) -> str:
+        """All of its output."""
+        return self._log.read_text("utf-8", "replace")
 
     def count(self, text: str) -> int:
         """How often its output has the text."""
-        return self._log.read_text("utf-8", "replace").count(text)
+        return self.read_log().count(text)
+
+    def read_port(self) -> int:
+        """Wait until the process has written its address, and return the port."""
+        ends = time.monotonic() + START_DEADLINE
+        while (found := _ADDRESS.search(self.read_log())) is None:
+            assert self.runs and time.monotonic() < ends, f"no address in the log: {self.log}"
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_EVERY)
+        return int(found[1])
 
     @property
     def runs(self) -> bool:
@@ -123,11 +140,11 @@ class Process:
 
 
 class Proxy:
-    """`doi-proxy serve` on a port that stays the same over restarts. `settings` can have constants too."""
+    """`doi-proxy serve`. `settings` can have constants too."""
 
     def __init__(self, folder: Path, upstream_url: str, store_url: str, **settings: object) -> None:
-        self.port = free_port()
-        self._log = folder / f"proxy-{self.port}.log"
+        self._port = 0
+        self._log = folder / f"proxy-{next(_numbers)}.log"
         self._settings = {"upstream_url": upstream_url, "store_url": store_url, **settings}
         self.process = self._started()
 
@@ -135,8 +152,14 @@ class Proxy:
         constants, settings = split(self._settings)
         given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in settings.items()}
         host = str(self._settings.get("host", "127.0.0.1"))
-        arguments = [*command(constants), "serve", "--host", host, "--port", str(self.port)]
+        arguments = [*command(constants), "serve", "--host", host, "--port", str(self._port)]
         return Process(arguments, self._log, given)
+
+    @property
+    def port(self) -> int:
+        """The port that it got at its first start."""
+        self._port = self._port or self.process.read_port()
+        return self._port
 
     async def serves(self) -> None:
         """Wait until all its workers answer, by its log: for a proxy that does not answer plain HTTP on its port."""
@@ -155,6 +178,7 @@ class Proxy:
 
     def restart(self) -> None:
         """Start again after an end, with the same settings on the same port."""
+        assert self.port
         self.process = self._started()
 
     async def ready(self) -> None:
@@ -188,13 +212,13 @@ async def proxy_before(upstream_url: str, **more: object) -> AsyncIterator[str]:
 
 
 class UpstreamProcess:
-    """`python -m tests.fake_upstream` on a port that stays the same over restarts, with the records of a file."""
+    """`python -m tests.fake_upstream` with the records of a file."""
 
     def __init__(self, folder: Path, records: dict[str, str], *, ttls: dict[str, int] | None = None) -> None:
         """`records` has URLs by name. `ttls` has seconds by name, if they differ from a day."""
-        self.port = free_port()
-        self._log = folder / f"upstream-{self.port}.log"
-        self._file = folder / f"records-{self.port}.ndjson"
+        self._port, number = 0, next(_numbers)
+        self._log = folder / f"upstream-{number}.log"
+        self._file = folder / f"records-{number}.ndjson"
         self._ttls = ttls or {}
         self.process = self._started(records)
 
@@ -202,8 +226,14 @@ class UpstreamProcess:
         if records is not None:
             lines = (json.dumps(record(name, url, self._ttls.get(name, 86400))) for name, url in records.items())
             self._file.write_text("\n".join(lines), encoding="utf-8")
-        arguments = [sys.executable, "-m", "tests.fake_upstream", "--port", str(self.port), "--records"]
+        arguments = [sys.executable, "-m", "tests.fake_upstream", "--port", str(self._port), "--records"]
         return Process([*arguments, str(self._file)], self._log)
+
+    @property
+    def port(self) -> int:
+        """The port that it got at its first start."""
+        self._port = self._port or self.process.read_port()
+        return self._port
 
     @property
     def url(self) -> str:
@@ -211,7 +241,8 @@ class UpstreamProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def restart(self, records: dict[str, str] | None = None) -> None:
-        """Start again after an end, with the same records or others."""
+        """Start again after an end, on the same port, with the same records or others."""
+        assert self.port
         self.process = self._started(records)
 
     async def ready(self) -> None:

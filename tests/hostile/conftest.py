@@ -11,9 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.cluster.processes import Process, Proxy, until
-from tests.cluster.raw_http import ask
-from tests.ports import free_port
+from tests.cluster.processes import Process, Proxy
 
 #: The token of the administrator of a proxy whose documented requests are sent.
 ADMIN_TOKEN: Final = "a-token-of-thirty-two-characters"
@@ -29,19 +27,9 @@ def upstream_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @contextmanager
 def hostile_upstream(folder: Path) -> Iterator[str]:
     """Start a hostile upstream, whose log is in a folder. Yields its URL."""
-    port = free_port()
-    command = [sys.executable, "-m", "tests.hostile.upstream", "--port", str(port)]
-    process = Process(command, folder / "upstream.log")
-
-    async def answers() -> bool:
-        try:
-            return (await ask(port, "/api/handles/10.1000/182")).status == 200
-        except (OSError, EOFError, TimeoutError):
-            return False
-
+    process = Process([sys.executable, "-m", "tests.hostile.upstream"], folder / "upstream.log")
     try:
-        asyncio.run(until(answers, 60.0, process.log))
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{process.read_port()}"
     finally:
         process.kill()
 

@@ -32,7 +32,7 @@ from tests.hostile.turn_units import Unit
 from tests.hostile.turns import MAX_TURN_MS, REPEATS, Exchange, TimedProxy, is_short
 from tests.parts import usual_cache
 
-_SERVE: Final = ["serve", "--host", "127.0.0.1", "--port", "{port}"]
+_SERVE: Final = ["serve", "--host", "127.0.0.1"]
 #: Seconds for what a proxy does after its start: it compiles templates in a thread.
 _SETTLING: Final = 1.0
 _VALUES: Final = b'[{"index":1,"type":"URL","data":"https://example.org/"}]'

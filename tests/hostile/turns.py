@@ -13,7 +13,6 @@ from typing import Final
 
 from tests.cluster.processes import Process, until
 from tests.cluster.raw_http import Answered, ask
-from tests.ports import free_port
 
 #: The most processor time that one turn of the event loop may take, in milliseconds: all other requests wait for it.
 MAX_TURN_MS: Final = 20.0
@@ -70,15 +69,15 @@ class Exchange:
 
 
 class TimedProxy:
-    """A running program whose turns are timed. `words` are its arguments, in which {port} is its port."""
+    """A running program whose turns are timed. `words` are its arguments, without its port."""
 
     def __init__(self, folder: Path, words: list[str], settings: dict[str, object]) -> None:
-        self.port = free_port()
-        self._turns = folder / f"turns-{self.port}"
+        self._turns = folder / "turns"
         self._turns.touch()
         given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in settings.items()}
-        start = [sys.executable, "-c", TIMED, str(self._turns), *(word.format(port=self.port) for word in words)]
-        self.process = Process(start, folder / f"timed-{self.port}.log", given)
+        start = [sys.executable, "-c", TIMED, str(self._turns), *words, "--port", "0"]
+        self.process = Process(start, folder / "timed.log", given)
+        self.port = self.process.read_port()
 
     async def wait_for(self, target: str) -> None:
         """Wait until it answers a request for `target`."""

@@ -22,9 +22,8 @@ from app.cli.main import main
 from app.errors import ConfigurationError
 from app.features.setup.installation import add_networks, change_settings
 from tests.cluster.front_proxy import program
-from tests.cluster.processes import ROOT
+from tests.cluster.processes import ROOT, Process
 from tests.features.setup.generated_front import GeneratedFront
-from tests.ports import free_port
 
 FLAGS: Final = ("--branding-name=Example Library", "--upstream-contact=mailto:library@example.org")
 ADDRESS: Final = "--public-url=https://127.0.0.1"
@@ -171,19 +170,18 @@ def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, t
     unit = root / "etc/systemd/system/doi-proxy.service"
     unit.write_text(unit.read_text().replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
     subprocess.run([program("systemd-analyze"), "verify", unit], check=True)
-    port = free_port()
-    places = [f"--port={port}", f"--store-url=sqlite:///{tmp_path}/x.sqlite3", "--mode=sealed"]
+    places = ["--port=0", f"--store-url=sqlite:///{tmp_path}/x.sqlite3", "--mode=sealed"]
     places += [f"--client-allow-file={root}/etc/doi-proxy/allow.txt", f"--config={root / SETTINGS}"]
-    text = (root / FRONTS[kind]).read_text().replace("127.0.0.1:8000", f"127.0.0.1:{port}")
-    with subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", *places], cwd=ROOT, stderr=subprocess.DEVNULL
-    ) as proxy:
+    proxy = Process([sys.executable, "-m", "app", "serve", *places], tmp_path / "log")
+    try:
+        text = (root / FRONTS[kind]).read_text().replace("127.0.0.1:8000", f"127.0.0.1:{proxy.read_port()}")
         front = GeneratedFront(tmp_path / "front", kind, [], write=lambda _: text)
         try:
             assert answer_through(front.url) == b'{"status":"ok"}'
         finally:
             front.process.kill()
-            proxy.terminate()
+    finally:
+        proxy.terminate()
 
 
 def answer_through(url: str) -> bytes:
