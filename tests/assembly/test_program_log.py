@@ -80,12 +80,9 @@ def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[
 async def test_every_line_of_a_service_is_an_object(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     # Port 9 is "discard" (RFC 863): nothing listens there.
-    proxy = Proxy(tmp_path, "http://127.0.0.1:9", store, log_format="json", log_level="debug", workers=2)
-    try:
-        await proxy.ready()
+    settings = {"log_format": "json", "log_level": "debug", "workers": 2}
+    async with Proxy(tmp_path, "http://127.0.0.1:9", store, **settings) as proxy:
         assert (await proxy.ask("/10.5555/unknown")).status == 502
         proxy.process.terminate()
-    finally:
-        proxy.process.kill()
     found = [json.loads(line) for line in proxy.process.read_log().splitlines()]
     assert "uvicorn.error" in {line["logger"] for line in found}

@@ -10,7 +10,7 @@ import ssl
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pytest
 
@@ -75,6 +75,13 @@ class FrontProxy:
     def run(self, *command: str) -> None:
         """Start it. Its output goes to a file in its folder."""
         self.process = Process(list(command), self.folder / "front.log")
+
+    async def __aenter__(self) -> Self:
+        await self.ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.process.kill()
 
     async def ready(self) -> None:
         """Wait until it sends any answer."""

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import psutil
 
@@ -140,13 +140,23 @@ class Process:
 
 
 class Proxy:
-    """`doi-proxy serve`. `settings` can have constants too."""
+    """`doi-proxy serve`. `settings` can have constants too.
+
+    As a context, it waits until the proxy answers, and kills it at the end.
+    """
 
     def __init__(self, folder: Path, upstream_url: str, store_url: str, **settings: object) -> None:
         self._port = 0
         self._log = folder / f"proxy-{next(_numbers)}.log"
         self._settings = {"upstream_url": upstream_url, "store_url": store_url, **settings}
         self.process = self._started()
+
+    async def __aenter__(self) -> Self:
+        await self.ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.process.kill()
 
     def _started(self) -> Process:
         constants, settings = split(self._settings)
@@ -221,6 +231,13 @@ class UpstreamProcess:
         self._file = folder / f"records-{number}.ndjson"
         self._ttls = ttls or {}
         self.process = self._started(records)
+
+    async def __aenter__(self) -> Self:
+        await self.ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.process.kill()
 
     def _started(self, records: dict[str, str] | None) -> Process:
         if records is not None:

@@ -101,14 +101,10 @@ def settings_for(upstream: FakeUpstream, url: str, **more: Any) -> Settings:
 @asynccontextmanager
 async def serving(folder: Path, upstream_url: str, store_url: str, **more: Any) -> AsyncIterator[Proxy]:
     """A proxy in a process of its own."""
-    proxy = Proxy(folder, upstream_url, store_url, **FREE, **more)
-    try:
-        await proxy.ready()
+    async with Proxy(folder, upstream_url, store_url, **FREE, **more) as proxy:
         yield proxy
         proxy.process.terminate()
         assert "Traceback" not in proxy.process.log
-    finally:
-        proxy.process.kill()
 
 
 def flags(settings: Settings) -> list[str]:

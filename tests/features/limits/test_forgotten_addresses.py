@@ -63,12 +63,13 @@ def send(url: str, client: str, requests: int, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("names", [(), HEADERS], ids=["direct", "front proxy"])
 async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path, names: tuple[str, ...]) -> None:
-    upstream = UpstreamProcess(tmp_path, {"10.1000/182": "https://publisher.example/"})
-    proxy = None
-    try:
-        await upstream.ready()
-        proxy = Proxy(tmp_path, upstream.url, "memory:", client_rate=100_000, client_burst=100_000)
-        await proxy.ready()
+    records = {"10.1000/182": "https://publisher.example/"}
+    limits = {"client_rate": 100_000, "client_burst": 100_000}
+    async with (
+        UpstreamProcess(tmp_path, records) as upstream,
+        Proxy(tmp_path, upstream.url, "memory:", **limits) as proxy,
+        httpx.AsyncClient() as client,
+    ):
         for number in range(MARKED):
             send(proxy.url, f"127.77.1.{100 + number}", 2, names)
         send(proxy.url, "127.0.2.1", OTHERS, names)
@@ -76,12 +77,7 @@ async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: 
         async def has_forgotten() -> bool:
             # Large answers overwrite buffers that are free.
             for path in ("/openapi.json", "/status"):
-                async with httpx.AsyncClient() as client:
-                    assert (await client.get(proxy.url + path)).status_code == 200
+                assert (await client.get(proxy.url + path)).status_code == 200
             return len(find_marks(proxy.process.id)) <= MOST_LEFT
 
         await until(has_forgotten, DEADLINE, "no address in memory")
-    finally:
-        for process in (proxy, upstream):
-            if process is not None:
-                process.process.kill()

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -458,19 +458,11 @@ def test_every_operation_of_a_store_has_a_series() -> None:
 
 
 @pytest.fixture
-async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[int], ProcessProxy]]:
-    """Starts a proxy as a process of its own, with so many workers and an upstream that refuses every connection."""
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], ProcessProxy]:
+    """A proxy as a process of its own, with so many workers and an upstream that refuses every connection."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    started: list[ProcessProxy] = []
-
-    def start(workers: int) -> ProcessProxy:
-        store = f"sqlite:///{tmp_path}/store.sqlite3"
-        started.append(ProcessProxy(tmp_path, "http://127.0.0.1:9", store, workers=workers))
-        return started[0]
-
-    yield start
-    for proxy in started:
-        proxy.process.kill()
+    store = f"sqlite:///{tmp_path}/store.sqlite3"
+    return lambda workers: ProcessProxy(tmp_path, "http://127.0.0.1:9", store, workers=workers)
 
 
 async def scrape(proxy: ProcessProxy) -> dict[Sample, float]:
@@ -482,41 +474,41 @@ async def scrape(proxy: ProcessProxy) -> dict[Sample, float]:
 async def test_two_workers_count_together_and_the_death_of_one_loses_no_count(
     tmp_path: Path, served: Callable[[int], ProcessProxy]
 ) -> None:
-    proxy = served(2)
-    await proxy.serves()
-    (folder,) = tmp_path.glob("doi-proxy-counts-*")
-    total, sent = {"route": "resolve", "method": "GET", "status": "400"}, 0
+    async with served(2) as proxy:
+        await proxy.serves()
+        (folder,) = tmp_path.glob("doi-proxy-counts-*")
+        total, sent = {"route": "resolve", "method": "GET", "status": "400"}, 0
 
-    async def both_have_answered() -> bool:
-        nonlocal sent
-        sent += 20
-        assert [(await proxy.ask("/no-doi")).status for _ in range(20)] == [400] * 20
-        return len([1 for file in folder.glob("counter_*.db") if _resolved(file)]) == 2
+        async def both_have_answered() -> bool:
+            nonlocal sent
+            sent += 20
+            assert [(await proxy.ask("/no-doi")).status for _ in range(20)] == [400] * 20
+            return len([1 for file in folder.glob("counter_*.db") if _resolved(file)]) == 2
 
-    async def has(name: str, number: int, **labels: str) -> bool:
-        return value(await scrape(proxy), name, **labels) == number
+        async def has(name: str, number: int, **labels: str) -> bool:
+            return value(await scrape(proxy), name, **labels) == number
 
-    await until(both_have_answered, DEADLINE, "both workers have answered")
-    # A worker counts after it has sent its answer, and the other one may be scraped before that.
-    await until(lambda: has("http_requests_total", sent, **total), DEADLINE, "all are counted")
-    for _ in range(10):
-        found = await scrape(proxy)
-        assert value(found, "http_requests_total", **total) == sent
-        assert value(found, "http_request_duration_seconds_count", route="resolve") == sent
-        assert value(found, "workers") == 2
-        assert value(found, "build_info", version=read_version()) == 1
-        assert value(found, "store_up") == 1
-        assert value(found, "upstream_breaker_state", upstream="1") == 0
-    victim = psutil.Process(proxy.process.workers()[0])
-    victim.send_signal(signal.SIGKILL)
-    psutil.wait_procs([victim], timeout=DEADLINE)
-    await until(lambda: has("workers", 2), DEADLINE, "another worker")
-    assert await has("http_requests_total", sent, **total)
-    assert (await proxy.ask("/no-doi")).status == 400
-    await until(lambda: has("http_requests_total", sent + 1, **total), DEADLINE, "the new one counts")
-    assert len(list(folder.glob("counter_*.db"))) == 2
-    proxy.process.terminate()
-    assert list(tmp_path.glob("doi-proxy-counts-*")) == []
+        await until(both_have_answered, DEADLINE, "both workers have answered")
+        # A worker counts after it has sent its answer, and the other one may be scraped before that.
+        await until(lambda: has("http_requests_total", sent, **total), DEADLINE, "all are counted")
+        for _ in range(10):
+            found = await scrape(proxy)
+            assert value(found, "http_requests_total", **total) == sent
+            assert value(found, "http_request_duration_seconds_count", route="resolve") == sent
+            assert value(found, "workers") == 2
+            assert value(found, "build_info", version=read_version()) == 1
+            assert value(found, "store_up") == 1
+            assert value(found, "upstream_breaker_state", upstream="1") == 0
+        victim = psutil.Process(proxy.process.workers()[0])
+        victim.send_signal(signal.SIGKILL)
+        psutil.wait_procs([victim], timeout=DEADLINE)
+        await until(lambda: has("workers", 2), DEADLINE, "another worker")
+        assert await has("http_requests_total", sent, **total)
+        assert (await proxy.ask("/no-doi")).status == 400
+        await until(lambda: has("http_requests_total", sent + 1, **total), DEADLINE, "the new one counts")
+        assert len(list(folder.glob("counter_*.db"))) == 2
+        proxy.process.terminate()
+        assert list(tmp_path.glob("doi-proxy-counts-*")) == []
 
 
 def _resolved(file: Path) -> bool:
@@ -555,10 +547,9 @@ async def test_a_single_process_ignores_the_folder_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Callable[[int], ProcessProxy]
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "none"))
-    proxy = served(1)
-    await proxy.ready()
-    assert (await proxy.ask("/no-doi")).status == 400
-    assert value(await scrape(proxy), "http_requests_total", route="resolve", method="GET", status="400") == 1
+    async with served(1) as proxy:
+        assert (await proxy.ask("/no-doi")).status == 400
+        assert value(await scrape(proxy), "http_requests_total", route="resolve", method="GET", status="400") == 1
 
 
 def _needs(program: str) -> pytest.MarkDecorator:
@@ -608,35 +599,34 @@ def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
 async def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_shipped(
     tmp_path: Path, served: Callable[[int], ProcessProxy]
 ) -> None:
-    proxy = served(1)
-    await proxy.ready()
-    await proxy.ask("/no-doi")
-    settings = (RULES.parent / "prometheus.yml").read_text("utf-8")
-    settings = settings.replace("127.0.0.1:8000", f"127.0.0.1:{proxy.port}").replace("15s", "1s")
-    (tmp_path / "prometheus.yml").write_text(settings, "utf-8")
-    shutil.copy(RULES, tmp_path)
-    port = free_port()
-    flags = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
-    flags += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
-    process = Process(["prometheus", *flags], tmp_path / "log", folder=tmp_path)
+    async with served(1) as proxy:
+        await proxy.ask("/no-doi")
+        settings = (RULES.parent / "prometheus.yml").read_text("utf-8")
+        settings = settings.replace("127.0.0.1:8000", f"127.0.0.1:{proxy.port}").replace("15s", "1s")
+        (tmp_path / "prometheus.yml").write_text(settings, "utf-8")
+        shutil.copy(RULES, tmp_path)
+        port = free_port()
+        flags = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+        flags += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+        process = Process(["prometheus", *flags], tmp_path / "log", folder=tmp_path)
 
-    async def query(path: str) -> Any:
+        async def query(path: str) -> Any:
+            try:
+                reply = await ask(port, path)
+            except OSError:
+                return None
+            return reply.json["data"] if reply.status == 200 else None
+
+        async def is_counted() -> bool:
+            counted = quote('doi_proxy_http_requests_total{route="resolve",status="400"} == 1')
+            return bool((found := await query(f"/api/v1/query?query={counted}")) and found["result"])
+
         try:
-            reply = await ask(port, path)
-        except OSError:
-            return None
-        return reply.json["data"] if reply.status == 200 else None
-
-    async def is_counted() -> bool:
-        counted = quote('doi_proxy_http_requests_total{route="resolve",status="400"} == 1')
-        return bool((found := await query(f"/api/v1/query?query={counted}")) and found["result"])
-
-    try:
-        await until(is_counted, DEADLINE, "Prometheus has the count")
-        rules = (await query("/api/v1/rules"))["groups"][0]["rules"]
-        assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
-    finally:
-        process.kill()
+            await until(is_counted, DEADLINE, "Prometheus has the count")
+            rules = (await query("/api/v1/rules"))["groups"][0]["rules"]
+            assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+        finally:
+            process.kill()
 
 
 def test_a_registry_is_of_one_process_unless_a_folder_is_given() -> None:

@@ -31,13 +31,9 @@ async def ports(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple
     """Two sealed proxies, which need no upstream."""
     folder = tmp_path_factory.mktemp("proxies")
     settings = {"mode": "sealed", "admin_token": KEY}
-    proxies = [Proxy(folder, NOWHERE, f"sqlite:///{folder}/store.sqlite3", **settings) for _ in range(2)]
-    try:
-        await asyncio.gather(*(one.ready() for one in proxies))
-        yield proxies[0].port, proxies[1].port
-    finally:
-        for one in proxies:
-            one.process.kill()
+    first, second = (Proxy(folder, NOWHERE, f"sqlite:///{folder}/store.sqlite3", **settings) for _ in range(2))
+    async with first, second:
+        yield first.port, second.port
 
 
 async def examined(
@@ -50,13 +46,9 @@ async def examined(
     key: str = KEY,
 ) -> Examination:
     program({"apache": "apache2"}.get(kind, kind))
-    front = GeneratedFront(folder, kind, ports, cached=cached, change=change)
-    try:
-        await front.ready()
+    async with GeneratedFront(folder, kind, ports, cached=cached, change=change) as front:
         prober = Prober(parse_server(front.url, "--url", verifies=False), sign_token(key, int(time.time()) + 60))
         return await asyncio.to_thread(examine, prober, None)
-    finally:
-        front.process.kill()
 
 
 @pytest.mark.parametrize(("kind", "cached"), [("nginx", False), ("nginx", True), ("apache", False), ("caddy", False)])

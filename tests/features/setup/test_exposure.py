@@ -47,12 +47,8 @@ async def test_a_closed_proxy_has_no_finding() -> None:
 
 @pytest.mark.process
 async def test_without_a_key_the_rest_is_examined(tmp_path: Path) -> None:
-    proxy = Proxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **OPEN)
-    try:
-        await proxy.ready()
+    async with Proxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **OPEN) as proxy:
         found = await asyncio.to_thread(examine_without_key, Prober(parse_server(proxy.url, "--url"), ""), None)
-    finally:
-        proxy.process.kill()
     assert [(one.severity, one.source) for one in found.findings] == [
         ("note", "probe /admin/"),
         ("note", "admin_token"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,35 +49,27 @@ SPELLED: Final = (
 CONTENT: Final = re.compile(rb"admin_token|doi_proxy_requests|hit_share|Bearer realm")
 
 
-@asynccontextmanager
-async def proxy(folder: Path) -> AsyncIterator[Proxy]:
+def proxy(folder: Path) -> Proxy:
     settings = {"mode": "sealed", "admin_token": TOKEN, "status_networks": "0.0.0.0/0, ::/0", "access_log": "off"}
-    running = Proxy(folder, NOWHERE, f"sqlite:///{folder}/store.sqlite3", **settings)
-    try:
-        await running.ready()
-        yield running
-    finally:
-        running.process.kill()
+    return Proxy(folder, NOWHERE, f"sqlite:///{folder}/store.sqlite3", **settings)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_no_spelling_of_a_closed_path_reaches_the_gate(kind: str, tmp_path: Path) -> None:
     program({"apache": "apache2"}.get(kind, kind))
-    async with proxy(tmp_path) as running:
-        front = GeneratedFront(tmp_path / "front", kind, [running.port], change=foreign)
-        try:
-            await front.ready()
-            for headers in ({}, {"Authorization": f"Bearer {TOKEN}"}):
-                for target in SPELLED:
-                    answer = await front.ask(target.encode(), headers=headers)
-                    assert answer.status not in (401, 429), (target, headers, answer.status)
-                    assert "www-authenticate" not in answer.headers, target
-                    assert not CONTENT.search(answer.body), (target, headers)
-            # The control: without the front file, the same token reaches the content.
-            direct = await running.ask("/admin/settings", headers={"Authorization": f"Bearer {TOKEN}"})
-            assert (direct.status, bool(CONTENT.search(direct.body))) == (200, True)
-        finally:
-            front.process.kill()
+    async with (
+        proxy(tmp_path) as running,
+        GeneratedFront(tmp_path / "front", kind, [running.port], change=foreign) as front,
+    ):
+        for headers in ({}, {"Authorization": f"Bearer {TOKEN}"}):
+            for target in SPELLED:
+                answer = await front.ask(target.encode(), headers=headers)
+                assert answer.status not in (401, 429), (target, headers, answer.status)
+                assert "www-authenticate" not in answer.headers, target
+                assert not CONTENT.search(answer.body), (target, headers)
+        # The control: without the front file, the same token reaches the content.
+        direct = await running.ask("/admin/settings", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert (direct.status, bool(CONTENT.search(direct.body))) == (200, True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,33 +96,24 @@ async def test_each_flag_makes_a_file_that_its_program_runs(
         assert main(["gen-config", kind, *more, *paths, *cache]) == 0
         return capsys.readouterr().out
 
-    front = GeneratedFront(tmp_path / "front", kind, [9, 10], write=write)
-    try:
-        await front.ready()
+    async with GeneratedFront(tmp_path / "front", kind, [9, 10], write=write) as front:
         # No proxy answers behind it.
         answer = await front.ask(f"{base}/10.1000/182")
         assert answer.status in (502, 503), front.process.log
-    finally:
-        front.process.kill()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_list_of_1_mb_that_arrives_slowly_passes(kind: str, tmp_path: Path) -> None:
     program({"apache": "apache2"}.get(kind, kind))
-    async with proxy(tmp_path) as running:
-        front = GeneratedFront(tmp_path / "front", kind, [running.port])
-        try:
-            await front.ready()
-            body = (b"#" * 65_000 + b"\n") * 16 + b"10.1000/182\n" * 100
-            head = "POST /api/resolve HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nConnection: close\r\n"
-            reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
-            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
-            for at in range(0, len(body), 65_536):
-                writer.write(body[at : at + 65_536])
-                await writer.drain()
-            answer: Any = await reader.read(-1)
-            writer.close()
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            assert answer.count(b'"verdict"') == 100
-        finally:
-            front.process.kill()
+    async with proxy(tmp_path) as running, GeneratedFront(tmp_path / "front", kind, [running.port]) as front:
+        body = (b"#" * 65_000 + b"\n") * 16 + b"10.1000/182\n" * 100
+        head = "POST /api/resolve HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
+        for at in range(0, len(body), 65_536):
+            writer.write(body[at : at + 65_536])
+            await writer.drain()
+        answer: Any = await reader.read(-1)
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.count(b'"verdict"') == 100

@@ -10,8 +10,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +20,8 @@ from app.cli.main import main
 from app.errors import ConfigurationError
 from app.features.setup.installation import add_networks, change_settings
 from tests.cluster.front_proxy import program
-from tests.cluster.processes import ROOT, Process
+from tests.cluster.processes import ROOT, Proxy, until
+from tests.cluster.raw_http import ask
 from tests.features.setup.generated_front import GeneratedFront
 
 FLAGS: Final = ("--branding-name=Example Library", "--upstream-contact=mailto:library@example.org")
@@ -161,38 +160,33 @@ def read_until(terminal: int, pattern: str) -> str:
     return text
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("kind", FRONTS)
-def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, tmp_path: Path) -> None:
-    root = tmp_path / "root"
+def install(root: Path, kind: str) -> str:
+    """Write every file, and check those that have a program for it. Returns that of the front proxy."""
     assert main(["setup", f"--root={root}", f"--front={kind}", ADDRESS, *FLAGS]) == 0
     subprocess.run([program("promtool"), "check", "rules", root / "etc/doi-proxy/doi-proxy-alerts.yml"], check=True)
     unit = root / "etc/systemd/system/doi-proxy.service"
     unit.write_text(unit.read_text().replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
     subprocess.run([program("systemd-analyze"), "verify", unit], check=True)
-    places = ["--port=0", f"--store-url=sqlite:///{tmp_path}/x.sqlite3", "--mode=sealed"]
-    places += [f"--client-allow-file={root}/etc/doi-proxy/allow.txt", f"--config={root / SETTINGS}"]
-    proxy = Process([sys.executable, "-m", "app", "serve", *places], tmp_path / "log")
-    try:
-        text = (root / FRONTS[kind]).read_text().replace("127.0.0.1:8000", f"127.0.0.1:{proxy.read_port()}")
-        front = GeneratedFront(tmp_path / "front", kind, [], write=lambda _: text)
-        try:
-            assert answer_through(front.url) == b'{"status":"ok"}'
-        finally:
-            front.process.kill()
-    finally:
-        proxy.terminate()
+    return (root / FRONTS[kind]).read_text()
 
 
-def answer_through(url: str) -> bytes:
-    """The answer of /healthz. Until the service listens, the front proxy answers itself."""
-    trusting = ssl._create_unverified_context()
-    ends = time.monotonic() + DEADLINE
-    while time.monotonic() < ends:
-        try:
-            with urllib.request.urlopen(f"{url}/healthz", timeout=DEADLINE, context=trusting) as answer:
-                body: bytes = answer.read()
-                return body
-        except OSError:
-            continue
-    raise AssertionError("no answer")
+@pytest.mark.process
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", FRONTS)
+async def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    text = install(root, kind)
+    places = {"client_allow_file": root / "etc/doi-proxy/allow.txt", "config": root / SETTINGS}
+    async with Proxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **places) as proxy:
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{proxy.port}")
+        async with GeneratedFront(tmp_path / "front", kind, [], write=lambda _: text) as front:
+
+            async def passes() -> bool:
+                # Caddy signs its certificate itself, which takes a while.
+                try:
+                    found = await ask(front.tls_port, "/healthz", tls=ssl._create_unverified_context())
+                except OSError:
+                    return False
+                return found.body == b'{"status":"ok"}'
+
+            await until(passes, DEADLINE, "a request passes")
