@@ -59,14 +59,11 @@ _current: pytest.Item | None = None
 
 # Before pytest itself, which selects tests by their markers here.
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest file first, then those that wait for processes: at the end, all forks have work."""
     for item in items:
         if any(item.get_closest_marker(name) for name in _WITH_PROCESSES):
             item.add_marker("process")
-        # On a busy machine, a process may stand still for longer than any deadline. The summary names what is rerun.
-        if item.get_closest_marker("process") and config.pluginmanager.hasplugin("rerunfailures"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
     waiting = {item.path for item in items if item.get_closest_marker("process")}
     items.sort(key=lambda item: (not item.get_closest_marker("simulation"), item.path not in waiting))
 
