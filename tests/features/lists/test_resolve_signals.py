@@ -46,7 +46,7 @@ async def test_one_signal_ends_a_list_whose_next_name_has_no_answer(bench: Bench
 
 async def test_one_signal_ends_the_wait_for_an_upstream_that_refuses(bench: Bench) -> None:
     bench.upstream.fault("10.5555/a", "status", status=429, retry_after=300)
-    running = asyncio.create_task(bench.run(bench.write("list.txt", "10.5555/a\n"), **_LONG))
+    running = asyncio.create_task(bench.run("10.5555/a", **_LONG))
     await bench.arrived("10.5555/a")
     os.kill(os.getpid(), signal.SIGINT)
     ended = await running

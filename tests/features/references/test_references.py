@@ -224,6 +224,10 @@ async def test_what_is_too_large_or_damaged_is_refused(
     assert reason in got.text and "Traceback" not in got.text
 
 
+async def test_a_file_that_is_named_a_document_is_read_as_one(proxy: Proxy) -> None:
+    assert "not a ZIP archive" in (await send(proxy, "10.1000/182", "a.DOCX")).text
+
+
 @table(
     ("content_type", "body"),
     [
