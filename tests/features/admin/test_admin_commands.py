@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from app.assembly.settings import Settings
 from app.cli.main import main
 from app.features.options import ENV_PREFIX
 from app.main import create
 from tests.fake_upstream import FakeUpstream
+from tests.features.listening import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -36,12 +35,8 @@ async def serving() -> AsyncIterator[tuple[str, FakeUpstream]]:
     async with FakeUpstream() as upstream:
         upstream.put(NAME, url="http://here.example/")
         settings = Settings(store_url="memory:", upstream_url=upstream.url, admin_token=TOKEN)
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            server = uvicorn.Server(uvicorn.Config(create(settings), log_config=None, lifespan="on"))
-            task = asyncio.create_task(server.serve([listening]))
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", upstream
-            server.should_exit = True
-            await task
+        async with listening(create(settings), lifespan="on") as url:
+            yield url, upstream
 
 
 async def run(*arguments: str) -> int:

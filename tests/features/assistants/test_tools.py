@@ -16,10 +16,8 @@ from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import OwnNames
 from app.features.assistants.tools import ToolBounds, ToolName, Tools
 from app.features.lists.batch import build_batches
-from app.features.texts.models import ParsedTextModel
-from app.features.texts.parsing import parse, to_object
 from tests.constants import split
-from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import OUT_OF_THE_WAY
 
 pytestmark = pytest.mark.anyio
@@ -75,13 +73,6 @@ async def test_a_list_has_a_row_for_each_line_and_a_summary() -> None:
     assert desk.reports[-1] == (4, 4)
 
 
-async def test_the_same_name_is_looked_up_once() -> None:
-    async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        await desk.call("check_list", lines=["10.1000/182", "doi:10.1000/182"] * 50)
-        assert desk.upstream.queries("10.1000/182") == 1
-
-
 async def test_the_lines_that_are_resolved_can_be_left_out() -> None:
     async with running() as desk:
         desk.upstream.put("10.1000/182", url=URL)
@@ -131,22 +122,11 @@ async def test_a_text_that_is_not_a_name_is_not_looked_up(text: str) -> None:
     assert result["message"]
 
 
-async def test_a_name_that_cannot_be_verified_is_not_reported_as_missing() -> None:
-    async with running() as desk:
-        desk.upstream.fault(EVERY_NAME, "reset")
-        result = await desk.call("resolve", name="10.1000/182")
-    assert result["verdict"] == "unverified"
-
-
 async def test_parsing_queries_no_upstream() -> None:
     async with running() as desk:
         result = await desk.call("parse", texts=["doi:10.1000/182", "nothing"])
         assert desk.upstream.queries() == 0
     assert [one["kind"] for one in result["texts"]] == ["doi", "not_a_doi"]
-
-
-def test_a_parsed_text_has_the_members_of_the_rest_api() -> None:
-    assert set(ParsedTextModel.model_fields) == set(to_object(parse("10.1000/182"), None))
 
 
 async def test_lines_without_an_answer_in_time_are_unverified() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -13,7 +12,6 @@ from typing import Final
 from urllib.request import Request, urlopen
 
 import pytest
-import uvicorn
 
 from app.assembly.settings import Settings
 from app.cli.main import main
@@ -21,6 +19,7 @@ from app.features.options import ENV_PREFIX
 from app.main import create
 from tests.accepting import accept_into, close_server
 from tests.fake_upstream import FakeUpstream
+from tests.features.listening import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -44,13 +43,8 @@ async def serving(store: str) -> AsyncIterator[tuple[int, str]]:
         upstream.put(NAME, url="http://here.example/")
         url = upstream.url.replace("http://", "http://user:marked-password@")
         settings = Settings(store_url=store, upstream_url=url, admin_token=TOKEN, access_log="text", privacy_level=0)
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            config = uvicorn.Config(create(settings), log_config=None, lifespan="on", forwarded_allow_ips="*")
-            server = uvicorn.Server(config)
-            task = asyncio.create_task(server.serve([listening]))
-            yield listening.getsockname()[1], url
-            server.should_exit = True
-            await task
+        async with listening(create(settings), lifespan="on", forwarded_allow_ips="*") as server:
+            yield int(server.rpartition(":")[2]), url
 
 
 def read_archive(path: Path) -> dict[str, str]:

@@ -5,21 +5,17 @@ The regular expressions that other programs use are counted beside it (docs/sugg
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-import pytest
-
+from app.features.texts.find_names import find_names
+from app.features.texts.suggestion import read_best
 from tests.features.texts.dirty_texts import DirtyText, read_dirty_texts
-from tests.web.proxy import running
 
 DIRTY: Final = read_dirty_texts()
 FLOOR: Final = 0.98
-#: Each fourth text is looked up by a call of its own.
-_STEP: Final = 4
 #: The ones that Crossref recommends (2015), searched in the text, one after the other.
 CROSSREF: Final = (
     r"10.\d{4,9}/[-._;()/:A-Z0-9]+",
@@ -53,26 +49,15 @@ def test_there_are_800_texts_and_no_decoy_is_meant() -> None:
     assert len(DIRTY.decoys) >= 84 and not meant & set(DIRTY.decoys)
 
 
-@pytest.mark.anyio
-async def test_one_call_gives_the_right_name() -> None:
-    best: Counter[str] = Counter()
-    resolved: Counter[str] = Counter()
-    async with running() as proxy:
-        for name in DIRTY.registered.values():
-            proxy.upstream.put(name, url="https://example.org/")
-        texts = json.dumps([one.text for one in DIRTY.texts])
-        parsed = (await proxy.post("/api/parse", texts, content_type="application/json")).json
-        for one, row in zip(DIRTY.texts, parsed, strict=True):
-            found = row["best"]
-            best[judge_first(one, found and found["doi"])] += 1
-        for one in DIRTY.texts[::_STEP]:
-            rows = await proxy.post(
-                "/api/resolve?extract=true&output=json", one.text.encode(), content_type="text/plain"
-            )
-            names = [row["doi"] for row in rows.json if row["verdict"] == "resolved"]
-            resolved[judge(one, names)] += 1
-    for counts in (best, resolved):
-        assert counts["right"] >= FLOOR * counts.total() and counts["wrong"] == 0, (best, resolved)
+def read_one(text: str) -> str | None:
+    best = read_best(text)
+    return None if best is None else best.name.text
+
+
+def test_one_call_gives_the_right_name_and_none_that_is_wrong() -> None:
+    found = Counter(judge(one, [found.name.text for found in find_names(one.text)]) for one in DIRTY.texts)
+    for counts in (count(read_one), found):
+        assert counts["right"] >= FLOOR * counts.total() and counts["wrong"] == 0, counts
 
 
 def first_match(patterns: tuple[str, ...]) -> Callable[[str], str | None]:
