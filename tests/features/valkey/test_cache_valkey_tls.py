@@ -99,4 +99,4 @@ def test_a_file_that_cannot_be_used_is_named_at_the_start(option: str, tmp_path:
     for file in (tmp_path / "missing.pem", tmp_path / "no certificate.pem"):
         url = f"valkeys+cluster://127.0.0.1:1?{option}={file}"
         with pytest.raises(ConfigurationError, match=rf"{file}\) cannot be used"):
-            open_server(url, StoreOptions(clock, max_bytes=0, timeout=1.0))
+            open_server(url, StoreOptions(clock, max_bytes=0, timeout=30.0))

@@ -101,7 +101,7 @@ async def test_a_read_that_is_not_answered_keeps_everything_away(silent: Node) -
 
 
 async def test_a_late_read_is_tried_once_in_the_time_of_a_pause(clock: Clock) -> None:
-    node = Node(Address("127.0.0.1", free_port()), {}, clock=clock, timeout=1.0)
+    node = Node(Address("127.0.0.1", free_port()), {}, clock=clock, timeout=30.0)
     await fail(node, Access.READ, "failed: ")
     await fail(node, Access.LATE, "failed: ")
     await fail(node, Access.LATE, REFUSED)
@@ -123,7 +123,7 @@ def port_of(client: Any) -> int:
 
 @pytest.mark.valkey
 async def test_a_server_that_delays_writes_is_read(valkey: Any, clock: Clock) -> None:
-    node = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=1.0)
+    node = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=30.0)
     await node.call(WRITE, Access.WRITE)
     valkey.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
     impatient = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=0.05)
