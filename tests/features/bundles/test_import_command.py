@@ -12,7 +12,7 @@ import pytest
 
 from app.cli.main import main
 from app.features.registry.sqlite_table import RegistryTable
-from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
+from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar, write
 
 pytestmark = pytest.mark.usefixtures("plain_environment")
 
@@ -37,13 +37,6 @@ def url_of(store: Path, key: str) -> str | None:
     with RegistryTable(store, now=time.time()) as table:
         record = table.find(key)
     return None if record is None else record.url
-
-
-def write(path: Path, data: bytes) -> Path:
-    """A file with this data."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
 
 
 @pytest.mark.process

@@ -10,6 +10,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 _ABSTRACT = (
@@ -175,3 +176,10 @@ def crossref_file(names: Iterable[tuple[str, str]]) -> bytes:
 def datacite_file(names: Iterable[tuple[str, str]]) -> bytes:
     """A part of the public data file of DataCite: lines, compressed."""
     return gzip.compress(json_lines(datacite_record(*name) for name in names), 1)
+
+
+def write(path: Path, data: bytes) -> Path:
+    """A file with this data."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path

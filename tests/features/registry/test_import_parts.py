@@ -25,6 +25,7 @@ from tests.features.registry.samples import (
     datacite_record,
     json_lines,
     tar,
+    write,
 )
 
 NOW = 1_800_000_000
@@ -51,13 +52,6 @@ def read_all(path: Path | str, form: RegistryFormat | None = None) -> tuple[list
     """The keys of a path, and the reports of its parts."""
     found = [read_part(part, options(form)) for part in parts_of(path)]
     return [row[0] for _, rows in found for row in rows], [report for report, _ in found]
-
-
-def write(path: Path, data: bytes) -> Path:
-    """A file with this data."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
 
 
 PLAIN = json_lines(crossref_work(*name) for name in NAMES)

@@ -27,7 +27,7 @@ from app.features.sqlite.store import SqliteStore
 from app.system.progress import Bar
 from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
-from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
+from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar, write
 
 pytestmark = pytest.mark.process
 
@@ -62,13 +62,6 @@ def content(store: Path) -> dict[str, tuple[str, str, int]]:
         found = {key: (url, agency, date) for page in table.pages() for key, date, agency, url in page}
         assert table.count() == len(found)
     return found
-
-
-def write(path: Path, data: bytes) -> Path:
-    """A file with this data."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
 
 
 def table_of(*rows: tuple[str, str, str, str]) -> bytes:
