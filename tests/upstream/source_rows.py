@@ -75,6 +75,7 @@ OF_HTTP: Final = (
     _status(503, UpstreamRefused, retry_after=7),
     _status(503, UpstreamRefused, retry_after=7, size=MAX_ANSWER_BYTES + 1),
     _status(429, UpstreamRefused, retry_after=7),
+    _status(403, UpstreamRefused, retry_after=7),
     _status(403, UpstreamRefused, size=MAX_ANSWER_BYTES + 1),
     _status(404, InvalidAnswer),
     _status(401, InvalidAnswer),
