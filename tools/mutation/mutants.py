@@ -89,13 +89,21 @@ def _list_changes(node: ast.AST, place: Place | None = None, line: int = 1) -> I
     for field, child in ast.iter_fields(node):
         if field in _DECLARATIONS and not isinstance(node, ast.Call):
             continue
-        for part in child if isinstance(child, list) else [child]:
+        for part in child if isinstance(child, list) else [_shown_whole(node, child)]:
             is_message = isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant)
             if not isinstance(part, ast.AST) or is_message or _is_declaration(part):
                 continue
             is_inside = place is not None or (is_function and field == "body")
             inner = Place(child, part) if is_inside and isinstance(part, ast.stmt) else place
             yield from _list_changes(part, inner, line)
+
+
+def _shown_whole(node: ast.AST, child: Any) -> Any:
+    """The child of a node. How much of a value a text shows is wording: of `{name[:100]}`, it is `name`."""
+    match node, child:
+        case ast.FormattedValue(), ast.Subscript(value=value, slice=ast.Slice()):
+            return value
+    return child
 
 
 def _is_declaration(node: ast.AST) -> bool:
