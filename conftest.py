@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
 import os
@@ -19,6 +20,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from app.system.version import read_version
+from tests.world.loop import WorldLoop
 from tests.zygote import Zygote, can_fork
 
 pytest_plugins = ["tools.parallel"]
@@ -44,6 +46,8 @@ if _PROFILE != "random":
 
 #: Markers of tests that start a process of their own.
 _WITH_PROCESSES: Final = ("browser", "valkey")
+#: Markers of async tests that do not run in virtual time.
+_IN_REAL_TIME: Final = ("process", "repository", "real_time")
 
 
 class NotLoopback(RuntimeError):
@@ -87,9 +91,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
+def anyio_backend() -> tuple[str, dict[str, Any]]:
     """Async tests run on asyncio, as the server does."""
-    return "asyncio"
+    return "asyncio", {"loop_factory": _create_loop}
+
+
+def _create_loop() -> asyncio.AbstractEventLoop:
+    """Async tests run in virtual time, except those whose promise needs real sockets or processes."""
+    is_real = _current is not None and any(_current.get_closest_marker(name) for name in _IN_REAL_TIME)
+    return asyncio.new_event_loop() if is_real else WorldLoop()
 
 
 @pytest.fixture

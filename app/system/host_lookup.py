@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
+from threading import Thread
+from threading import enumerate as list_threads
 from typing import Any, Final
 
 #: What socket.getaddrinfo returns for one address.
@@ -29,7 +30,7 @@ async def look_up(host: str, port: int, family: int = socket.AF_UNSPEC, flags: i
         ip_address(host)
         # An address as text needs neither a name server nor a thread.
         return socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
-    if sum(thread.name == _THREAD for thread in threading.enumerate()) >= MAX_LOOKUPS:
+    if sum(thread.name == _THREAD for thread in list_threads()) >= MAX_LOOKUPS:
         raise OSError(f"{MAX_LOOKUPS} look-ups of hosts wait for the name server")
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Sequence[AddressInfo]] = loop.create_future()
@@ -45,7 +46,7 @@ async def look_up(host: str, port: int, family: int = socket.AF_UNSPEC, flags: i
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if found.done() else settle())
 
-    threading.Thread(target=work, name=_THREAD, daemon=True).start()
+    Thread(target=work, name=_THREAD, daemon=True).start()
     return await found
 
 

@@ -19,7 +19,8 @@ from app.features.local_records.check import find_record_problems
 from app.main import check
 from tests.web.proxy import Proxy, running
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 RECORD = '[[record]]\ndoi = "10.5072/a"\ntarget = "https://one.example/"\n'
 RULES = """

@@ -14,7 +14,8 @@ from app.proxy_client.exchange import Exchange, ProxyFailure
 from app.proxy_client.server import ProxyServer, parse_server
 from tests.accepting import accept_into, close_server
 
-pytestmark = pytest.mark.anyio
+# The client is synchronous: it runs in a thread, over a socket of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 OK: Final = b"HTTP/1.1 200 OK\r\n"
 

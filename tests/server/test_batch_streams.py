@@ -14,7 +14,8 @@ from tests.constants import BODY_TIMEOUT, MAX_OPEN, WRITE_TIMEOUT
 from tests.server.served import PATIENCE, Served, finish
 from tests.server.served import served as serving
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 HEAD: Final = (
     b"POST /api/resolve?only=cached&fields=doi,verdict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"

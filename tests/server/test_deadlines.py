@@ -15,7 +15,8 @@ from tests.constants import BODY_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
 from tests.server.served import PATIENCE, finish, served
 from tests.server.test_requests import GET, LAST, statuses
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 SHORT = 0.2
 LONG = 3_600.0

@@ -122,7 +122,8 @@ def test_pipelined_and_split_requests_are_answered_alike(
     compare([([stream[start:end] for start, end in pairwise(edges) if start < end], 0.0)])
 
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 
 @pytest.mark.parametrize("path", ["/doi:10.1000/182", "/10.1000/LINKS", "/api/handles/10.1000/182"])

@@ -21,7 +21,8 @@ from tests.server.served import TARGET, Served, finish, served
 from tests.server.ways import Server
 from tests.table import table
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 LAST = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 GET = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\n\r\n"

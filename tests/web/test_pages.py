@@ -261,7 +261,9 @@ def test_an_unknown_language_is_the_default() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.real_time
 async def test_the_thread_that_compiles_templates_rests_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In virtual time, compiling takes no time."""
     rests: list[float] = []
 
     async def rest(seconds: float) -> None:

@@ -1,7 +1,8 @@
 """An event loop in virtual time, with a network in memory: its clock moves only when nothing is runnable.
 
 Minutes pass in milliseconds, and no test has a real deadline. What the program gives to a thread of the pool
-runs at once, in the thread of the loop.
+runs in the next turn, in the thread of the loop. From the making of a loop to its end, the clocks of the process show
+its time, and threads that the program starts take turns with it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,24 @@ import selectors
 import socket
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
+from unittest.mock import patch
 from weakref import WeakSet
 
 from tests.world.network import Address, Network
 from tests.world.process import PROCESS, Process
+from tests.world.threads import Turns
 
 Result = TypeVar("Result")
+#: 2023-11-14T22:13:20Z.
+BEGINNING: Final = 1_700_000_000.0
+#: Threads of the program that wait, or report to the loop: one writes a SQLite store, one looks up a host.
+_THREADS: Final = ("app.features.sqlite.writer.Thread", "app.system.host_lookup.Thread")
+_CONDITION: Final = "app.features.sqlite.writer.Condition"
+#: Advances of the clock in one run of a loop. A run of the tests needs a thousandth.
+_MAX_ADVANCES: Final = 20_000
 #: Virtual seconds in which the tasks of a killed process end.
 _LONGEST_END: Final = 60.0
 
@@ -29,6 +40,8 @@ class _NoSelector(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now = 0.0
+        #: In this run of the loop.
+        self.advances = 0
         #: What is called between two turns, and after how many further turns.
         self.interruptions: list[tuple[int, Callable[[], None]]] = []
 
@@ -42,7 +55,11 @@ class _NoSelector(selectors.BaseSelector):
             timeout = 0.0 if due else timeout
         if timeout is None:
             raise RuntimeError("nothing is runnable and no timer is set: the loop would wait for ever")
-        self.now += max(0.0, timeout)
+        if timeout > 0.0:
+            self.now += timeout
+            self.advances += 1
+            if self.advances > _MAX_ADVANCES:
+                raise RuntimeError(f"the clock moved {_MAX_ADVANCES} times: something polls for what does not happen")
         return []
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -59,28 +76,60 @@ class _NoSelector(selectors.BaseSelector):
 
 
 class WorldLoop(asyncio.SelectorEventLoop):
-    """Its time begins at 0.0. `latency` is that of its network."""
+    """Its time begins at 0.0. `latency` is that of its network. `offset` sets the clocks of all machines."""
 
     def __init__(self, latency: Callable[[], float] | None = None) -> None:
         self._virtual = _NoSelector()
         super().__init__(self._virtual)
         self.network = Network(self, latency)
+        self.offset = BEGINNING
         self._connecting: dict[socket.socket, Address] = {}
         self._tasks: dict[Process, WeakSet[asyncio.Task[Any]]] = {}
         #: What was about to run in processes that were killed, and their tasks.
         self._stopped: list[tuple[list[Any], list[asyncio.Task[Any]]]] = []
+        turns = Turns(self)
+        replacements = {
+            "time.time": self.now,
+            "time.monotonic": self.time,
+            "time.perf_counter": self.time,
+            **dict.fromkeys(_THREADS, turns.thread),
+            _CONDITION: turns.condition,
+        }
+        self._replaced = ExitStack()
+        for name, replacement in replacements.items():
+            self._replaced.enter_context(patch(name, replacement))
+
+    def close(self) -> None:
+        """End the loop. The clocks of the process are those of the system again."""
+        self._replaced.close()
+        super().close()
+
+    def run_forever(self) -> None:
+        self._virtual.advances = 0
+        super().run_forever()
 
     def time(self) -> float:
         """The virtual time, in seconds."""
         return self._virtual.now
 
+    def now(self) -> float:
+        """The time of the day, in seconds since the epoch: to a process, that of its machine."""
+        process = PROCESS.get()
+        return self.offset + self.time() + (0.0 if process is None else process.machine.ahead)
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
-        """Run a function of a thread at once."""
+        """Run a function of a thread in the next turn."""
         future = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:
-            future.set_exception(error)
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+
+        self.call_soon(work)
         return future
 
     def create_task(self, coro: Any, **options: Any) -> Any:

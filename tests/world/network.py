@@ -295,6 +295,12 @@ class Listening:
     async def wait_closed(self) -> None:
         """Nothing has to be waited for."""
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
 
 class Network:
     """Connects clients to servers. `latency` returns the seconds that the next delivery takes; 0 is a turn."""

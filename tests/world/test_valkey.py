@@ -167,8 +167,9 @@ class Servers:
     def __init__(self, client: Any) -> None:
         self._connection: Any = Connection(port=client.get_connection_kwargs()["port"], protocol=2)  # type: ignore[no-untyped-call]
         loop = WorldLoop()
-        self.valkey = Valkey(loop.network, time.time)
         loop.close()
+        # The clock of the system, as that of the real server.
+        self.valkey = Valkey(loop.network, time.time)
         self.valkey.keys.run_id = client.info("server")["run_id"]
 
     def close(self) -> None:

@@ -43,17 +43,11 @@ from tests.world.client import Asked, Client, Reply
 from tests.world.loop import WorldLoop
 from tests.world.network import Address, Listening
 from tests.world.process import PROCESS, Machine, Process
-from tests.world.threads import Turns
 from tests.world.valkey import Valkey
 
 Result = TypeVar("Result")
-#: The thread of a SQLite store that writes.
-_THREAD: Final = "app.features.sqlite.writer.Thread"
-_CONDITION: Final = "app.features.sqlite.writer.Condition"
 #: Virtual seconds. No request takes longer.
 _MAX_WAIT: Final = 60.0
-#: 2023-11-14T22:13:20Z.
-BEGINNING: Final = 1_700_000_000.0
 _DEFAULTS: Final[dict[str, Any]] = {
     "store_url": "memory:",
     "upstream_contact": "mailto:library@example.org",
@@ -141,7 +135,6 @@ class World:
         #: The server of a store URL that names it.
         self.valkey: Valkey
         self._constants, self._settings = split({**_DEFAULTS, "upstream_machines": machines, **settings})
-        self._offset = BEGINNING
         #: Each has so many workers as the settings say, the first ones first in `workers`.
         self.machines = [Machine() for _ in range(machines)]
         self.workers: list[Worker] = []
@@ -154,11 +147,7 @@ class World:
             # uvicorn's protocol uses the loop of its thread.
             asyncio.set_event_loop(self.loop)
             stack.callback(asyncio.set_event_loop, None)
-            for name in ("time", "monotonic", "perf_counter"):
-                stack.enter_context(patch(f"time.{name}", self.now if name == "time" else self.loop.time))
             stack.enter_context(changed(self._constants))
-            turns = Turns(self.loop)
-            stack.enter_context(changed({_THREAD: turns.thread, _CONDITION: turns.condition}))
             stack.enter_context(self._keep_log())
             self.run(self.upstream.__aenter__())
             stack.callback(lambda: self.run(self.upstream.__aexit__(None, None, None)))
@@ -264,12 +253,11 @@ class World:
 
     def now(self) -> float:
         """The time of the day, in seconds since the epoch: to a process, that of its machine."""
-        process = PROCESS.get()
-        return self._offset + self.loop.time() + (0.0 if process is None else process.machine.ahead)
+        return self.loop.now()
 
     def set_clock(self, seconds: float) -> None:
         """Set the clocks of all machines forward, or back. No time passes."""
-        self._offset += seconds
+        self.loop.offset += seconds
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""

@@ -17,7 +17,8 @@ from app.main import create
 from tests.fake_upstream import FakeUpstream
 from tests.features.listening import listening
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME = "10.1000/182"
 TOKEN = "correct-horse-battery-staple"

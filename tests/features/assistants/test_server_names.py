@@ -22,7 +22,8 @@ from tests.features.listening import listening
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 URL = "http://www.doi.org/hb.html"
 SERVER = "http://proxy.example"

@@ -12,7 +12,8 @@ import pytest
 
 from app.features.assistants.server import read_lines
 
-pytestmark = pytest.mark.anyio
+# Its streams are pipes of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 MOST = 16
 

@@ -19,7 +19,8 @@ from app.cli.main import main
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.processes import DEADLINE, arguments, started, stdio
 
-pytestmark = pytest.mark.anyio
+# Its streams are pipes of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 URL = "http://www.doi.org/hb.html"
 

@@ -78,6 +78,7 @@ def test_a_wrong_address_and_a_missing_store_are_errors(tmp_path: Path, capsys: 
 
 
 @pytest.mark.anyio
+@pytest.mark.real_time
 async def test_another_program_at_the_address_of_the_proxy_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     async with standing(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as stand:
         url = str(stand.server.url)

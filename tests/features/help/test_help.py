@@ -13,7 +13,8 @@ from app.features.sqlite.earlier_targets import EarlierTarget
 from tests.table import table
 from tests.web.proxy import running
 
-pytestmark = pytest.mark.anyio
+# Threads of the tests hold threads of the program.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME = "10.5555/work"
 OLD, NEW = "https://old.example.org/work", "https://new.example.org/work"

@@ -15,7 +15,8 @@ import pytest
 from tests.features.lists.command_bench import Bench
 from tests.table import table
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 AGAIN = "--again", "unverified,rate_limited"
 

@@ -30,7 +30,8 @@ from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options
 from tests.upstream.guards import open_guard
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 URL = "http://example.org/"
 BOUNDS = BatchBounds(concurrency=4, window=16, timeout=60.0, memory_bytes=1_000_000)

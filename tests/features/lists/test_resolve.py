@@ -20,7 +20,8 @@ from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_
 from tests.features.lists.list_server import BatchServer
 from tests.table import table
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 #: Constants of the program that tests change.
 REQUEST_NAMES, MOST_TRIES, ROW_TIMEOUT = (

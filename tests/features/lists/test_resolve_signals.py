@@ -16,7 +16,8 @@ from app.system import interruption
 from tests.constants import LIST_WAIT
 from tests.features.lists.command_bench import Bench
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 #: Longer than a second signal or the upstream's answer, of which there are none, and shorter than the test's end.
 _LONG: Final = {LIST_WAIT: 600, "upstream_timeout": 50}

@@ -17,7 +17,8 @@ from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import Server, Ways, lane_uses
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 RECORDS: Final = """
 [[record]]

@@ -22,7 +22,8 @@ from tests.features.metadata.agency import TITLE, Agency, open_agency, put_prefi
 from tests.features.metadata.test_metadata import ON, OTHER, be_patient, entry  # noqa: F401 - a fixture
 from tests.upstream.test_upstream_budget import budget_of
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 
 @pytest.fixture

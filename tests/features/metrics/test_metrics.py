@@ -331,6 +331,7 @@ async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time()
         proxy.upstream.fault("10.5555/b", "reset")
         for _ in range(3):
             await proxy.get("/api/handles/10.5555/b")
+        await asyncio.sleep(1)
         found = await scraped(proxy)
         outcomes = {one: value(found, "upstream_questions_total", upstream="1", outcome=one) for one in list_outcomes()}
         assert {one: count for one, count in outcomes.items() if count} == {

@@ -38,7 +38,12 @@ def _has_ipv6() -> bool:
     return True
 
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1")]
+# Its servers use sockets of the system.
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1"),
+    pytest.mark.real_time,
+]
 
 NAME = b"10.1000/182"
 _MUTE = frozenset({"udp", "tcp", "http"})

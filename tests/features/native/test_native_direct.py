@@ -33,7 +33,8 @@ from tests.features.native.clients import HEALTH, HTTPS, TCP, Tokens, client_of,
 from tests.features.native.keys import dsa_key, public_bytes
 from tests.features.native.server import HandleServer
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 QUESTION = Question(b"10.1000/182")
 NAMED = [("UDP", 2641), ("TCP", 2641), ("HTTP", 2641)]

@@ -22,7 +22,8 @@ from app.features.native.wire.query import Filters, Query, encode_query
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.features.native.server import HandleServer
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME = "10.1000/182"
 

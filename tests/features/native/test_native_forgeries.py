@@ -31,7 +31,8 @@ from tests.features.native.keys import dsa_key, other_dsa_key, rsa_key, sign
 from tests.features.native.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import Proxy, running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 _HOME: Final = "https://home.example/"
 _EVIL: Final = "https://evil.example/"

@@ -34,7 +34,8 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 
 def _values(*sites: ServiceSite) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.native.world import ROOT, Bench, Content, Referral, serv_value, site_value
 from tests.web.proxy import running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 _URL: Final = [Value(1, b"URL", b"https://example.org/")]
 _PREFIX: Final = b"0.NA/10.5072"

@@ -17,7 +17,8 @@ from tests.constants import BYPASSES
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME = "10.1000/182"
 URL = "http://www.doi.org/hb.html"

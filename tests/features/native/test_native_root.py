@@ -30,7 +30,8 @@ from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 _Key = RSAPrivateKey | DSAPrivateKey
 _RSA: Final = rsa_key()

@@ -19,7 +19,8 @@ from tests.features.native.keys import dsa_key
 from tests.features.native.server import HandleServer
 from tests.table import table
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME = "10.1000/182"
 PREFIX = "0.NA/10.1000"

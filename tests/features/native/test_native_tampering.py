@@ -18,7 +18,8 @@ from tests.features.native.keys import dsa_key, rsa_key, sign
 from tests.features.native.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 _EVIL: Final = "https://evil.example/"
 _SHA256: Final = 3

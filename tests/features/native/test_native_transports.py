@@ -34,7 +34,8 @@ from tests.features.native.clients import (
 )
 from tests.features.native.server import HandleServer
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME = "10.1000/182"
 #: No token is left for a request for site information, which would use a connection of its own.

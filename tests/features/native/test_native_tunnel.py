@@ -27,7 +27,8 @@ from tests.features.native.recorded import needs_recordings, rows
 from tests.features.native.server import HandleServer
 from tests.table import table
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME: Final = b"10.1000/182"
 _MESSAGE: Final = b"Content-Type: application/x-hdl-message\r\n"

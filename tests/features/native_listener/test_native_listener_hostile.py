@@ -21,7 +21,8 @@ from tests.constants import MOST_WAITING, PER_CLIENT
 from tests.features.native_listener.listening import PATIENCE, Listening, listening, post
 from tests.table import table
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME: Final = "10.1000/182"
 REQUEST: Final = encode_query(Query(Filters(NAME.encode()), 7, 1_900_000_000))

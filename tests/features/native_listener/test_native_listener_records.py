@@ -11,7 +11,8 @@ import pytest
 from app.features.native.wire.message import OpFlag
 from tests.features.native_listener.listening import TRANSPORTS, listening
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 _TEXT: Final = """
 [[record]]

@@ -47,6 +47,7 @@ async def test_every_page_links_to_the_documentation() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.real_time
 async def test_the_description_and_its_page_are_not_made_in_the_event_loop() -> None:
     async with running() as proxy:
         before = time.thread_time(), time.process_time()

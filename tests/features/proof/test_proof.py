@@ -23,7 +23,8 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
-pytestmark = pytest.mark.anyio
+# Its servers use sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 NAME: Final = "10.1000/182"
 TOKEN: Final = "correct-horse-battery-staple"

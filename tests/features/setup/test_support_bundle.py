@@ -21,7 +21,8 @@ from tests.accepting import accept_into, close_server
 from tests.fake_upstream import FakeUpstream
 from tests.features.listening import listening
 
-pytestmark = pytest.mark.anyio
+# The commands are synchronous: they run in a thread, over sockets of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 TOKEN: Final = "correct-horse-battery-staple"
 NAME: Final = "10.5555/marked-name"

@@ -22,7 +22,8 @@ from tests.clock import Clock
 from tests.registry_records import write_registry
 from tests.web.proxy import Got, Proxy, running
 
-pytestmark = pytest.mark.anyio
+# Threads of the tests hold threads of the program.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 REAL = "10.5555/amajethics.2021.550"

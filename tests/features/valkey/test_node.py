@@ -16,7 +16,8 @@ from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
 from tests.ports import free_port
 
-pytestmark = pytest.mark.anyio
+# A silent server is a socket of the system.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 READ: Final[Work[Any]] = command("GET", "key")
 WRITE: Final[Work[Any]] = command("SET", "key", "value")
