@@ -96,17 +96,12 @@ def test_the_proxy_on_this_machine_is_reached_where_it_listens(bound: str, host:
         ("mcp", "--server"),
     ],
 )
-@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://a..b"])
 def test_each_command_reports_a_bad_url_in_one_line(
-    command: tuple[str, ...],
-    url: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("LIST").write_text("10.1000/182\n")
-    status, shown = main([*command, url]), capsys.readouterr()
+    status, shown = main([*command, "http://127.0.0.1:99999"]), capsys.readouterr()
     assert (status, shown.err.count("\n"), "not a URL" in shown.err) == (2, 1, True)
 
 

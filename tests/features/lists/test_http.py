@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
-import gzip
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
@@ -65,28 +64,6 @@ async def test_each_line_has_a_row_with_every_member(proxy: Proxy) -> None:
          "message": "This is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix.",
          "line": 3, "key": None, "reason": "no-doi"},
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("content_type", "body"),
-    [
-        ("text/plain; charset=UTF-8", "10.5555/a\r\n10.5555/b"),
-        ("text/csv", "n;DOI\n1;10.5555/a\n2;10.5555/b\n"),
-        ("text/tab-separated-values", "doi\tn\n10.5555/a\t1\n10.5555/b\t2\n"),
-        ("application/json", '["10.5555/a", {"doi": "10.5555/b"}]'),
-        ("application/x-ndjson", '"10.5555/a"\n{"DOI": "10.5555/b"}\n'),
-        ("application/jsonl", '"10.5555/a"\n"10.5555/b"'),
-        ("text/x-bibtex", "@misc{a,\n doi={10.5555/a}}\n@misc{b,\n doi={10.5555/b}}\n"),
-        ("application/x-research-info-systems", "TY  - JOUR\nDO  - 10.5555/a\nTY  - JOUR\nDO  - 10.5555/b\n"),
-    ],
-)
-async def test_the_media_type_decides_how_a_list_is_read(proxy: Proxy, content_type: str, body: str) -> None:
-    expected = ["10.5555/a", "10.5555/b"]
-    got = await send(proxy, body, "?output=ndjson", content_type=content_type)
-    assert [row["doi"] for row in rows(got)] == expected
-    packed = gzip.compress(body.encode())
-    got = await send(proxy, packed, "?output=ndjson", content_type=content_type, content_encoding="gzip")
-    assert [row["doi"] for row in rows(got)] == expected
 
 
 @table("query", ["", "?suggest=true"])
@@ -183,10 +160,6 @@ async def test_an_empty_list_has_no_rows(proxy: Proxy, output: str) -> None:
         ("?fields=suggestions", TEXT, "", 400, "'suggestions' is not one of"),
         ("?only=fresh", TEXT, "", 400, "only"),
         ("", "application/xml", "<a/>", 415, "send it as text/plain, text/csv"),
-        ("", "text/plain; charset=latin-1", "", 415, "send it in UTF-8"),
-        ("", "application/json", '{"doi": "10.5555/a"}', 400, "not a JSON array"),
-        ("", "text/csv", "a,b\n1,2\n", 400, "no column 'doi'"),
-        ("", TEXT, b"\xff\xfe1\x00", 400, "UTF-16"),
     ],
 )
 async def test_an_error_before_the_first_row_is_a_problem(

@@ -27,6 +27,7 @@ LISTS: Final[dict[str, tuple[str, bytes, list[str]]]] = {
     "array with half a surrogate pair": (JSON, b'["\\ud800", "10.1000/a"]', ['"\\ud800"', A]),
     "empty array": (JSON, b"[]", []),
     "lines of JSON": (NDJSON, b'"10.1000/a"\n\n{"doi": "10.1000/b"}\r\n', [A, B]),
+    "lines of JSON by another name": ("application/jsonl", b'"10.1000/a"\n"10.1000/b"', [A, B]),
     "lines of JSON after a BOM": (NDJSON, BOM + b'"10.1000/a"', [A]),
     "a line that is not JSON": (NDJSON, b'10.1000/a\n"10.1000/b"', [A, B]),
     "text": (TEXT, b"10.1000/a\r\n10.1000/b", [A, B]),
@@ -36,6 +37,7 @@ LISTS: Final[dict[str, tuple[str, bytes, list[str]]]] = {
     "a line that is too long": (TEXT, b"x" * 66_000 + b"\n10.1000/b", ["x" * 200, B]),
     "no text": (TEXT, b"", []),
     "table": (CSV, b"title,doi\nx,10.1000/a\ny,10.1000/b\n", [A, B]),
+    "table with tabs": ("text/tab-separated-values", b"doi\tn\n10.1000/a\t1\n10.1000/b\t2\n", [A, B]),
     "table after a BOM": (CSV, BOM + b"DOI;title\n10.1000/a;x\n", [A]),
 }
 #: Those that neither reads, and the status.

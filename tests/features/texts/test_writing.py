@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -16,11 +15,6 @@ ROWS: Final[list[dict[str, Any]]] = [
     {"input": "=1+1", "doi": "10.5555/a", "stale": True, "message": None},
 ]
 FIELDS: Final = tuple(ROWS[0])
-WRITERS: Final[dict[str, Callable[[], RowWriter]]] = {
-    "ndjson": JsonLinesWriter,
-    "csv": lambda: TableWriter(FIELDS),
-    "json": JsonArrayWriter,
-}
 
 
 def written(writer: RowWriter, *groups: list[dict[str, Any]], error: bool = False) -> str:
@@ -54,11 +48,3 @@ def test_an_error_is_the_last_thing_in_the_list() -> None:
 def test_suggestions_are_names_in_a_cell() -> None:
     rows = [{"suggestions": [{"doi": "10.5555/a", "rule": "label"}, {"doi": "10.5555/b", "rule": "label"}]}]
     assert written(TableWriter(("suggestions",)), rows) == "suggestions\r\n10.5555/a 10.5555/b\r\n"
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_each_format_has_its_media_type(kind: str) -> None:
-    media_types = {
-        "ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8; header=present", "json": "application/json"
-    }  # fmt: skip
-    assert WRITERS[kind]().media_type == media_types[kind]
