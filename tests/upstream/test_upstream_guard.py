@@ -19,11 +19,11 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.handle.answer import ResponseCode
+from app.handle.answer import Answer, ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.guard import UNSENT_OUTCOMES, GuardedAgencies, list_outcomes
-from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
+from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery, WaitingClients
 from app.upstream.upstream_log import OUTAGE_SECONDS
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
@@ -334,6 +334,16 @@ async def test_a_spent_budget_moves_no_breaker(upstream: FakeUpstream) -> None:
     assert parts.breaker.state is BreakerState.CLOSED
     assert upstream.queries() == 1
     await parts.source.aclose()
+
+
+async def test_a_look_up_on_the_way_without_a_token_moves_no_breaker(parts: Parts) -> None:
+    async def spend() -> Answer:
+        raise BudgetSpent
+
+    for name in ("10.1234/a", "10.1234/b", "10.1234/c"):
+        with pytest.raises(BudgetSpent):
+            await parts.guard.run(name, Priority.PERSON, spend, WaitingClients())
+    assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "unknown")
 
 
 async def test_retries_are_paid_from_the_budget(upstream: FakeUpstream) -> None:

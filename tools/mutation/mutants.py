@@ -99,10 +99,12 @@ def _list_changes(node: ast.AST, place: Place | None = None, line: int = 1) -> I
 
 
 def _shown_whole(node: ast.AST, child: Any) -> Any:
-    """The child of a node. How much of a value a text shows is wording: of `{name[:100]}`, it is `name`."""
+    """The child of a node. How much a message shows is wording, as in `{name[:100]}` and `f"{error}"[:200]`."""
     match node, child:
-        case ast.FormattedValue(), ast.Subscript(value=value, slice=ast.Slice()):
+        case (ast.FormattedValue(), ast.Subscript(value=value, slice=ast.Slice())):
             return value
+        case (ast.Subscript(value=ast.JoinedStr()), ast.Slice()):
+            return None
     return child
 
 

@@ -325,3 +325,16 @@ async def test_one_server_of_several_is_a_warning(caplog: pytest.LogCaptureFixtu
                     break
             await source.aclose()
         assert "is one of 2 servers of its site" in caplog.text
+
+
+async def test_an_only_server_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def allow() -> bool:
+        return True
+
+    async with HandleServer() as server:
+        source = open_native(Settings(upstream_url=server.url), server.url, QueryTokens(allow, Tokens().spend))
+        for _ in range(5):
+            await source.probe()
+        await source.aclose()
+    assert server.site_queries == 1
+    assert caplog.records == []
