@@ -19,13 +19,14 @@ from tests.world.process import PROCESS, hold, let_go
 
 Address = tuple[str, int]
 #: Bytes that the sockets of both ends hold for a peer that does not read.
-BUFFER: Final = 256 * 1024
+BUFFER: Final = 64 * 1024
 #: Bytes of one read, and unsent bytes at which a protocol is told to pause and to go on, as with asyncio's sockets.
 _MAX_READ: Final = 256 * 1024
 _HIGH_WATER: Final = 64 * 1024
 _LOW_WATER: Final = 16 * 1024
 _FIRST_PORT: Final = 40_000
-_RESET: Final = struct.pack("ii", 1, 0)
+#: The linger time of a socket whose close is a reset.
+RESET: Final = struct.pack("ii", 1, 0)
 _LOCALHOST: Final = "127.0.0.1"
 #: A server at one of these answers at every address.
 _UNSPECIFIED: Final = ("0.0.0.0", "::")
@@ -41,7 +42,7 @@ class _Socket:
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
         """A linger time of zero makes the next close a reset."""
-        if option == socket.SO_LINGER and value == _RESET and isinstance(self._transport, Wire):
+        if option == socket.SO_LINGER and value == RESET and isinstance(self._transport, Wire):
             self._transport.resets = True
 
     def getsockname(self) -> Address:
@@ -104,11 +105,12 @@ class Wire(asyncio.Transport):
                 self._network.loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
+        """Close at once: what the system has accepted still arrives, unless the linger time is zero."""
         self._is_closing = True
         self._unsent.clear()
-        self.other._inbox.clear()
+        if self.resets:
+            self.other._reset_soon()
         self._network.loop.call_soon(self._lose, None, context=self._context)
-        self._network.loop.call_soon(self.other._reset, context=self.other._context)
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -144,6 +146,7 @@ class Wire(asyncio.Transport):
         """The process of this end was killed. Its protocol hears of it when the process is buried."""
         self._network.loop.call_soon(self._protocol.connection_lost, None, context=self._context)
         self.set_protocol(asyncio.Protocol())
+        self.resets = True
         self.abort()
 
     # What the other end causes
@@ -190,9 +193,8 @@ class Wire(asyncio.Transport):
                 self._protocol.data_received(data)
             if self.other._unsent or self.other._is_throttled:
                 self.other._flush()
-        if self._inbox:
             self._schedule()
-        elif self._eof_arrives and self.is_reading():
+        elif self._eof_arrives:
             self._eof_arrives = False
             if not self._protocol.eof_received():
                 self.close()
@@ -230,7 +232,9 @@ class Datagrams(asyncio.DatagramTransport):
 
     def sendto(self, data: Any, addr: Any = None) -> None:
         if not self._is_closing:
-            self._network.send_datagram(bytes(data), self._own, addr or self._peer)
+            host, port = self._own
+            source = (_LOCALHOST if host in _UNSPECIFIED else host, port)
+            self._network.send_datagram(bytes(data), source, addr or self._peer)
 
     def close(self) -> None:
         if not self._is_closing:
@@ -310,7 +314,7 @@ class Network:
         self.servers: dict[Address, Listening] = {}
         self.sockets: dict[Address, Datagrams] = {}
         #: The seconds until each copy of a datagram arrives: none is a loss, two are a repetition. None: all arrive.
-        self.fate_of_datagrams: Callable[[bytes], Sequence[float]] | None = None
+        self.fate_of_datagrams: Callable[[bytes, Address, Address], Sequence[float]] | None = None
         self._latency = latency
         self._ports = _FIRST_PORT
 
@@ -363,14 +367,14 @@ class Network:
         if self.fate_of_datagrams is None:
             self.call_on_arrival(lambda: self._deliver(data, source, target))
         else:
-            for seconds in self.fate_of_datagrams(data):
+            for seconds in self.fate_of_datagrams(data, source, target):
                 self.loop.call_later(seconds, self._deliver, data, source, target)
 
     def _deliver(self, data: bytes, source: Address, target: Address) -> None:
         receiver = self._find(self.sockets, target)
         if receiver is not None:
             receiver.receive(data, source)
-        elif (sender := self.sockets.get(source)) is not None:
+        elif (sender := self._find(self.sockets, source)) is not None:
             sender.refuse(target)
 
     def call_on_arrival(self, deliver: Callable[[], None], context: Context | None = None) -> None:

@@ -43,6 +43,20 @@ async def half_closed() -> bytes:
     return got
 
 
+async def aborted() -> bytes:
+    """What a server has sent before it aborts its connection arrives."""
+
+    async def abort(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"sent")
+        writer.transport.abort()
+
+    server, reader, writer = await connect(abort)
+    got = await reader.read()
+    writer.close()
+    server.close()
+    return got
+
+
 async def closed_with_unread_bytes() -> str:
     """A server that closes without reading resets the connection."""
     arrived = asyncio.Event()
@@ -129,6 +143,7 @@ async def datagrams() -> list[object]:
     ("story", "expected"),
     [
         (half_closed, b"read all"),
+        (aborted, b"sent"),
         (closed_with_unread_bytes, "reset"),
         (unread, (True, MUCH)),
         (datagrams, [b"query", b"answer", ConnectionRefusedError]),
@@ -144,7 +159,7 @@ def test_a_datagram_can_be_lost_delayed_and_repeated() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WorldLoop)
         fates = iter([(), (3.0,), (0.5, 1.0)])
-        loop.network.fate_of_datagrams = lambda data: next(fates)
+        loop.network.fate_of_datagrams = lambda *_: next(fates)
         there, server = await loop.create_datagram_endpoint(Received, local_addr=(HOST, 0))
         here, _ = await loop.create_datagram_endpoint(Received, remote_addr=there.get_extra_info("sockname"))
         for data in (b"lost", b"late", b"twice"):
