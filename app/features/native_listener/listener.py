@@ -9,7 +9,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -66,21 +65,18 @@ class NativeListener(Service):
                 os.close(lock)
 
     async def _serve_datagrams(self) -> None:
-        address = self._address
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        with closing(socket.socket(family, socket.SOCK_DGRAM)) as bound:
-            try:
-                bound.bind(address)
-            except OSError as error:
-                log.error("the native listener has no UDP: port %d cannot be opened: %s", address[1], error)
-                return
-            bound.setblocking(False)
-            create = partial(NativeDatagrams, self._responder, address[0], address[1], time.monotonic)
-            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(create, sock=bound)
-            try:
-                await asyncio.get_running_loop().create_future()  # until the end of the process
-            finally:
-                transport.close()
+        host, port, *_ = self._address
+        create = partial(NativeDatagrams, self._responder, host, port, time.monotonic)
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.create_datagram_endpoint(create, local_addr=(host, port))
+        except OSError as error:
+            log.error("the native listener has no UDP: port %d cannot be opened: %s", port, error)
+            return
+        try:
+            await loop.create_future()  # until the end of the process
+        finally:
+            transport.close()
 
 
 class NativeServer(Tunnel):
