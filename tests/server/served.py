@@ -1,89 +1,94 @@
-"""The application and its protocol on a real socket of 127.0.0.1, with records in memory and no upstream."""
+"""The whole service behind its server, with the listeners of features, and streams of bytes to each of them.
+
+async with served() as server:
+    assert statuses(await server.exchange(b"GET /10.1000/182 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")) == [302]
+
+All of it is in memory and in virtual time: what a test waits for costs nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from uvicorn import Config
-from uvicorn.server import ServerState
+from uvicorn.lifespan.off import LifespanOff
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.handle.answer import Answer, ResponseCode
-from app.main import SuppliedParts, create
+from app.cli.serve import server_options
+from app.server.certificate import Certificate
 from app.server.connections import Connections, Reason
-from app.server.protocol import ExpressProtocol
-from app.upstream.source import Source
-from tests.accepting import stop_accepting
-from tests.constants import changed, split
+from app.server.http_server import Events, FurtherListener, HttpServer
+from app.server.listening import listen, listen_at
+from tests.web.proxy import Proxy, running
+from tests.world.loop import WorldLoop
+from tests.world.network import RESET, Wire
 
-#: The deadline of every awaited event, in seconds, on a busy machine.
-PATIENCE: Final = 30.0
 TARGET: Final = "http://www.doi.org/hb.html"
-_VALUES: Final = b'[{"index":1,"type":"URL","data":"%s"}]' % TARGET.encode()
-#: The clients of these tests are not front proxies, but the default trusts 127.0.0.1.
-_CHOSEN: Final[dict[str, Any]] = {
-    "store_url": "memory:",
-    "upstream_url": "http://127.0.0.1:9",
-    "upstream_contact": "mailto:a@example.org",
-    "trusted_proxies": "192.0.2.1",
-}
+NAME: Final = "10.1000/182"
+#: The address of a client that does not choose one.
+CLIENT: Final = "192.0.2.7"
+#: Virtual seconds. No exchange takes longer.
+_MAX_WAIT: Final = 3_600.0
+#: Bytes that a client reads ahead.
+_READ_AHEAD: Final = 1_024
 
 
 class Served:
-    """A listening server."""
+    """A listening service. `ports` has that of HTTP as "http", and those of further listeners by their setting."""
 
-    def __init__(self, application: Any, memory: MemoryStore) -> None:
-        self.application = application
-        self._memory = memory
-        self.connections: Connections = application.connections
-        self.port = 0
-        self.listening: Any = None
+    def __init__(self, proxy: Proxy, server: HttpServer, sockets: Mapping[str, socket.socket]) -> None:
+        self.proxy, self.upstream, self.clock = proxy, proxy.upstream, proxy.clock
+        self.application = proxy.app
+        self.connections = cast(Connections, proxy.app.connections)
+        self.server = server
+        self.ports: dict[str, int] = {name: listening.getsockname()[1] for name, listening in sockets.items()}
+        self._listening, self._has_ended = sockets["http"], False
+        self._writers: list[asyncio.StreamWriter] = []
+        self.network = cast(WorldLoop, asyncio.get_running_loop()).network
 
-    def put(self, name: str, size: int = 0) -> None:
-        """Put a record of a name into memory, with a description of `size` bytes."""
-        values = _VALUES[:-1] + b',{"index":2,"type":"DESC","data":"' + b"x" * size + b'"}]'
-        now = time.time()
-        answer = Answer(ResponseCode.SUCCESS, values)
-        entry = Entry(name.upper(), answer, now, now + 86_400, now + 10**6)
-        self._memory.keep(entry)
+    async def put(self, name: str, size: int = 0) -> None:
+        """Register a name, with a description of `size` bytes, and have it in the cache."""
+        kinds = (("URL", TARGET), ("DESC", "x" * size))
+        values = [
+            {"index": index, "type": kind, "data": {"format": "string", "value": text}, "ttl": 86_400}
+            for index, (kind, text) in enumerate(kinds, 1)
+        ]
+        self.upstream.put(name, values)
+        reply = await self.proxy.get(f"/api/handles/{name}")
+        assert reply.status == 200, reply.text[:500]
 
     @property
     def unsent(self) -> int:
-        """The bytes of answers that clients have not read."""
-        connections: Any = self.connections._holder
-        return sum(connection.transport.get_write_buffer_size() for connection in connections)
-
-    def shrink_send_buffers(self) -> None:
-        """Notice sooner that a client does not read: the system would buffer megabytes for a new connection."""
-        self.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        """The bytes of answers that the system has not accepted, as clients do not read."""
+        return sum(connection.transport.get_write_buffer_size() for connection in self._open())
 
     @property
     def blocked(self) -> int:
         """The connections whose answer waits for a client that does not read."""
+        return sum(connection.flow.write_paused for connection in self._open())
+
+    def _open(self) -> Any:
         connections: Any = self.connections._holder
-        return sum(connection.flow.write_paused for connection in connections)
+        return connections
 
-    def stop_sweeps(self) -> float:
-        """End the sweeps of the open connections by time: the test sweeps. Returns the time of the last one."""
-        timer: Any = self.connections._timer
-        timer.cancel()
-        return self.connections.now
+    async def connect(
+        self, to: str = "http", client: str | None = CLIENT
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection of a client, which reads only a few kilobytes ahead. See Network.connect."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_READ_AHEAD, loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        wire: Wire = self.network.connect(protocol, ("127.0.0.1", self.ports[to]), client)
+        writer = asyncio.StreamWriter(wire, protocol, reader, loop)
+        self._writers.append(writer)
+        return reader, writer
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection that buffers only a few kilobytes."""
-        return await asyncio.open_connection("127.0.0.1", self.port, limit=1024)
-
-    async def exchange(self, *pieces: bytes, end: bool = False) -> bytes:
+    async def exchange(self, *pieces: bytes, end: bool = False, to: str = "http", client: str = CLIENT) -> bytes:
         """Send pieces, and with `end` the end of sending; all that the server sends until it closes."""
-        reader, writer = await self.connect()
+        reader, writer = await self.connect(to, client)
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
@@ -91,63 +96,63 @@ class Served:
             writer.write_eof()
         return await finish(reader, writer)
 
+    async def shut_down(self) -> None:
+        """End the service: the ports close, and what runs may finish."""
+        self._has_ended = True
+        await self.server.shutdown([self._listening])
+
+    async def close(self) -> None:
+        """End the clients and the service."""
+        for writer in self._writers:
+            writer.close()
+        if not self._has_ended:
+            await self.shut_down()
+
     async def closed(self, reason: Reason, number: int = 1) -> None:
         """Wait until `number` connections were closed for a reason."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(_MAX_WAIT):
             while self.connections.closed[reason] < number:  # noqa: ASYNC110 - the counter has no event
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(1)
 
 
 async def finish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     """Read what the server sends until it closes."""
-    found = bytearray()
     try:
-        async with asyncio.timeout(PATIENCE):
-            while piece := await reader.read(65_536):
-                found += piece
+        async with asyncio.timeout(_MAX_WAIT):
+            return await reader.read()
     finally:
         writer.close()
-    return bytes(found)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as a program does that is killed: what it was sent meets a reset."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    writer.transport.abort()
+
+
+def statuses(answers: bytes) -> list[int]:
+    """The statuses of answers of HTTP."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answers)]
 
 
 @asynccontextmanager
-async def served(**settings: Any) -> AsyncIterator[Served]:
-    """A server with these settings and constants; it knows 10.1000/182."""
-    constants, settings = split(settings)
-    with changed(constants):
-        async with _served(settings) as server:
-            yield server
-
-
-@asynccontextmanager
-async def _served(settings: dict[str, Any]) -> AsyncIterator[Served]:
-    chosen = Settings(**{**_CHOSEN, **settings})
-    cache = open_cache(chosen)
-    sources: list[Source] = []
-
-    def keep(source: Source) -> Source:
-        sources.append(source)
-        return source
-
-    application = create(chosen, parts=SuppliedParts(cache=cache, wrap_source=keep))
-    config = Config(application, log_config=None, lifespan="off", access_log=False, date_header=False)
-    config.load()
-    state = ServerState()
-    server = Served(application, cache.memory)
-    server.put("10.1000/182")
-    loop = asyncio.get_running_loop()
-    listening = await loop.create_server(
-        lambda: ExpressProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
-    )
-    server.listening = listening.sockets[0]
-    server.port = listening.sockets[0].getsockname()[1]
-    try:
-        yield server
-    finally:
-        await stop_accepting(listening)
-        for connection in tuple(state.connections):
-            connection.transport.abort()
-        await asyncio.gather(*state.tasks, return_exceptions=True)
-        await listening.wait_closed()
-        for source in sources:
-            await source.aclose()
+async def served(*, names: Sequence[str] = (NAME,), **settings: Any) -> AsyncIterator[Served]:
+    """Start a service with these settings and constants. It has these names in its cache."""
+    async with running(**settings) as proxy:
+        # The sockets are bound, as those of the program are, and have no further part: the network is in memory.
+        sockets = {"http": listen("127.0.0.1", 0)}
+        for name in proxy.app.listeners:
+            sockets[name] = listen_at(proxy.settings.value(name))
+        further = [FurtherListener(served, sockets[name]) for name, served in proxy.app.listeners.items()]
+        events = Events(ready=lambda: None, draining=lambda: None)
+        options = server_options(proxy.settings, Certificate(None, None))
+        server = HttpServer(proxy.app, options, events, further)
+        server.lifespan = LifespanOff(server.config)
+        service = Served(proxy, server, sockets)
+        await server.startup([sockets["http"]])
+        try:
+            for name in names:
+                await service.put(name)
+            yield service
+        finally:
+            await service.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from unittest.mock import patch
@@ -17,9 +16,10 @@ from app.server.protocol import ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
 from tests.examples import examples
-from tests.server.served import TARGET, Served, finish, served
+from tests.server.served import TARGET, Served, finish, reset, served, statuses
 from tests.server.ways import Server
 from tests.table import table
+from tests.world.loop import WorldLoop
 
 # Its servers use sockets of the system.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
@@ -28,10 +28,6 @@ LAST = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 GET = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 UPGRADE = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"
-
-
-def statuses(answers: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answers)]
 
 
 lanes = pytest.mark.parametrize("lane", [True, False], ids=["lane", "no lane"])
@@ -145,26 +141,20 @@ async def test_a_half_closed_client_gets_all_its_answers(lane: bool) -> None:
     async with served(express_lane=lane) as server:
         # The second name is unknown, so its answer takes a task that waits for the upstream.
         answers = await server.exchange(GET + GET.replace(b"182", b"unknown") + GET, end=True)
-        assert statuses(answers) == [302, 502, 302]
-
-
-async def test_a_truncated_request_gets_no_answer() -> None:
-    async with served() as server:
-        assert await server.exchange(GET[:-2], end=True) == b""
+        assert statuses(answers) == [302, 404, 302]
 
 
 @lanes
 async def test_requests_are_parsed_only_as_their_answers_are_read(lane: bool) -> None:
     async with served(express_lane=lane) as server:
-        server.put("10.1000/BIG", size=200_000)
+        await server.put("10.1000/BIG", size=200_000)
         big = GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big")
         _, writer = await server.connect()
         writer.write(big * 2_000 + LAST)
         # The server stops reading before it has seen it all: a client cannot make it hold 400 MB.
-        async with served() as other:
-            assert statuses(await other.exchange(LAST)) == [302]
-        assert server.unsent < 2 * 1024 * 1024
-        writer.transport.abort()
+        await asyncio.sleep(1)
+        assert 0 < server.unsent < 2 * 1024 * 1024
+        reset(writer)
         await server.closed(Reason.CLIENT)
 
 
@@ -198,11 +188,11 @@ async def answers_of(server: Served, chunks: list[bytes]) -> tuple[list[int], in
 
 @pytest.mark.hypothesis
 def test_the_same_bytes_get_the_same_answers_however_they_are_cut() -> None:
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=WorldLoop) as runner:
         stack = AsyncExitStack()
         servers = [runner.run(stack.enter_async_context(served(express_lane=lane))) for lane in (True, False)]
         for server in servers:
-            server.put("10.1000/NONE")
+            runner.run(server.put("10.1000/NONE"))
 
         @settings(max_examples=examples(2), deadline=None)
         @given(stream=st.lists(pieces, min_size=1, max_size=6), cuts=st.lists(st.integers(1, 500), max_size=6))

@@ -95,7 +95,7 @@ class Proxy:
 
     def __init__(self, app: Application, upstream: FakeUpstream, clock: Clock, settings: Settings) -> None:
         self.app = app
-        self._settings = settings
+        self.settings = settings
         self.upstream = upstream
         self.clock = clock
         self._names = count(1)
@@ -131,7 +131,7 @@ class Proxy:
         raw = target.encode("utf-8") if isinstance(target, str) else target
         path, _, query = raw.partition(b"?")
         scope = _scope(method, path, query, http_version, client, headers)
-        return await _exchange(self.app, scope, body.encode() if isinstance(body, str) else body, self._settings)
+        return await _exchange(self.app, scope, body.encode() if isinstance(body, str) else body, self.settings)
 
 
 def _scope(

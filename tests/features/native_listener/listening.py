@@ -1,4 +1,4 @@
-"""A proxy in this process with its native listener on real sockets of 127.0.0.1.
+"""A service with its native listener, and clients of it.
 
 async with listening() as proxy:
     proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
@@ -9,37 +9,43 @@ async with listening() as proxy:
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
-
-from uvicorn import Config
-from uvicorn.server import ServerState
 
 from app.features.native.transport.tunnel import MESSAGE
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, decode_response
-from app.server.protocol import ExpressProtocol
-from tests.web.proxy import Proxy, running
+from tests.server.served import Served, served
 
-PATIENCE: Final = 30.0
 TRANSPORTS: Final = ("udp", "tcp", "http")
-#: Seconds in which nothing may arrive, where a packet is dropped.
-_QUIET: Final = 0.2
+#: The address of a client on this machine. By UDP, it cannot be forged.
+LOCAL: Final = "127.0.0.1"
+#: Virtual seconds after which no packet comes any more.
+_LONGEST: Final = 60.0
+_LISTENER: Final = "native_listen"
+
+
+class Packets(asyncio.DatagramProtocol):
+    """The packets that arrive at an address."""
+
+    def __init__(self) -> None:
+        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """See asyncio.DatagramProtocol."""
+        self.arrived.put_nowait(data)
 
 
 class Listening:
-    """A proxy whose native listener is at `port`."""
+    """A service whose native listener is at `port`."""
 
-    def __init__(self, proxy: Proxy, port: int, state: ServerState) -> None:
-        self.proxy = proxy
-        self.upstream = proxy.upstream
-        self.clock = proxy.clock
-        self.port = port
-        self.state = state
-        self.connections: Any = proxy.app.connections
+    def __init__(self, server: Served) -> None:
+        self.server, self.proxy = server, server.proxy
+        self.upstream, self.clock = server.upstream, server.clock
+        self.connections, self.network = server.connections, server.network
+        self.port = server.ports[_LISTENER]
 
     async def resolve(
         self, name: str | bytes, *, by: str = "tcp", flags: int = OpFlag.PUBLIC_ONLY, **filters: Any
@@ -54,39 +60,36 @@ class Listening:
         assert answer is not None
         return decode_response(answer, digest_requested=bool(query.flags & OpFlag.REQUEST_DIGEST))
 
-    async def exchange(self, request: bytes, *, by: str = "tcp") -> bytes | None:
+    async def exchange(self, request: bytes, *, by: str = "tcp", client: str = LOCAL) -> bytes | None:
         """The bytes of an answer; None if UDP drops the request."""
-        async with asyncio.timeout(PATIENCE):
-            if by == "udp":
-                return await self._exchange_packet(request)
-            if by == "tcp":
-                return await self.send(request)
-            return (await self.send(post(request))).partition(b"\r\n\r\n")[2]
+        if by == "udp":
+            return await self._exchange_packet(request, client)
+        if by == "tcp":
+            return await self.send(request, client=client)
+        return (await self.send(post(request), client=client)).partition(b"\r\n\r\n")[2]
 
-    async def send(self, *pieces: bytes, end: bool = False) -> bytes:
+    async def send(self, *pieces: bytes, end: bool = False, client: str = LOCAL) -> bytes:
         """Send pieces by TCP; all that arrives until the listener closes its side."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-            if end:
-                writer.write_eof()
-            async with asyncio.timeout(PATIENCE):
-                return await reader.read()
-        finally:
-            writer.close()
+        return await self.server.exchange(*pieces, end=end, to=_LISTENER, client=client)
 
-    async def _exchange_packet(self, request: bytes) -> bytes | None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            sender.connect(("127.0.0.1", self.port))
-            loop = asyncio.get_running_loop()
-            await loop.sock_sendall(sender, request)
-            try:
-                return await asyncio.wait_for(loop.sock_recv(sender, 65_536), _QUIET)
-            except (TimeoutError, ConnectionRefusedError):
-                return None
+    async def connect(self, client: str | None = LOCAL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection of a client."""
+        return await self.server.connect(_LISTENER, client)
+
+    def send_packet(self, request: bytes, sender: tuple[str, int]) -> None:
+        """Send a packet by UDP, from an address that can be forged."""
+        self.network.send_datagram(request, sender, ("127.0.0.1", self.port))
+
+    async def _exchange_packet(self, request: bytes, client: str) -> bytes | None:
+        packets = Packets()
+        sender = self.network.open_datagrams(packets, (client, 0), ("127.0.0.1", self.port))
+        sender.sendto(request)
+        try:
+            return await asyncio.wait_for(packets.arrived.get(), _LONGEST)
+        except TimeoutError:
+            return None
+        finally:
+            sender.close()
 
 
 def post(request: bytes, kind: str = MESSAGE) -> bytes:
@@ -97,22 +100,6 @@ def post(request: bytes, kind: str = MESSAGE) -> bytes:
 
 @asynccontextmanager
 async def listening(address: str = "127.0.0.1", **settings: Any) -> AsyncIterator[Listening]:
-    """Start a proxy with these settings and its listener, and stop both at the end."""
-    async with running(native_listen="127.0.0.1:0", **settings) as proxy:
-        application: Any = proxy.app.listeners["native_listen"]
-        config, state = Config(application, log_config=None, lifespan="off"), ServerState()
-        config.load()
-        bound = socket.socket(socket.AF_INET)
-        bound.bind((address, 0))
-        server = await application.serve(
-            bound, state, lambda: ExpressProtocol(config=config, server_state=state, app_state={})
-        )
-        try:
-            await asyncio.sleep(0)
-            yield Listening(proxy, bound.getsockname()[1], state)
-        finally:
-            server.close()
-            for connection in tuple(state.connections):
-                connection.shutdown()
-            await asyncio.gather(*state.tasks, return_exceptions=True)
-            await server.wait_closed()
+    """Start a service with these settings whose listener is at an address, and stop it at the end."""
+    async with served(names=(), native_listen=f"{address}:0", **settings) as server:
+        yield Listening(server)
