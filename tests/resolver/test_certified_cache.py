@@ -33,7 +33,7 @@ from tests.parts import usual_api, usual_cache, usual_timeouts, usual_ttl_policy
 __all__ = ["valkey_url"]
 
 # A handle server answers over UDP.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME: Final = HandleName("10.1000/182")
 OLD, NEW = "http://example.org/old", "http://example.org/new"

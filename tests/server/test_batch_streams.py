@@ -15,8 +15,7 @@ from tests.constants import MAX_OPEN, WRITE_TIMEOUT
 from tests.server.served import Served, finish
 from tests.server.served import served as serving
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 HEAD: Final = (
     b"POST /api/resolve?only=cached&fields=doi,verdict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"

@@ -13,8 +13,7 @@ from tests.constants import PER_CLIENT
 from tests.server.served import CLIENT, served, statuses
 from tests.server.test_requests import GET, LAST
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(("trusted", "ended"), [("198.51.100.1", 1), (CLIENT, 0)])

@@ -122,8 +122,7 @@ def test_pipelined_and_split_requests_are_answered_alike(
     compare([([stream[start:end] for start, end in pairwise(edges) if start < end], 0.0)])
 
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("path", ["/doi:10.1000/182", "/10.1000/LINKS", "/api/handles/10.1000/182"])

@@ -16,8 +16,7 @@ from tests.server.test_prepared_answers import get
 from tests.server.ways import NOWHERE, Server, lane_uses
 from tests.web.test_locations import country, database
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 CONFIG: Final = Path(__file__).parents[2] / "config"
 BRANDING: Final = CONFIG / "branding-example"

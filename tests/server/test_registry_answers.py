@@ -19,8 +19,7 @@ from tests.registry_records import FILE_DATE, write_registry
 from tests.server.test_prepared_answers import get
 from tests.server.ways import FullPathProtocol, Server, lane_uses
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 PATH = "/10.5555/known"
 TARGET = b"https://a.example/registry?a=%3C"

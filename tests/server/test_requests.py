@@ -21,8 +21,7 @@ from tests.server.ways import Server
 from tests.table import table
 from tests.world.loop import WorldLoop
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 LAST = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 GET = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\n\r\n"

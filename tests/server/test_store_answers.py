@@ -17,8 +17,7 @@ from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import RECORDS, FullPathProtocol, Server, Wire
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 URL_PATHS = ["/10.1000/182", "/10.1000/%C3%84", "/api/handles/10.1000/182", "/10.1000/182?type=URL"]
 OTHER_PATHS = ["/10.1000/alias", "/10.1000/links", "/10.1000/loc", "/10.1000/mail", "/10.1000/none"]

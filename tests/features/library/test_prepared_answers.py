@@ -15,8 +15,7 @@ from tests.features.library.in_force import library_of
 from tests.server.test_prepared_answers import get
 from tests.server.ways import Server, Ways, lane_uses
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 SERVICE: Final = '[[service]]\nname = "a"\nlabel = "A"\nkind = "ezproxy"\nurl = "https://e.example/login"\n'
 RULE: Final = '[[rule]]\nservice = "a"\nhosts = ["www.doi.org"]\n'

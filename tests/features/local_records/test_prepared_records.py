@@ -17,8 +17,7 @@ from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import Server, Ways, lane_uses
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 RECORDS: Final = """
 [[record]]

@@ -53,6 +53,15 @@ LIMITS: Final = DirectoryLimits(
 HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
 
 
+def _now() -> float:
+    """The time of the loop of the test, in virtual time too."""
+    return time.monotonic()
+
+
+def _epoch() -> float:
+    return time.time()
+
+
 class Exchanges:
     """The exchanges that an observer saw, in order."""
 
@@ -137,7 +146,7 @@ def open_exchange(
     udp_wait: float = LONG,
     health: HealthLimits = HEALTH,
     private_servers: bool = True,
-    monotonic: Callable[[], float] = time.monotonic,
+    monotonic: Callable[[], float] = _now,
     mark_slow: Callable[[str], None] | None = None,
 ) -> ServiceClient:
     """An exchange with all or some transports."""
@@ -145,7 +154,7 @@ def open_exchange(
         open_transports(protocols, tokens=tokens, udp_wait=udp_wait),
         ServerHealth(health),
         QueryLimits(AllowedAddresses(private_servers), head_start),
-        clocks=Clocks(time.time, monotonic),
+        clocks=Clocks(_epoch, monotonic),
         may_ask_again=tokens or Tokens(),
         observer=observer,
         mark_slow=mark_slow,
@@ -160,7 +169,7 @@ def direct_server(
     port: int = 0,
     known: Sequence[ServiceSite] = (),
     tokens: Tokens | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = _now,
     report: Callable[[ServiceSite], None] = lambda site: None,
 ) -> DirectServer:
     """A finder of one server."""
@@ -187,7 +196,7 @@ async def client_of(
     from_root: bool = False,
     verification: Verification = "when-asked",
     total_timeout: float = LONG,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = _epoch,
     lookup_timeout: float = LONG,
     direct: dict[str, Any] | None = None,
     **options: Any,

@@ -79,7 +79,6 @@ def test_a_server_inside_is_queried_at_the_address_that_the_operator_named() -> 
 
 
 @pytest.mark.anyio
-@pytest.mark.real_time
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_the_address_that_was_checked_is_connected_without_a_lookup(
     protocol: TransportProtocol, monkeypatch: pytest.MonkeyPatch

@@ -22,8 +22,7 @@ from app.features.native.wire.query import Filters, Query, encode_query
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.features.native.server import HandleServer
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
 
@@ -51,7 +50,7 @@ async def test_a_server_that_sends_a_byte_at_a_time_costs_the_total_timeout(prot
                 writer.write(b"\0" if protocol is TCP else b"x")
                 await writer.drain()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(reader.read(4_096), 0.05)
+                    await asyncio.wait_for(reader.read(4_096), 1.0)
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -59,7 +58,7 @@ async def test_a_server_that_sends_a_byte_at_a_time_costs_the_total_timeout(prot
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     named = HandleServer(server.sockets[0].getsockname()[1])
-    async with client_of(named, protocols=(protocol,), total_timeout=0.3) as client:
+    async with client_of(named, protocols=(protocol,), total_timeout=8.0) as client:
         with pytest.raises(UpstreamTimeout):
             await client.fetch(query(NAME))
     # The client closed the connection.
@@ -124,7 +123,7 @@ async def test_the_answer_counts_after_2_000_forged_packets(forged: Callable[[in
 
 async def test_an_answer_without_an_id_counts_if_no_other_comes() -> None:
     async with forger(lambda number: message(NO_REQUEST_ID), 1, lambda data: message(8)) as server:
-        transport = open_transports((UDP,), udp_wait=0.1)[UDP]
+        transport = open_transports((UDP,), udp_wait=0.5)[UDP]
         got = await transport.exchange(candidate(server, UDP), NAME.encode(), message(7))
         assert got == message(NO_REQUEST_ID)
 

@@ -31,8 +31,7 @@ from tests.features.native.keys import dsa_key, other_dsa_key, rsa_key, sign
 from tests.features.native.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import Proxy, running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 _HOME: Final = "https://home.example/"
 _EVIL: Final = "https://evil.example/"

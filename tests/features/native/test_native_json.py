@@ -23,8 +23,7 @@ from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstr
 from tests.table import table
 from tests.web.proxy import running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 _ADMIN: Final = bytes.fromhex("0ff2 0000000c") + b"0.NA/10.5555" + bytes.fromhex("000000c8")
 _LARGE_ADMIN: Final = bytes.fromhex("ffff 00000001") + b"a" + bytes.fromhex("80000000")

@@ -34,8 +34,7 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 
 def _values(*sites: ServiceSite) -> list[dict[str, Any]]:
@@ -228,6 +227,7 @@ async def test_the_check_says_without_a_network_what_is_wrong_with_the_file(tmp_
     assert not list(find_native_problems(inspection))
 
 
+@pytest.mark.real_time  # A check of the settings runs an event loop of its own.
 async def test_the_check_does_not_query_the_root_without_its_file_and_says_which_addresses_are_refused(
     tmp_path: Path,
 ) -> None:

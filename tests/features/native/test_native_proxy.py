@@ -17,8 +17,7 @@ from tests.constants import BYPASSES
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
 URL = "http://www.doi.org/hb.html"

@@ -30,8 +30,7 @@ from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 _Key = RSAPrivateKey | DSAPrivateKey
 _RSA: Final = rsa_key()
@@ -229,4 +228,4 @@ async def test_a_new_key_of_the_root_counts_after_a_restart(tmp_path: Path) -> N
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - a file has no event
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.1)

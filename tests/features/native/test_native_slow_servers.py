@@ -18,7 +18,6 @@ NOW = 1_000.0
 
 
 @pytest.mark.anyio
-@pytest.mark.real_time
 async def test_further_prefixes_of_a_slow_server_are_marked_and_those_of_a_quick_one_are_not() -> None:
     clock, marked = Clock(), list[str]()
     async with (

@@ -19,8 +19,7 @@ from tests.features.native.keys import dsa_key
 from tests.features.native.server import HandleServer
 from tests.table import table
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
 PREFIX = "0.NA/10.1000"

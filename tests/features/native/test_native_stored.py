@@ -23,8 +23,7 @@ from tests.features.native.world import POLICY, ROOT, Bench, Content, serv_value
 from tests.parts import usual_cache
 from tests.web.proxy import running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 _URL: Final = Value(1, b"URL", b"https://example.org/")
 _PREFIX: Final = b"0.NA/10.5072"

@@ -18,8 +18,7 @@ from tests.features.native.keys import dsa_key, rsa_key, sign
 from tests.features.native.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 _EVIL: Final = "https://evil.example/"
 _SHA256: Final = 3

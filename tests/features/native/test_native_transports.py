@@ -14,6 +14,7 @@ from app.features.native import direct
 from app.features.native.errors import AnswerMismatch
 from app.features.native.health import HealthLimits
 from app.features.native.referral import Question
+from app.features.native.source import NativeSource
 from app.features.native.transport.udp import FIRST_WAIT
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
@@ -34,8 +35,7 @@ from tests.features.native.clients import (
 )
 from tests.features.native.server import HandleServer
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
 #: No token is left for a request for site information, which would use a connection of its own.
@@ -65,7 +65,7 @@ async def test_tcp_connects_again_if_the_server_closes_after_each_answer() -> No
 
 
 async def test_a_lost_datagram_is_sent_again_with_the_same_id() -> None:
-    async with HandleServer() as server, client_of(server, protocols=(UDP,), udp_wait=0.1) as client:
+    async with HandleServer() as server, client_of(server, protocols=(UDP,), udp_wait=0.5) as client:
         server.datagrams_lost = 1
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.queries() == 1
@@ -112,7 +112,7 @@ async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer()
         server = HandleServer(transport.get_extra_info("sockname")[1])
         request = encode_query(Query(Filters(b"10.1000/182"), request_id=7, expiration=0))
         with pytest.raises(UpstreamTimeout, match="were lost"):
-            await open_transports((UDP,), udp_wait=0.1)[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
+            await open_transports((UDP,), udp_wait=0.5)[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
         assert partial.received == 1
     finally:
         transport.close()
@@ -121,7 +121,7 @@ async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer()
 async def test_a_firewall_that_swallows_udp_is_learned() -> None:
     seen = Exchanges()
     no_udp = HandleServer(mute=frozenset({"udp"}))
-    async with no_udp as server, client_of(server, observer=seen, head_start=0.2) as client:
+    async with no_udp as server, client_of(server, observer=seen, head_start=2.0) as client:
         for number in range(3):
             assert (await client.fetch(query(f"10.1000/{number}"))).code is ResponseCode.HANDLE_NOT_FOUND
         # One question was sent by UDP. The others did not wait for it.
@@ -141,7 +141,7 @@ async def test_messages_are_counted_by_their_purpose() -> None:
 
 
 async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_another() -> None:
-    exchange = open_exchange(head_start=0.2)
+    exchange = open_exchange(head_start=2.0)
     async with HandleServer(mute=frozenset({"udp"})) as server, HandleServer() as other:
         for each in (server, other):
             finder = direct_server(each, exchange)
@@ -192,7 +192,16 @@ async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: p
 
 
 #: A server that has answered once counts as slow.
-SLOW: Final = replace(HEALTH, slow_seconds=0.0, busy_queries=100.0)
+NEVER_BUSY: Final = replace(HEALTH, busy_queries=100.0)
+
+
+async def answer_slowly(server: HandleServer, client: NativeSource) -> None:
+    """The first answer of a server takes longer than UDP waits."""
+    server.hold(NAME)
+    fetching = asyncio.create_task(client.fetch(query(NAME)))
+    await asyncio.sleep(2 * FIRST_WAIT)
+    server.release(NAME)
+    assert (await fetching).code is ResponseCode.HANDLE_NOT_FOUND
 
 
 def test_a_server_counts_as_slow_if_udp_would_send_its_messages_again() -> None:
@@ -200,8 +209,8 @@ def test_a_server_counts_as_slow_if_udp_would_send_its_messages_again() -> None:
 
 
 async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanwhile() -> None:
-    async with HandleServer() as server, client_of(server, health=SLOW, head_start=0.02, direct=NO_SITE) as client:
-        await client.fetch(query(NAME))
+    async with HandleServer() as server, client_of(server, health=NEVER_BUSY, head_start=2.0, direct=NO_SITE) as client:
+        await answer_slowly(server, client)
         server.hold("10.1000/slow")
         fetching = asyncio.create_task(client.fetch(query("10.1000/slow")))
         await server.arrived("10.1000/slow", 2)
@@ -212,15 +221,15 @@ async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanw
 
 async def test_a_slow_server_whose_other_ports_fail_is_queried_by_udp() -> None:
     async with HandleServer(transports=frozenset({"udp"})) as server:
-        async with client_of(server, health=SLOW) as client:
-            for _ in range(2):
-                assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+        async with client_of(server, health=NEVER_BUSY) as client:
+            await answer_slowly(server, client)
+            assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.by_transport == {"udp": 2}
 
 
 async def test_a_port_that_stays_silent_costs_a_head_start_if_its_server_answered_at_another() -> None:
     async with HandleServer(mute=frozenset({"http"})) as server:
-        async with client_of(server, head_start=0.05, total_timeout=60.0) as client:
+        async with client_of(server, head_start=2.0, total_timeout=60.0) as client:
             server.lie(NAME, "digest")
             with pytest.raises(AnswerMismatch):
                 await client.fetch(query(NAME))

@@ -27,8 +27,7 @@ from tests.features.native.recorded import needs_recordings, rows
 from tests.features.native.server import HandleServer
 from tests.table import table
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME: Final = b"10.1000/182"
 _MESSAGE: Final = b"Content-Type: application/x-hdl-message\r\n"
@@ -457,7 +456,7 @@ async def test_an_egress_proxy_that_is_not_a_url_is_a_failure(monkeypatch: pytes
 async def test_a_tls_server_that_never_answers_the_handshake_costs_the_connect_timeout() -> None:
     # It waits for the end of a request's head.
     async with http_server(b"never") as port:
-        transport = open_transports((HTTPS,), connect_timeout=0.2)[HTTPS]
+        transport = open_transports((HTTPS,), connect_timeout=5.0)[HTTPS]
         server = HandleServer(port).site().servers[0]
         with pytest.raises(UpstreamTimeout):
             await transport.exchange(Candidate(Endpoint(server.ip, HTTPS, port), b"", 1, None), NAME, _REQUEST)

@@ -127,7 +127,6 @@ def test_an_answer_may_not_be_older_than_the_site(site: tuple[int, int], oldest:
 
 
 @pytest.mark.anyio
-@pytest.mark.real_time
 async def test_the_site_in_the_verified_record_says_which_answers_are_too_old() -> None:
     async with HandleServer(key=dsa_key()) as server:
         server.put("10.5072/1", url="https://example.org/")

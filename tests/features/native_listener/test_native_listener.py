@@ -21,8 +21,7 @@ from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import TRANSPORTS, listening
 from tests.table import table
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.1000/182"
 URL: Final = "http://www.doi.org/hb.html"

@@ -21,8 +21,7 @@ from tests.constants import MOST_WAITING
 from tests.features.native_listener.listening import LOCAL, Listening, listening, post
 from tests.table import table
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.1000/182"
 REQUEST: Final = encode_query(Query(Filters(NAME.encode()), 7, 1_900_000_000))

@@ -22,8 +22,7 @@ from app.features.native.wire.value import Permission, TtlType, Value
 from tests.features.native.recorded import Row, messages, needs_recordings
 from tests.features.native_listener.listening import Listening, listening, post
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, needs_recordings, pytest.mark.real_time]
+pytestmark = [pytest.mark.anyio, needs_recordings]
 
 _MAX_BYTES: Final = 1 << 20
 #: What is answered otherwise, by the response codes that were recorded and that are sent now; None is no answer.

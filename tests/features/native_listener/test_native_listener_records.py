@@ -11,8 +11,7 @@ import pytest
 from app.features.native.wire.message import OpFlag
 from tests.features.native_listener.listening import TRANSPORTS, listening
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 _TEXT: Final = """
 [[record]]

@@ -23,8 +23,7 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.1000/182"
 TOKEN: Final = "correct-horse-battery-staple"

@@ -21,8 +21,7 @@ from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.proof.tokens import Json, Key, base64url, token
 from tests.web.proxy import Got, Proxy, running
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.5555/signed"
 PREFIX: Final = "0.NA/10.5555"

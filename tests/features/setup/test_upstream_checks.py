@@ -12,8 +12,7 @@ from app.assembly.settings import Settings
 from app.features.check import Finding, exit_status
 from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstrap
 
-# Its servers use sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 
 async def examine(**settings: str | bool) -> list[Finding]:
