@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -136,8 +136,16 @@ def statuses(answers: bytes) -> list[int]:
 
 
 @asynccontextmanager
-async def served(*, names: Sequence[str] = (NAME,), **settings: Any) -> AsyncIterator[Served]:
-    """Start a service with these settings and constants. It has these names in its cache."""
+async def served(**settings: Any) -> AsyncIterator[Served]:
+    """Start a service with these settings and constants. It has NAME in its cache."""
+    async with serving(**settings) as service:
+        await service.put(NAME)
+        yield service
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[Served]:
+    """Start a service with these settings and constants. Its cache is empty."""
     async with running(**settings) as proxy:
         # The sockets are bound, as those of the program are, and have no further part: the network is in memory.
         sockets = {"http": listen("127.0.0.1", 0)}
@@ -151,8 +159,6 @@ async def served(*, names: Sequence[str] = (NAME,), **settings: Any) -> AsyncIte
         service = Served(proxy, server, sockets)
         await server.startup([sockets["http"]])
         try:
-            for name in names:
-                await service.put(name)
             yield service
         finally:
             await service.close()

@@ -12,8 +12,7 @@ import pytest
 
 from app.server.connections import BODY_DEADLINES, BODY_RATE, BODY_TIMEOUT, Reason
 from tests.constants import MAX_OPEN, WRITE_TIMEOUT
-from tests.server.served import Served, finish
-from tests.server.served import served as serving
+from tests.server.served import Served, finish, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from app.features.native.transport.tunnel import MESSAGE
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, decode_response
-from tests.server.served import Served, served
+from tests.server.served import Served, serving
 
 TRANSPORTS: Final = ("udp", "tcp", "http")
 #: The address of a client on this machine. By UDP, it cannot be forged.
@@ -99,7 +99,7 @@ def post(request: bytes, kind: str = MESSAGE) -> bytes:
 
 
 @asynccontextmanager
-async def listening(address: str = "127.0.0.1", **settings: Any) -> AsyncIterator[Listening]:
-    """Start a service with these settings whose listener is at an address, and stop it at the end."""
-    async with served(names=(), native_listen=f"{address}:0", **settings) as server:
+async def listening(**settings: Any) -> AsyncIterator[Listening]:
+    """Start a service with these settings and its native listener, and stop it at the end."""
+    async with serving(**{_LISTENER: "127.0.0.1:0", **settings}) as server:
         yield Listening(server)

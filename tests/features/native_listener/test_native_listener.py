@@ -172,7 +172,7 @@ async def test_an_answer_has_the_suggested_version_and_the_digest_of_it(
 async def test_the_file_of_the_manual_is_the_site_of_a_listener_without_udp() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", _MANUAL.read_text("utf-8"), re.DOTALL)
     (written,) = read_site_file(block.encode()).sites
-    async with listening(address="0.0.0.0") as proxy:
+    async with listening(native_listen="0.0.0.0:0") as proxy:
         query = Query(Filters(b""), 7, 1_900_000_000, op_code=OpCode.SITE_INFORMATION)
         site = (await proxy.query(query)).body
     assert isinstance(site, ServiceSite)

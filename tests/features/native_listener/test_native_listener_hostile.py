@@ -128,10 +128,10 @@ async def test_a_forged_address_does_not_bypass_the_cache(flag: OpFlag, address:
 
 
 async def test_udp_is_for_this_machine_alone_by_default() -> None:
-    async with listening(address="0.0.0.0") as proxy:
+    async with listening(native_listen="0.0.0.0:0") as proxy:
         assert await proxy.exchange(REQUEST, by="udp") is None
         assert _code(await proxy.exchange(REQUEST)) == 100
-    async with listening(address="0.0.0.0", native_listen_udp=True) as proxy:
+    async with listening(native_listen="0.0.0.0:0", native_listen_udp=True) as proxy:
         assert _code(await proxy.exchange(REQUEST, by="udp")) == 100
 
 
