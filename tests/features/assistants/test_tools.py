@@ -56,11 +56,16 @@ async def running(settings: dict[str, Any] | None = None, **bounds: Any) -> Asyn
             await core.cache.close()
 
 
-async def test_a_list_has_a_row_for_each_line_and_a_summary() -> None:
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
     async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        lines = ["Smith. Title. https://doi.org/10.1000/182.", "10.1000/none", "no name", "l0.1000/182 there"]
-        result = await desk.call("check_list", lines=lines)
+        yield desk
+
+
+async def test_a_list_has_a_row_for_each_line_and_a_summary(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    lines = ["Smith. Title. https://doi.org/10.1000/182.", "10.1000/none", "no name", "l0.1000/182 there"]
+    result = await desk.call("check_list", lines=lines)
     assert [(row["line"], row["input"], row["doi"], row["verdict"], row["url"]) for row in result["lines"]] == [
         (1, lines[0], "10.1000/182", "resolved", URL),
         (2, lines[1], "10.1000/none", "not_found", None),
@@ -74,19 +79,17 @@ async def test_a_list_has_a_row_for_each_line_and_a_summary() -> None:
     assert desk.reports[-1] == (4, 4)
 
 
-async def test_the_lines_that_are_resolved_can_be_left_out() -> None:
-    async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        result = await desk.call("check_list", lines=["10.1000/182", "10.1000/none"], problems_only=True)
+async def test_the_lines_that_are_resolved_can_be_left_out(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    result = await desk.call("check_list", lines=["10.1000/182", "10.1000/none"], problems_only=True)
     assert [row["line"] for row in result["lines"]] == [2]
     assert result["summary"]["resolved"] == 1
 
 
-async def test_every_name_of_a_line_is_checked() -> None:
-    async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        result = await desk.call("check_list", lines=["no name", "10.1000/182 and 10.1000/183, again 10.1000/182"])
-        many = await desk.call("check_list", lines=[" ".join(f"10.1000/{number}" for number in range(7))])
+async def test_every_name_of_a_line_is_checked(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    result = await desk.call("check_list", lines=["no name", "10.1000/182 and 10.1000/183, again 10.1000/182"])
+    many = await desk.call("check_list", lines=[" ".join(f"10.1000/{number}" for number in range(7))])
     assert [(row["line"], row["doi"], row["verdict"]) for row in result["lines"]] == [
         (1, None, "not_a_doi"),
         (2, "10.1000/182", "resolved"),
@@ -96,37 +99,33 @@ async def test_every_name_of_a_line_is_checked() -> None:
     assert "not checked: 10.1000/5, 10.1000/6" in many["lines"][0]["message"]
 
 
-async def test_one_text_is_read_as_its_lines() -> None:
-    async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        result = await desk.call("check_list", lines="10.1000/182\n\nno name\n")
+async def test_one_text_is_read_as_its_lines(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    result = await desk.call("check_list", lines="10.1000/182\n\nno name\n")
     assert [(row["line"], row["verdict"]) for row in result["lines"]] == [(1, "resolved"), (2, "not_a_doi")]
 
 
-async def test_one_name_has_its_target_and_its_agency() -> None:
-    async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        xml = "<namespace><locs>10.SERV/CROSSREF</locs></namespace>"
-        desk.upstream.put("10.1000", [{"index": 1, "type": "HS_NAMESPACE", "data": {"format": "string", "value": xml}}])
-        desk.upstream.put("10.SERV/CROSSREF", url=URL)
-        result = await desk.call("resolve", name="https://doi.org/10.1000/182")
+async def test_one_name_has_its_target_and_its_agency(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    xml = "<namespace><locs>10.SERV/CROSSREF</locs></namespace>"
+    desk.upstream.put("10.1000", [{"index": 1, "type": "HS_NAMESPACE", "data": {"format": "string", "value": xml}}])
+    desk.upstream.put("10.SERV/CROSSREF", url=URL)
+    result = await desk.call("resolve", name="https://doi.org/10.1000/182")
     assert (result["verdict"], result["url"], result["doi"]) == ("resolved", URL, "10.1000/182")
     assert result["ra"] == "Crossref"
 
 
 @pytest.mark.parametrize("text", ["10.1000", "\x00", "?", ""])
-async def test_a_text_that_is_not_a_name_is_not_looked_up(text: str) -> None:
-    async with running() as desk:
-        result = await desk.call("resolve", name=text)
-        assert desk.upstream.queries() == 0
+async def test_a_text_that_is_not_a_name_is_not_looked_up(desk: Desk, text: str) -> None:
+    result = await desk.call("resolve", name=text)
+    assert desk.upstream.queries() == 0
     assert result["verdict"] == "not_a_doi"
     assert result["message"]
 
 
-async def test_parsing_queries_no_upstream() -> None:
-    async with running() as desk:
-        result = await desk.call("parse", texts=["doi:10.1000/182", "nothing"])
-        assert desk.upstream.queries() == 0
+async def test_parsing_queries_no_upstream(desk: Desk) -> None:
+    result = await desk.call("parse", texts=["doi:10.1000/182", "nothing"])
+    assert desk.upstream.queries() == 0
     assert [one["kind"] for one in result["texts"]] == ["doi", "not_a_doi"]
 
 
@@ -140,18 +139,17 @@ async def test_lines_without_an_answer_in_time_are_unverified() -> None:
     assert "call again" in result["lines"][1]["message"]
 
 
-async def test_a_call_that_is_cancelled_stops_its_lookups() -> None:
-    async with running() as desk:
-        desk.upstream.hold("10.1000/0")
-        names = [f"10.1000/{number}" for number in range(200)]
-        call = asyncio.create_task(desk.call("check_list", lines=names))
-        await desk.upstream.arrived("10.1000/0")
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        queries = desk.upstream.queries()
-        assert queries < 200
-        assert (await desk.call("parse", texts=["x"]))["texts"]
-        assert desk.upstream.queries() == queries
+async def test_a_call_that_is_cancelled_stops_its_lookups(desk: Desk) -> None:
+    desk.upstream.hold("10.1000/0")
+    names = [f"10.1000/{number}" for number in range(200)]
+    call = asyncio.create_task(desk.call("check_list", lines=names))
+    await desk.upstream.arrived("10.1000/0")
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    queries = desk.upstream.queries()
+    assert queries < 200
+    assert (await desk.call("parse", texts=["x"]))["texts"]
+    assert desk.upstream.queries() == queries
 
 
 async def test_more_calls_than_the_limit_are_refused_until_one_ends() -> None:
@@ -182,18 +180,16 @@ async def test_more_calls_than_the_limit_are_refused_until_one_ends() -> None:
         ("parse", {"more" * 1_000: 1, "texts": [1]}, "^(more){20}: unknown"),
     ],
 )
-async def test_wrong_arguments_are_named(tool: ToolName, arguments: dict[str, Any], message: str) -> None:
-    async with running() as desk:
-        with pytest.raises(InvalidParameter, match=message):
-            await desk.call(tool, **arguments)
+async def test_wrong_arguments_are_named(desk: Desk, tool: ToolName, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        await desk.call(tool, **arguments)
 
 
-async def test_a_text_that_is_too_long_is_not_read_and_the_others_are() -> None:
-    async with running() as desk:
-        desk.upstream.put("10.1000/182", url=URL)
-        result = await desk.call("check_list", lines=["10.1000/182 " + "x" * 100_000, "10.1000/182"])
-        parsed = await desk.call("parse", texts=["x" * 100_000])
-        resolved = await desk.call("resolve", name="x" * 100_000)
+async def test_a_text_that_is_too_long_is_not_read_and_the_others_are(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    result = await desk.call("check_list", lines=["10.1000/182 " + "x" * 100_000, "10.1000/182"])
+    parsed = await desk.call("parse", texts=["x" * 100_000])
+    resolved = await desk.call("resolve", name="x" * 100_000)
     assert [row["verdict"] for row in result["lines"]] == ["not_a_doi", "resolved"]
     assert len(result["lines"][0]["input"]) == 500
     for one in (result["lines"][0], parsed["texts"][0], resolved):
@@ -209,17 +205,16 @@ async def test_a_result_has_a_largest_size() -> None:
     assert 0 < len(parsed["texts"]) == 100 - parsed["left_out"] < 100
 
 
-async def test_a_result_has_no_control_or_formatting_characters() -> None:
+async def test_a_result_has_no_control_or_formatting_characters(desk: Desk) -> None:
     hidden = "\x00\x1b[31m\u202e\u2028\u200b\U000e0041\x85"
-    async with running() as desk:
-        alias = {"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": "10.1000/b\u202e"}}
-        desk.upstream.put("10.1000/a", [alias])
-        desk.upstream.put("10.1000/b\u202e", url="http://example.org/\u202e")
-        results = [
-            await desk.call("parse", texts=[f"10.1000/182{hidden}x", hidden]),
-            await desk.call("check_list", lines=[f"{hidden} 10.1000/182{hidden}x", "10.1000/a", f"x {hidden}"]),
-            await desk.call("resolve", name="10.1000/a"),
-        ]
+    alias = {"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": "10.1000/b\u202e"}}
+    desk.upstream.put("10.1000/a", [alias])
+    desk.upstream.put("10.1000/b\u202e", url="http://example.org/\u202e")
+    results = [
+        await desk.call("parse", texts=[f"10.1000/182{hidden}x", hidden]),
+        await desk.call("check_list", lines=[f"{hidden} 10.1000/182{hidden}x", "10.1000/a", f"x {hidden}"]),
+        await desk.call("resolve", name="10.1000/a"),
+    ]
     assert results[2]["verdict"] == "alias"
     assert all(text.isprintable() for result in results for text in texts_in(result))
 
@@ -232,18 +227,16 @@ def texts_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-async def test_a_lone_surrogate_is_part_of_no_name() -> None:
-    async with running() as desk:
-        text = "10.1000/\ud800"
-        assert (await desk.call("resolve", name=text))["verdict"] == "not_a_doi"
-        assert (await desk.call("check_list", lines=[text]))["lines"][0]["verdict"] == "not_a_doi"
-        assert (await desk.call("parse", texts=[text]))["texts"][0]["kind"] == "not_a_doi"
+async def test_a_lone_surrogate_is_part_of_no_name(desk: Desk) -> None:
+    text = "10.1000/\ud800"
+    assert (await desk.call("resolve", name=text))["verdict"] == "not_a_doi"
+    assert (await desk.call("check_list", lines=[text]))["lines"][0]["verdict"] == "not_a_doi"
+    assert (await desk.call("parse", texts=[text]))["texts"][0]["kind"] == "not_a_doi"
 
 
-async def test_a_line_without_a_doi_is_told_apart_from_a_broken_one() -> None:
-    async with running() as desk:
-        lines = "Smith J. A title. 2010/11\nDoe 10.1000\nshort https://doi.org/10/aabbe"
-        result = await desk.call("check_list", lines=lines)
+async def test_a_line_without_a_doi_is_told_apart_from_a_broken_one(desk: Desk) -> None:
+    lines = "Smith J. A title. 2010/11\nDoe 10.1000\nshort https://doi.org/10/aabbe"
+    result = await desk.call("check_list", lines=lines)
     assert [line["reason"] for line in result["lines"]] == ["no-doi", None, None]
     assert result["without_doi"] == 1
     assert result["lines"][2]["doi"] == "10/aabbe"

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +54,12 @@ def samples(text: str) -> dict[Sample, float]:
     """The samples of an exposition, by name and labels; read by the library's own parser."""
     families = list(text_string_to_metric_families(text))
     return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        yield proxy
 
 
 async def scraped(proxy: Proxy) -> dict[Sample, float]:
@@ -113,23 +119,21 @@ async def test_the_page_and_a_running_proxy_name_the_same_metrics_of_the_same_ty
 
 
 @anyio
-async def test_every_value_of_a_label_is_on_the_page() -> None:
-    async with running() as proxy:
-        await everything_happens(proxy)
-        labels = chain.from_iterable(labels for _, labels in await scraped(proxy))
-        words = {word for label, word in labels if label not in ("le", "version", "status", "upstream", "reason")}
-        assert {word for word in words if f"`{word}`" not in page()} == set()
+async def test_every_value_of_a_label_is_on_the_page(proxy: Proxy) -> None:
+    await everything_happens(proxy)
+    labels = chain.from_iterable(labels for _, labels in await scraped(proxy))
+    words = {word for label, word in labels if label not in ("le", "version", "status", "upstream", "reason")}
+    assert {word for word in words if f"`{word}`" not in page()} == set()
 
 
 @anyio
-async def test_no_label_contains_a_name_or_an_address() -> None:
-    async with running() as proxy:
-        await everything_happens(proxy)
-        text = (await proxy.get("/metrics")).text
-        port = proxy.upstream.url.rpartition(":")[2]
-        assert [
-            word for word in ("10.1000", "10.5555", "192.0.2", "127.0.0", "localhost", port) if f'"{word}' in text
-        ] == []
+async def test_no_label_contains_a_name_or_an_address(proxy: Proxy) -> None:
+    await everything_happens(proxy)
+    text = (await proxy.get("/metrics")).text
+    port = proxy.upstream.url.rpartition(":")[2]
+    assert [
+        word for word in ("10.1000", "10.5555", "192.0.2", "127.0.0", "localhost", port) if f'"{word}' in text
+    ] == []
 
 
 def test_the_rules_and_the_dashboard_use_documented_metrics_alone_and_most_of_them() -> None:
@@ -180,19 +184,19 @@ def test_the_dashboard_has_panels_that_do_not_overlap() -> None:
         ("application/openmetrics-text; version=x", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
     ],
 )
-async def test_the_format_is_negotiated_and_the_answer_is_not_cacheable(accept: str | None, content_type: str) -> None:
-    async with running() as proxy:
-        reply = await proxy.get("/metrics", **({} if accept is None else {"accept": accept}))
-        assert (reply.status, reply["content-type"], reply["cache-control"]) == (200, content_type, "no-store")
+async def test_the_format_is_negotiated_and_the_answer_is_not_cacheable(
+    proxy: Proxy, accept: str | None, content_type: str
+) -> None:
+    reply = await proxy.get("/metrics", **({} if accept is None else {"accept": accept}))
+    assert (reply.status, reply["content-type"], reply["cache-control"]) == (200, content_type, "no-store")
 
 
 @anyio
-async def test_openmetrics_is_read_by_the_library_s_own_parser() -> None:
-    async with running() as proxy:
-        await everything_happens(proxy)
-        text = (await proxy.get("/metrics", accept="application/openmetrics-text")).text
-        names = {family.name for family in read_openmetrics(text)}  # type: ignore[no-untyped-call]
-        assert names >= {"doi_proxy_cache_answers", "doi_proxy_workers"}
+async def test_openmetrics_is_read_by_the_library_s_own_parser(proxy: Proxy) -> None:
+    await everything_happens(proxy)
+    text = (await proxy.get("/metrics", accept="application/openmetrics-text")).text
+    names = {family.name for family in read_openmetrics(text)}  # type: ignore[no-untyped-call]
+    assert names >= {"doi_proxy_cache_answers", "doi_proxy_workers"}
 
 
 # --- Requests -----------------------------------------------------------------------------------------------------
@@ -222,32 +226,34 @@ async def test_openmetrics_is_read_by_the_library_s_own_parser() -> None:
     ],
 )
 async def test_a_request_is_counted_by_route_method_and_status(
-    method: str, target: str, route: str, status: int
+    proxy: Proxy,
+    method: str,
+    target: str,
+    route: str,
+    status: int,
 ) -> None:
     if (method, target) == ("POST", "/"):
         route = "resolve"  # the form's target: what is typed there is a name
-    async with running() as proxy:
-        before = await scraped(proxy)
-        assert (await proxy.ask(method, target)).status == status
-        after = await scraped(proxy)
-        counted = "other" if method == "DELETE" else method
-        series = {"route": route, "method": counted, "status": str(status)}
-        # The scrape before is a GET of /healthz's route too.
-        own = 1.0 if series == {"route": "operation", "method": "GET", "status": "200"} else 0.0
-        assert value(after, "http_requests_total", **series) - value(before, "http_requests_total", **series) == 1 + own
-        seconds = "http_request_duration_seconds_count"
-        took = value(after, seconds, route=route) - value(before, seconds, route=route)
-        assert took == (2 if route == "operation" else 1)
+    before = await scraped(proxy)
+    assert (await proxy.ask(method, target)).status == status
+    after = await scraped(proxy)
+    counted = "other" if method == "DELETE" else method
+    series = {"route": route, "method": counted, "status": str(status)}
+    # The scrape before is a GET of /healthz's route too.
+    own = 1.0 if series == {"route": "operation", "method": "GET", "status": "200"} else 0.0
+    assert value(after, "http_requests_total", **series) - value(before, "http_requests_total", **series) == 1 + own
+    seconds = "http_request_duration_seconds_count"
+    took = value(after, seconds, route=route) - value(before, seconds, route=route)
+    assert took == (2 if route == "operation" else 1)
 
 
 @anyio
-async def test_invented_methods_are_one_series() -> None:
-    async with running() as proxy:
-        for method in ("BREW", "PROPFIND", "X" * 20):
-            await proxy.ask(method, "/10.5555/x")
-        found = await scraped(proxy)
-        assert value(found, "http_requests_total", route="resolve", method="other", status="405") == 3
-        assert {dict(labels).get("method") for _, labels in found} <= {None, "GET", "other"}
+async def test_invented_methods_are_one_series(proxy: Proxy) -> None:
+    for method in ("BREW", "PROPFIND", "X" * 20):
+        await proxy.ask(method, "/10.5555/x")
+    found = await scraped(proxy)
+    assert value(found, "http_requests_total", route="resolve", method="other", status="405") == 3
+    assert {dict(labels).get("method") for _, labels in found} <= {None, "GET", "other"}
 
 
 def test_the_express_lane_counts_by_one_call() -> None:
@@ -280,46 +286,43 @@ def test_durations_stay_in_their_buckets_over_several_scrapes() -> None:
 
 
 @anyio
-async def test_answers_are_counted_by_where_they_came_from() -> None:
-    async with running() as proxy:
-        proxy.upstream.put("10.5555/a", url="http://example.org/a", ttl=100)
-        for name in ("a", "a", "gone", "gone"):
-            await proxy.get(f"/api/handles/10.5555/{name}")
-        await proxy.get("/api/handles/10.5555/a?auth")
-        proxy.clock.advance(200)
-        await proxy.get("/api/handles/10.5555/a")
-        proxy.clock.advance(200)
-        proxy.upstream.fault("10.5555/a", "reset")
-        await proxy.get("/api/handles/10.5555/a")
-        found = await scraped(proxy)
-        kinds = ("fresh", "negative", "stale", "asked", "renewed", "joined", "bypassed")
-        counts = {kind: value(found, "cache_answers_total", kind=kind) for kind in kinds}
-        assert counts == {
-            "fresh": 1, "negative": 1, "stale": 1, "asked": 2, "renewed": 1, "joined": 0, "bypassed": 1,
-        }  # fmt: skip
+async def test_answers_are_counted_by_where_they_came_from(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/a", url="http://example.org/a", ttl=100)
+    for name in ("a", "a", "gone", "gone"):
+        await proxy.get(f"/api/handles/10.5555/{name}")
+    await proxy.get("/api/handles/10.5555/a?auth")
+    proxy.clock.advance(200)
+    await proxy.get("/api/handles/10.5555/a")
+    proxy.clock.advance(200)
+    proxy.upstream.fault("10.5555/a", "reset")
+    await proxy.get("/api/handles/10.5555/a")
+    found = await scraped(proxy)
+    kinds = ("fresh", "negative", "stale", "asked", "renewed", "joined", "bypassed")
+    counts = {kind: value(found, "cache_answers_total", kind=kind) for kind in kinds}
+    assert counts == {
+        "fresh": 1, "negative": 1, "stale": 1, "asked": 2, "renewed": 1, "joined": 0, "bypassed": 1,
+    }  # fmt: skip
 
 
 @anyio
-async def test_a_name_that_could_not_be_answered_is_counted_by_its_reason() -> None:
-    async with running() as proxy:
-        proxy.upstream.fault("10.5555/a", "reset")
-        assert (await proxy.get("/10.5555/a")).status == 502
-        found = await scraped(proxy)
-        assert sum(number for (name, _), number in found.items() if name == "doi_proxy_could_not_verify_total") == 1
-        assert value(found, "could_not_verify_total", reason="upstream-unreachable") == 1
+async def test_a_name_that_could_not_be_answered_is_counted_by_its_reason(proxy: Proxy) -> None:
+    proxy.upstream.fault("10.5555/a", "reset")
+    assert (await proxy.get("/10.5555/a")).status == 502
+    found = await scraped(proxy)
+    assert sum(number for (name, _), number in found.items() if name == "doi_proxy_could_not_verify_total") == 1
+    assert value(found, "could_not_verify_total", reason="upstream-unreachable") == 1
 
 
 @anyio
-async def test_a_known_name_that_is_gone_is_counted_as_confirmed() -> None:
-    async with running() as proxy:
-        proxy.upstream.put("10.5555/a", url="http://example.org/a", ttl=100)
-        await proxy.get("/api/handles/10.5555/a")
-        proxy.upstream.delete("10.5555/a")
-        proxy.clock.advance(200)
-        assert (await proxy.get("/api/handles/10.5555/a")).status == 404
-        found = await scraped(proxy)
-        assert value(found, "not_found_confirmations_total", result="confirmed") == 1
-        assert value(found, "not_found_confirmations_total", result="refuted") == 0
+async def test_a_known_name_that_is_gone_is_counted_as_confirmed(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/a", url="http://example.org/a", ttl=100)
+    await proxy.get("/api/handles/10.5555/a")
+    proxy.upstream.delete("10.5555/a")
+    proxy.clock.advance(200)
+    assert (await proxy.get("/api/handles/10.5555/a")).status == 404
+    found = await scraped(proxy)
+    assert value(found, "not_found_confirmations_total", result="confirmed") == 1
+    assert value(found, "not_found_confirmations_total", result="refuted") == 0
 
 
 @anyio
@@ -344,14 +347,13 @@ async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time()
 
 
 @anyio
-async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> None:
-    async with running() as proxy:
-        proxy.upstream.fault("10.5555/a", "status", status=429, retry_after=50)
-        await proxy.get("/api/handles/10.5555/a")
-        await proxy.get("/api/handles/10.5555/b")
-        found = await scraped(proxy)
-        assert 45 <= value(found, "upstream_retry_after_seconds", upstream="1") <= 50
-        assert value(found, "upstream_questions_total", upstream="1", outcome="upstream-paused") == 1
+async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends(proxy: Proxy) -> None:
+    proxy.upstream.fault("10.5555/a", "status", status=429, retry_after=50)
+    await proxy.get("/api/handles/10.5555/a")
+    await proxy.get("/api/handles/10.5555/b")
+    found = await scraped(proxy)
+    assert 45 <= value(found, "upstream_retry_after_seconds", upstream="1") <= 50
+    assert value(found, "upstream_questions_total", upstream="1", outcome="upstream-paused") == 1
 
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
@@ -436,7 +438,7 @@ async def test_entries_that_leave_memory_for_lack_of_room_are_counted_once() -> 
 
 @anyio
 async def test_a_store_that_fails_is_seen() -> None:
-    async with running(store_url="valkey://127.0.0.1:9/0") as proxy:
+    async with running(store_url="valkey://127.0.0.1:9/0", upstream_rate=10, upstream_burst=10) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         # The tokens of the store may be spent, so the first one takes its time.
         assert (await proxy.get("/10.1000/182")).status == 503
@@ -561,10 +563,9 @@ def _needs(program: str) -> pytest.MarkDecorator:
 @pytest.mark.process
 @anyio
 @_needs("promtool")
-async def test_promtool_accepts_the_metrics() -> None:
-    async with running() as proxy:
-        await everything_happens(proxy)
-        text = (await proxy.get("/metrics")).text
+async def test_promtool_accepts_the_metrics(proxy: Proxy) -> None:
+    await everything_happens(proxy)
+    text = (await proxy.get("/metrics")).text
     assert promtool("check", "metrics", text=text) == (0, "")
 
 

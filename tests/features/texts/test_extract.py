@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -19,6 +20,12 @@ TEXT = "Jones (10.1001/a.6.7), see http://dx.doi.org/10.1000/dead, and 10.1371/j
 BIBTEX = "@article{a, doi = {10.1000/18\\_2}, url = {https://doi.org/10.1000/18\\_2} }\n@book{b, note={10.1000/b}}"
 
 
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        yield proxy
+
+
 async def send(proxy: Proxy, body: str | bytes, kind: str = "text/plain", query: str = "", **headers: str) -> Got:
     return await proxy.post(f"/api/extract{query}", body, content_type=kind, **headers)
 
@@ -28,20 +35,18 @@ def rows(got: Got) -> list[dict[str, Any]]:
     return [json.loads(line) for line in got.text.splitlines()]
 
 
-async def test_each_name_has_its_place_and_reading() -> None:
-    async with running() as proxy:
-        found = rows(await send(proxy, TEXT))
-        assert proxy.upstream.queries() == 0
+async def test_each_name_has_its_place_and_reading(proxy: Proxy) -> None:
+    found = rows(await send(proxy, TEXT))
+    assert proxy.upstream.queries() == 0
     assert [one["doi"] for one in found] == ["10.1001/a.6.7", "10.1000/dead", "10.1371/journal.pone.0123456"]
     assert [TEXT[one["start"] : one["end"]] for one in found] == [one["text"] for one in found]
     assert {(one["confidence"], one["rule"]) for one in found} >= {("sure", "blank")}
     assert [FoundNameModel.model_validate(one).model_dump() for one in found] == found
 
 
-async def test_a_text_without_a_name_has_no_row() -> None:
-    async with running() as proxy:
-        assert rows(await send(proxy, "Nothing here.")) == rows(await send(proxy, "")) == []
-        assert (await send(proxy, "", query="?output=json")).json == []
+async def test_a_text_without_a_name_has_no_row(proxy: Proxy) -> None:
+    assert rows(await send(proxy, "Nothing here.")) == rows(await send(proxy, "")) == []
+    assert (await send(proxy, "", query="?output=json")).json == []
 
 
 @table(
@@ -52,38 +57,35 @@ async def test_a_text_without_a_name_has_no_row() -> None:
         ("?output=csv", "*/*", "text/csv; charset=utf-8; header=present"),
     ],
 )
-async def test_the_answer_has_the_form_that_the_client_wants(query: str, accept: str, media_type: str) -> None:
-    async with running() as proxy:
-        got = await send(proxy, TEXT, query=query, accept=accept)
+async def test_the_answer_has_the_form_that_the_client_wants(
+    proxy: Proxy, query: str, accept: str, media_type: str
+) -> None:
+    got = await send(proxy, TEXT, query=query, accept=accept)
     assert got["content-type"] == media_type
     assert got.text.count("10.1001/a.6.7") == 2
 
 
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "application/x-bibtex", "text/x-bibtex", "text/markdown"])
-async def test_names_are_found_in_files_of_any_format(kind: str) -> None:
-    async with running() as proxy:
-        plain = rows(await send(proxy, BIBTEX, kind))
-        packed = rows(await send(proxy, gzip.compress(BIBTEX.encode()), kind, content_encoding="gzip"))
+async def test_names_are_found_in_files_of_any_format(proxy: Proxy, kind: str) -> None:
+    plain = rows(await send(proxy, BIBTEX, kind))
+    packed = rows(await send(proxy, gzip.compress(BIBTEX.encode()), kind, content_encoding="gzip"))
     assert [one["doi"] for one in plain] == ["10.1000/18_2", "10.1000/18_2", "10.1000/b"]
     assert packed == plain
 
 
-async def test_other_bodies_and_parameters_are_refused() -> None:
-    async with running() as proxy:
-        assert (await send(proxy, "x", "application/pdf")).status == 415
-        assert (await send(proxy, b"\x1f\x8bx", content_encoding="gzip")).status == 400
-        assert (await send(proxy, "x", query="?output=xml")).status == 400
+async def test_other_bodies_and_parameters_are_refused(proxy: Proxy) -> None:
+    assert (await send(proxy, "x", "application/pdf")).status == 415
+    assert (await send(proxy, b"\x1f\x8bx", content_encoding="gzip")).status == 400
+    assert (await send(proxy, "x", query="?output=xml")).status == 400
 
 
-async def test_bytes_that_are_no_text_harm_nothing() -> None:
+async def test_bytes_that_are_no_text_harm_nothing(proxy: Proxy) -> None:
     noise = Random(3).randbytes(100_000)
-    async with running() as proxy:
-        found = rows(await send(proxy, b"\xef\xbb\xbf" + noise + b" 10.1000/182 " + noise))
+    found = rows(await send(proxy, b"\xef\xbb\xbf" + noise + b" 10.1000/182 " + noise))
     assert [one["doi"] for one in found] == ["10.1000/182"]
 
 
-async def test_a_text_can_have_any_length() -> None:
+async def test_a_text_can_have_any_length(proxy: Proxy) -> None:
     names = [f"10.1000/{number}" for number in range(3_000)]
-    async with running() as proxy:
-        found = rows(await send(proxy, " and so on, as in ".join(names)))
+    found = rows(await send(proxy, " and so on, as in ".join(names)))
     assert [one["doi"] for one in found] == names
