@@ -21,7 +21,8 @@ from typing import Final, Self
 import psutil
 
 from bench.servers import HOST, end, free_port, plain_environment
-from tests.cluster.front_proxy import Apache, Caddy, FrontProxy, Nginx, certificate
+from tests.certificates import self_signed
+from tests.cluster.front_proxy import Apache, Caddy, FrontProxy, Nginx
 from tests.constants import command, split
 from tests.hostile.clients import connect as connect_plain
 from tests.hostile.clients import head, read, send, statuses
@@ -200,7 +201,7 @@ def proxy(
             **{name: str(value) for name, value in settings.items()},
         }
         if door is Door.TLS:
-            given |= dict(zip(("tls_cert", "tls_key"), map(str, certificate(Path(folder))), strict=True))
+            given |= dict(zip(("tls_cert", "tls_key"), map(str, self_signed(Path(folder))), strict=True))
         known = {f"DOI_PROXY_{name.upper()}": value for name, value in given.items() if name in checkout.settings}
         limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
         port = free_port()

@@ -23,7 +23,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.system.version import read_version
-from tests.cluster.front_proxy import certificate
+from tests.certificates import self_signed
 
 pytestmark = pytest.mark.process
 
@@ -243,7 +243,7 @@ def test_it_serves_over_ipv6() -> None:
 
 
 def test_it_serves_https_with_a_certificate_of_its_own(tmp_path: Path) -> None:
-    used, key = certificate(tmp_path)
+    used, key = self_signed(tmp_path)
     flags = ("--tls-cert", str(used), "--tls-key", str(key))
     trusting = ssl.create_default_context(cafile=str(used))
     with serving(*flags) as url, urlopen(f"{url}/healthz", context=trusting) as answer:

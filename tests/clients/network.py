@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import pytest
+from tests.certificates import Authority
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -49,10 +47,11 @@ class Network:
 @asynccontextmanager
 async def institution(resolver: str, folder: Path) -> AsyncIterator[Network]:
     """The network around a resolver, whose base URL is plain HTTP on loopback."""
-    ca, tls = _issue_certificate(folder)
+    authority = Authority(folder)
+    tls = authority.issue(*NAMES).context
     port = urlsplit(resolver).port or 80
 
-    network = Network(ca, 0)
+    network = Network(authority.file, 0)
     tasks: set[asyncio.Task[None]] = set()
 
     def listen(serve: Serve, tls: ssl.SSLContext | None = None) -> Awaitable[asyncio.Server]:
@@ -123,24 +122,3 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
-
-
-def _issue_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """A certificate authority, and the TLS of a server with its certificate for NAMES."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes certificates, is not installed: apt-get install openssl")
-    key, ca, server_key, server = (folder / f"{name}.pem" for name in ("ca-key", "ca", "key", "cert"))
-    names = ",".join(f"DNS:{name}" for name in NAMES)
-    new_key = "-nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1"
-    authority = f"{openssl} req -x509 {new_key} -subj /CN=Institution -keyout {key} -out {ca}"
-    extensions = "-addext keyUsage=critical,keyCertSign,cRLSign"
-    subprocess.run([*authority.split(), *extensions.split()], check=True, capture_output=True)
-    signed = (
-        f"{openssl} req -x509 {new_key} -subj /CN=doi.org -CA {ca} -CAkey {key} -addext subjectAltName={names} "
-        f"-addext basicConstraints=critical,CA:FALSE -keyout {server_key} -out {server}"
-    )
-    subprocess.run(signed.split(), check=True, capture_output=True)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(server, server_key)
-    return ca, tls

@@ -7,13 +7,13 @@ import pwd
 import re
 import shutil
 import ssl
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 import pytest
 
+from tests.certificates import self_signed
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 from tests.cluster.raw_http import Answered, ask
 from tests.ports import free_port
@@ -34,16 +34,6 @@ def program(name: str) -> str:
         say = pytest.fail if os.environ.get("CI") and name == "nginx" else pytest.skip
         say(f"there is no {name}: install Debian's package {name}")
     return found
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for localhost that is valid for a day, and its key."""
-    made, key = folder / "cert.pem", folder / "key.pem"
-    words = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost"
-    names = "-addext subjectAltName=IP:127.0.0.1"
-    command = [program("openssl"), *words.split(), *names.split(), "-keyout", str(key), "-out", str(made)]
-    subprocess.run(command, check=True, capture_output=True)
-    return made, key
 
 
 def placed(shipped: Path, changes: Mapping[str, str]) -> str:
@@ -68,7 +58,7 @@ class FrontProxy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port, self.tls_port = free_port(), free_port()
-        self.certificate, self.key = certificate(folder)
+        self.certificate, self.key = self_signed(folder)
         self._tls = ssl.create_default_context(cafile=str(self.certificate))
         self.process: Process
 

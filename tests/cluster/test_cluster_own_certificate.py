@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.authority import Authority
+from tests.certificates import PAST, Authority
 from tests.cluster.conftest import StartProxy
 from tests.cluster.processes import START_DEADLINE, until
 
@@ -21,7 +21,7 @@ async def test_a_certificate_that_has_ended_is_one_line_until_it_is_renewed(
     tmp_path: Path, start_proxy: StartProxy
 ) -> None:
     authority = Authority(tmp_path)
-    ended, renewed = authority.issue(days=-1), authority.issue(days=60)
+    ended, renewed = authority.issue(end=PAST), authority.issue()
     used = tmp_path / "used.pem", tmp_path / "used.key"
     for source, target in zip(ended, used, strict=True):
         shutil.copy(source, target)

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from bench.attacks.handshakes import PART_OF_HELLO
+from tests.certificates import self_signed
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import Proxy
 from tests.constants import GRACE, HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
 from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
@@ -76,7 +76,7 @@ def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: st
 
     def started(workers: int = 1, **settings: object) -> TlsProxy:
         upstream = start_upstream({NAME: "https://www.example.org/first"})
-        chain, key = certificate(tmp_path)
+        chain, key = self_signed(tmp_path)
         proxy = start_proxy(upstream.url, store_file, workers=workers, tls_cert=chain, tls_key=key, **settings)
         asyncio.run(upstream.ready())
         asyncio.run(proxy.serves())

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.certificates import self_signed
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.cluster.raw_http import read_answer
 from tests.constants import GRACE, LINGER
@@ -184,7 +184,7 @@ async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
 @BOTH
 async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp_path: Path) -> None:
     (tmp_path / "next").mkdir()
-    (chain, key), (next_chain, next_key) = certificate(tmp_path), certificate(tmp_path / "next")
+    (chain, key), (next_chain, next_key) = self_signed(tmp_path), self_signed(tmp_path / "next")
     first, second = chain.read_text("utf-8"), next_chain.read_text("utf-8")
     proxy = await start(workers, tls_cert=chain, tls_key=key)
 

@@ -9,17 +9,14 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import pytest
 import uvloop
 
 from app.server.certificate import Certificate
 from app.server.protocol import ExpressProtocol
 from app.server.tls import TlsLayer
+from tests.certificates import self_signed
 from tests.clock import Clock
-from tests.cluster.front_proxy import certificate
 from tests.server.ways import Server
-
-pytestmark = pytest.mark.process
 
 #: Turns of the loop in which both sides of a connection end.
 TURNS = 1_000
@@ -27,7 +24,7 @@ TURNS = 1_000
 
 async def ask_once(folder: Path) -> tuple[bytes, list[weakref.ref[Any]]]:
     """The status line that one request gets, and references to what served it."""
-    chain, key = certificate(folder)
+    chain, key = self_signed(folder)
     server = Server(Clock(), ExpressProtocol)
     layers: list[weakref.ref[Any]] = []
 

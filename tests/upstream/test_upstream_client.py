@@ -21,10 +21,11 @@ from app.errors import (
 from app.handle.answer import Answer, ResponseCode
 from app.upstream.client import MAX_AGENCY_NAMES, HandleClient
 from app.upstream.source import UpstreamQuery
+from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api
 from tests.table import table
-from tests.upstream.tunnel import Tunnel, self_signed
+from tests.upstream.tunnel import Tunnel
 
 pytestmark = pytest.mark.anyio
 
@@ -144,26 +145,26 @@ async def test_the_password_of_an_egress_proxy_is_sent_to_it(
 async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstream_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    context, certificate = self_signed(tmp_path)
-    async with FakeUpstream(tls=context) as proxy:
+    pair = self_signed(tmp_path)
+    async with FakeUpstream(tls=pair.context) as proxy:
         proxy.put(NAME, url="https://target.example/")
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         with pytest.raises(UpstreamUnreachable):
             await ask("http://upstream.example")
         assert proxy.queries() == 0
-        assert (await ask("http://upstream.example", ca_file=str(certificate))).code is ResponseCode.SUCCESS
+        assert (await ask("http://upstream.example", ca_file=str(pair.certificate))).code is ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("through_proxy", [False, True], ids=["directly", "through a CONNECT proxy"])
 async def test_the_certificate_of_a_private_authority_is_trusted_where_it_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, through_proxy: bool
 ) -> None:
-    context, certificate = self_signed(tmp_path)
-    async with FakeUpstream(tls=context) as upstream, Tunnel() as tunnel:
+    pair = self_signed(tmp_path)
+    async with FakeUpstream(tls=pair.context) as upstream, Tunnel() as tunnel:
         upstream.put(NAME, url="https://target.example/")
         if through_proxy:
             monkeypatch.setenv("HTTPS_PROXY", tunnel.url)
-        assert (await ask(upstream.url, ca_file=str(certificate))).code is ResponseCode.SUCCESS
+        assert (await ask(upstream.url, ca_file=str(pair.certificate))).code is ResponseCode.SUCCESS
         assert upstream.targets[-1] == "/api/handles/10.1234/Name"
         with pytest.raises(UpstreamUnreachable):
             await ask(upstream.url)

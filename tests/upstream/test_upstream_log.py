@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from app.errors import InvalidAnswer, UpstreamPaused, UpstreamTimeout, UpstreamUnreachable
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from tests.certificates import END, LOOPBACK, PAST, Authority
 from tests.clock import Clock
-from tests.cluster.authority import LOOPBACK, Authority
 from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import running
 
@@ -165,22 +166,21 @@ def test_a_spent_budget_is_two_lines_and_over_only_after_a_quiet_while(written: 
     ]
 
 
-@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("names", "days", "is_trusted", "remedy"),
+    ("name", "end", "is_trusted", "remedy"),
     [
-        (LOOPBACK, -1, True, "check the clock of this machine; otherwise"),
-        (LOOPBACK, 1, False, "set upstream_ca_bundle to"),
-        ("DNS:other.example", 1, True, "its certificate is for another host"),
+        (LOOPBACK, PAST, True, "check the clock of this machine; otherwise"),
+        (LOOPBACK, END, False, "set upstream_ca_bundle to"),
+        ("other.example", END, True, "its certificate is for another host"),
     ],
     ids=["expired", "unknown authority", "another host"],
 )
 async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy(
-    names: str, days: int, is_trusted: bool, remedy: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str, end: datetime, is_trusted: bool, remedy: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority = Authority(tmp_path)
-    async with FakeUpstream(tls=authority.sign(names, days=days)) as upstream:
+    async with FakeUpstream(tls=authority.issue(name, end=end).context) as upstream:
         trusted = {"upstream_ca_bundle": authority.file} if is_trusted else {}
         async with running(upstream_url=upstream.url, **trusted) as proxy:
             assert (await proxy.get("/10.5555/a")).status == 502

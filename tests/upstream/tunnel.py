@@ -1,56 +1,11 @@
-"""An egress proxy that opens tunnels (RFC 9110, section 9.3.6), and a certificate for a server behind it."""
+"""An egress proxy that opens tunnels (RFC 9110, section 9.3.6)."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from datetime import UTC, datetime
-from ipaddress import IPv4Address
-from pathlib import Path
-from typing import Final, Self
-
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509 import (
-    AuthorityKeyIdentifier,
-    BasicConstraints,
-    CertificateBuilder,
-    IPAddress,
-    Name,
-    NameAttribute,
-    SubjectAlternativeName,
-    SubjectKeyIdentifier,
-    random_serial_number,
-)
-from cryptography.x509.oid import NameOID
+from typing import Self
 
 from tests.accepting import accept_into, close_server
-
-#: TLS has a clock of its own, which is never that of a test.
-_START: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_END: Final = datetime(9999, 12, 31, tzinfo=UTC)
-
-
-def self_signed(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """TLS of a server at 127.0.0.1, and the file of its certificate, which is its own authority."""
-    key, file = generate_private_key(SECP256R1()), folder / "cert.pem"
-    name = Name([NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    builder = CertificateBuilder(name, name, key.public_key(), random_serial_number(), _START, _END)
-    extensions = (
-        SubjectAlternativeName([IPAddress(IPv4Address("127.0.0.1"))]),
-        BasicConstraints(ca=True, path_length=None),
-        SubjectKeyIdentifier.from_public_key(key.public_key()),
-        AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()),
-    )
-    for extension in extensions:
-        builder = builder.add_extension(extension, critical=isinstance(extension, BasicConstraints))
-    file.write_bytes(builder.sign(key, SHA256()).public_bytes(Encoding.PEM))
-    private = folder / "key.pem"
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(file, private)
-    return context, file
 
 
 class Tunnel:

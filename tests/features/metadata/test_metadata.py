@@ -19,12 +19,12 @@ from app.features.metadata.csl import MAX_TITLE, Work, read_work
 from app.features.metadata.match import Match, match
 from app.features.metadata.works import CONCURRENCY, HOST_FAILURES
 from app.features.native.addresses import AllowedAddresses
+from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.test_tools import running as assistants
 from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix
 from tests.features.references.test_references import FORM, form
 from tests.table import table
-from tests.upstream.tunnel import self_signed
 from tests.values import value
 from tests.web.proxy import Proxy, running
 
@@ -369,11 +369,11 @@ async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() 
 
 
 async def test_a_server_with_a_certificate_of_a_private_authority_is_trusted_where_it_is_named(tmp_path: Path) -> None:
-    context, certificate = self_signed(tmp_path)
-    async with FakeUpstream(tls=context) as server:
+    pair = self_signed(tmp_path)
+    async with FakeUpstream(tls=pair.context) as server:
         server.put("10.5555/a", url="https://publisher.example/a")
         bodies = []
-        for ca_file in (None, str(certificate)):
+        for ca_file in (None, str(pair.certificate)):
             client = MetadataClient(AllowedAddresses(private=True), {}, ca_file)
             try:
                 bodies.append(await client.fetch(f"{server.url}/api/handles/10.5555/a"))

@@ -6,8 +6,8 @@ import argparse
 import os
 import socket
 import ssl
-import subprocess
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,7 @@ from app.features.setup.check_command import CHECKS
 from app.features.setup.command import COMMANDS
 from app.features.setup.machine_checks import find_machine_limits
 from app.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
+from tests.certificates import self_signed
 from tests.parts import command_context
 
 #: Without any finding.
@@ -198,16 +199,10 @@ def test_every_problem_in_library_rules_is_named_with_its_place(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for doi.example.org that ends in ten days, and its key."""
-    folder = tmp_path_factory.mktemp("certificate")
-    made, key = folder / "cert.pem", folder / "key.pem"
-    words = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 10 -subj /CN=x"
-    names = ["-addext", "subjectAltName=DNS:doi.example.org"]
-    command = ["openssl", *words.split(), *names, "-keyout", str(key), "-out", str(made)]
-    subprocess.run(command, check=True, capture_output=True)
-    return made, key
+    end = datetime.now(UTC) + timedelta(days=10)
+    return self_signed(tmp_path_factory.mktemp("certificate"), "doi.example.org", end=end)
 
 
-@pytest.mark.process
 def test_a_certificate_that_ends_soon_is_a_warning_and_one_for_another_host_too(pair: tuple[Path, Path]) -> None:
     (found,) = find_certificate_problems(configured(tls_cert=pair[0], tls_key=pair[1]))
     assert (found.severity, found.remedy) == ("warning", "renew it") and " days" in found.problem
@@ -215,18 +210,13 @@ def test_a_certificate_that_ends_soon_is_a_warning_and_one_for_another_host_too(
     assert "other.example.org" in list(find_certificate_problems(other))[1].problem
 
 
-@pytest.mark.process
 def test_a_certificate_without_its_key_or_with_another_key_is_an_error(pair: tuple[Path, Path], tmp_path: Path) -> None:
     (found,) = find_certificate_problems(configured(tls_cert=pair[0]))
     assert found.severity == "error" and "only one of them" in found.problem
-    other = tmp_path / "other.pem"
-    words = "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:prime256v1 -out"
-    subprocess.run(["openssl", *words.split(), str(other)], check=True, capture_output=True)
-    (found,) = find_certificate_problems(configured(tls_cert=pair[0], tls_key=other))
+    (found,) = find_certificate_problems(configured(tls_cert=pair[0], tls_key=self_signed(tmp_path).key))
     assert found.severity == "error" and found.source == "DOI_PROXY_TLS_CERT"
 
 
-@pytest.mark.process
 def test_the_certificate_of_the_standard_library_is_read_as_assumed(pair: tuple[Path, Path]) -> None:
     fields = ssl._ssl._test_decode_cert(str(pair[0]))  # type: ignore[attr-defined]
     assert {"notAfter", "subjectAltName"} <= set(fields)

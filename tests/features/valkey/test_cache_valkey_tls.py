@@ -63,7 +63,7 @@ async def test_a_server_without_tls_is_an_error(valkey_url: str, tls: Tls, clock
 
 async def test_the_host_of_the_certificate_counts(tmp_path: Path, clock: Clock) -> None:
     tls_program()
-    tls = Tls(tmp_path, "DNS:another.example")
+    tls = Tls(tmp_path, "another.example")
     server = Server(tmp_path, "--save", "", tls=tls)
     url = f"valkeys://127.0.0.1:{server.port}/0{tls.url_options}"
     with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED"):

