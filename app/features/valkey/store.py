@@ -70,20 +70,21 @@ class ValkeyStore:
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         try:
-            return await self._look_up(key, Access.READ)
+            entry = await self._look_up(key, Access.READ)
         except DamagedEntry:
             raise
         except StoreError:
             self._unread[hash(key)] = None
             raise
+        self._unread.pop(hash(key), None)
+        return entry
 
     async def get_late(self, key: str) -> Entry | None:
         """See PatientStore."""
         if hash(key) not in self._unread:
             return None
-        entry = await self._look_up(key, Access.LATE)
-        self._unread.pop(hash(key), None)
-        return entry
+        # Several requests can fail to read one key. Each of them may read it late.
+        return await self._look_up(key, Access.LATE)
 
     async def _look_up(self, key: str, access: Access) -> Entry | None:
         partition = self._layout.find(key)

@@ -368,6 +368,7 @@ async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() 
         assert (row["match"], row["title"]) == (None, None)
 
 
+@pytest.mark.real_time
 async def test_a_server_with_a_certificate_of_a_private_authority_is_trusted_where_it_is_named(tmp_path: Path) -> None:
     pair = self_signed(tmp_path)
     async with FakeUpstream(tls=pair.context) as server:
