@@ -12,7 +12,8 @@ from app.assembly.settings import Settings
 from app.features.check import Finding, exit_status
 from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstrap
 
-pytestmark = pytest.mark.anyio
+# A check of the settings runs an event loop of its own.
+pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 
 async def examine(**settings: str | bool) -> list[Finding]:
