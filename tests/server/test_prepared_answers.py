@@ -450,13 +450,6 @@ async def test_the_application_is_found_behind_what_a_server_wraps_around() -> N
     assert application_of(object()) is None
 
 
-async def test_a_head_over_64_kib_is_refused_and_the_connection_closed() -> None:
-    server = Server(Clock(), ExpressProtocol)
-    written, closed = await server.answers(b"GET /10.1000/182 HTTP/1.1\r\n", *[b"X-A: " + b"a" * 9_000 + b"\r\n"] * 9)
-    assert written.startswith(b"HTTP/1.1 431 ")
-    assert closed
-
-
 @pytest.mark.parametrize(
     "line",
     [
