@@ -20,7 +20,7 @@ from app.server.http_server import GRACE
 from app.system.version import VERSION
 from tests.test_packaging import all_of, stages, variables
 
-pytestmark = pytest.mark.repository
+pytestmark = [pytest.mark.repository, pytest.mark.nightly]
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "config/kubernetes"
 #: The oldest version of Kubernetes that kustomization.yaml names, and the newest whose schemas are here.

@@ -35,6 +35,13 @@ def test_every_path_of_the_table_exists() -> None:
     assert {pattern for pattern in patterns if not any(ROOT.glob(pattern.replace("app/*.", "app/**/*.")))} == set()
 
 
+def test_every_folder_and_file_of_a_part_has_tests_of_the_night() -> None:
+    paths = [ROOT / path for part in PARTS.values() for path in part.tests]
+    files = {path: [path] if path.is_file() else list(path.rglob("test_*.py")) for path in paths}
+    marked = {path for path, tests in files.items() if any("mark.nightly" in test.read_text("utf-8") for test in tests)}
+    assert set(paths) == marked
+
+
 def test_a_seed_is_in_a_command() -> None:
     assert build_command("mutants", 7) == ["make", "mutants", "MUTANTS=200", "SEED=7"]
 
