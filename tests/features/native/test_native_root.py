@@ -17,7 +17,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
-from app.errors import InvalidAnswer, SignatureInvalid
+from app.errors import InvalidAnswer, SignatureInvalid, UpstreamTimeout
+from app.features.native.lookups import DirectoryLog
 from app.features.native.referral import ROOT_HANDLE, HandleService
 from app.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_chain
 from app.features.native.root_file import RootFile, root_file_path
@@ -25,6 +26,7 @@ from app.features.native.wire.message import Envelope, Header, OpCode
 from app.features.native.wire.response import Response, Values
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value
+from tests.clock import Clock
 from tests.features.native.encoder import encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.server import HandleServer, write_bootstrap
@@ -229,3 +231,12 @@ async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.1)
+
+
+def test_a_root_that_cannot_be_refreshed_is_a_line_and_its_return_another(caplog: pytest.LogCaptureFixture) -> None:
+    log = DirectoryLog(Clock())
+    for error in (None, UpstreamTimeout(), UpstreamTimeout(), None, None):
+        log.record_refresh(error)
+    failed, returned = caplog.messages
+    assert failed.startswith("the root of the handle system could not be refreshed: upstream-timeout: ")
+    assert returned == "the root of the handle system was refreshed again"
