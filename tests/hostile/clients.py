@@ -78,16 +78,6 @@ def send(connection: socket.socket, data: bytes, pause: float = 0.0) -> bool:
     return True
 
 
-def exchange(port: int, data: bytes, *, quiet: float = QUIET, half_close: bool = False) -> bytes:
-    """Send on a new connection, and read the answer."""
-    with connect(port) as connection:
-        send(connection, data)
-        if half_close:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_WR)
-        return read(connection, quiet)
-
-
 def flood(connections: Iterable[socket.socket], data: bytes, seconds: float) -> int:
     """Send on all connections and read from none, for a bounded time. Returns the number of bytes sent."""
     left = {}

@@ -29,6 +29,27 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 UPGRADE = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"
 
 
+#: Heads with two different lengths for one request (RFC 9112, sections 5.2, 6.1 and 6.3).
+AMBIGUOUS = (
+    "Content-Length: 4\r\nContent-Length: 5",
+    "Content-Length: 4, 5",
+    "Content-Length: +4",
+    "Content-Length: -1",
+    "Content-Length: 0x4",
+    "Content-Length: 4 4",
+    "Content-Length:",
+    "Content-Length: 99999999999999999999999",
+    "Transfer-Encoding: chunked\r\nContent-Length: 4",
+    "Content-Length: 4\r\nTransfer-Encoding: chunked",
+    "Transfer-Encoding: xchunked",
+    "Transfer-Encoding : chunked",
+    "Transfer-Encoding: chunked, identity",
+    "Transfer-Encoding:\x0bchunked",
+    "X: a\r\n continued",
+    "X : a",
+)
+
+
 lanes = pytest.mark.parametrize("lane", [True, False], ids=["lane", "no lane"])
 
 
@@ -97,6 +118,21 @@ async def test_a_wrong_request_is_refused_after_the_answers_before_it(wrong: byt
     async with served(express_lane=lane) as server:
         assert statuses(await server.exchange(GET + GET + wrong + GET, end=True)) == [302, 302, status]
         assert statuses(await server.exchange(wrong + GET, end=True)) == [status]
+
+
+@lanes
+@table("lines", AMBIGUOUS)
+async def test_an_ambiguous_length_is_refused_and_nothing_after_it_is_read(lines: str, lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        wrong = f"POST /10.1000/182 HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n0\r\n\r\n".encode("latin-1")
+        assert statuses(await server.exchange(wrong + GET, end=True)) == [400]
+
+
+async def test_a_body_that_is_too_long_has_one_answer() -> None:
+    async with served() as server:
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        answers = await server.exchange(head + b"Content-Length: 1000000\r\n\r\n", *[b"x" * 10_000] * 100, end=True)
+        assert statuses(answers) == [413]
 
 
 @pytest.mark.parametrize("target", [b"/10.1000/182#a", b"/10.1000/182?a#b", b"http://x/10.1000/182", b"//10.1000/182"])
