@@ -24,7 +24,6 @@ from tests.features.native.clients import query
 from tests.features.native.lies import LIES
 from tests.upstream.faults import FAULTS
 from tests.upstream.source_rows import MEANINGS, OF_HTTP, OF_NATIVE, PREFIX, ROWS, TOTAL_TIMEOUT, Failure, Row
-from tests.world.loop import WorldLoop
 
 pytestmark = pytest.mark.anyio
 
@@ -34,11 +33,6 @@ TARGET: Final = "https://target.example/"
 PAUSE: Final = 10.0
 
 every_source = pytest.mark.parametrize("row", ROWS, indirect=True)
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": WorldLoop}
 
 
 @pytest.fixture

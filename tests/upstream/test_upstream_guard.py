@@ -52,9 +52,7 @@ class Heard:
 class Parts:
     """A guarded source on the fake upstream, its breaker opening at the second failure."""
 
-    def __init__(
-        self, upstream: FakeUpstream, *, burst: float = 100.0, places: int = 4, total_timeout: float = 10.0
-    ) -> None:
+    def __init__(self, upstream: FakeUpstream, *, burst: float = 100.0, places: int = 4) -> None:
         self.upstream = upstream
         self.clock = Clock(0.0)
         self.heard = Heard()
@@ -63,7 +61,7 @@ class Parts:
             BudgetLimits(rate=RATE, burst=burst, max_concurrency=places, reserved_for_people=0.5, most_of_client=100),
             self.clock,
         )
-        self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.admit_retry)
+        self.api = usual_api(upstream.url, may_ask_again=self.budget.admit_retry)
         self.guard = open_guard(
             self.api,
             self.budget,
@@ -201,7 +199,7 @@ async def test_without_a_token_there_is_no_control_question(upstream: FakeUpstre
 
 
 async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, total_timeout=0.05)
+    parts = Parts(upstream)
     upstream.fault(EVERY_NAME, "hang")
     failures = [type(await parts.fail(name)) for name in ("10.1234/a", "10.1234/b", "10.1234/c")]
     assert failures == [UpstreamTimeout, UpstreamTimeout, BreakerOpen]
@@ -211,7 +209,7 @@ async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> Non
 
 
 async def test_names_that_hang_do_not_open_the_breaker_of_an_upstream_that_works(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, total_timeout=0.3)
+    parts = Parts(upstream)
     names = [f"10.1234/{number}" for number in range(6)]
     for name in names:
         upstream.fault(name, "hang")
