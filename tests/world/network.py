@@ -106,11 +106,15 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         """Close at once: what the system has accepted still arrives, unless the linger time is zero."""
+        self._force_close(None)
+
+    def _force_close(self, error: Exception | None) -> None:
+        """Close at once because of an error, as TLS of asyncio does after a handshake that failed."""
         self._is_closing = True
         self._unsent.clear()
         if self.resets:
             self.other._reset_soon()
-        self._network.loop.call_soon(self._lose, None, context=self._context)
+        self._network.loop.call_soon(self._lose, error, context=self._context)
 
     def is_closing(self) -> bool:
         return self._is_closing
