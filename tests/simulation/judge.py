@@ -18,7 +18,8 @@ from tests.fake_upstream import FakeUpstream, Fault
 from tests.simulation.history import Request
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
-from tests.world.client import ORIGIN, Reply
+from tests.world.answer import Reply
+from tests.world.client import ORIGIN
 from tests.world.world import World
 
 CEILING: Final = 300.0

@@ -13,27 +13,22 @@ repeats it.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
 from app.main import create
 from app.web.application import Application
-from app.web.request import below
-from app.web.route import Paths, find_route
 from tests.clock import Clock
 from tests.constants import BYPASSES, FAILURE_TTL, changed, split
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.described import describe
+from tests.world.answer import Reply, check_described, check_reply
 
 #: The settings and constants of all tests that do not set others. A failed name is queried again at once.
 OUT_OF_THE_WAY: Final[dict[str, Any]] = {
@@ -45,49 +40,6 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     FAILURE_TTL: 0.0,
     BYPASSES: 1e6,
 }
-_TOKEN: Final = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
-_FIELD_VALUE: Final = re.compile(rb"[\t\x20-\x7e]*")
-_ADMIN: Final = Paths(gated_below=(b"/admin/",))
-_BODILESS: Final = (204, 304)
-
-
-@dataclass(frozen=True, slots=True)
-class Got:
-    """An answer."""
-
-    status: int
-    fields: tuple[tuple[str, str], ...]
-    body: bytes
-
-    def all(self, name: str) -> list[str]:
-        """The values of a header field, one for each line."""
-        return [value for key, value in self.fields if key == name]
-
-    def __getitem__(self, name: str) -> str | None:
-        """The value of a header field, several lines joined; None if it is absent."""
-        return ", ".join(self.all(name)) if self.all(name) else None
-
-    @property
-    def text(self) -> str:
-        """The body as text."""
-        return self.body.decode("utf-8")
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
-
-    @property
-    def expires(self) -> float | None:
-        """`Expires` in seconds since the epoch."""
-        given = self["expires"]
-        return None if given is None else parsedate_to_datetime(given).timestamp()
-
-    @property
-    def max_age(self) -> int | None:
-        """`max-age` of Cache-Control in seconds."""
-        found = re.search(r"max-age=([0-9]+)", self["cache-control"] or "")
-        return int(found[1]) if found else None
 
 
 class Proxy:
@@ -104,15 +56,15 @@ class Proxy:
         """A new DOI name for each call."""
         return f"10.5555/name-{next(self._names)}"
 
-    async def get(self, target: str | bytes, **headers: str) -> Got:
+    async def get(self, target: str | bytes, **headers: str) -> Reply:
         """GET; keywords are header fields, "_" for "-"."""
         return await self.ask("GET", target, **headers)
 
-    async def head(self, target: str | bytes, **headers: str) -> Got:
+    async def head(self, target: str | bytes, **headers: str) -> Reply:
         """HEAD."""
         return await self.ask("HEAD", target, **headers)
 
-    async def post(self, target: str | bytes, body: str | bytes, **headers: str) -> Got:
+    async def post(self, target: str | bytes, body: str | bytes, **headers: str) -> Reply:
         """POST; a form, unless `content_type` is set."""
         given = {"content_type": "application/x-www-form-urlencoded", **headers}
         return await self.ask("POST", target, body=body, **given)
@@ -126,7 +78,7 @@ class Proxy:
         http_version: str = "1.1",
         client: str = "192.0.2.7",
         **headers: str,
-    ) -> Got:
+    ) -> Reply:
         """One request from the address `client`. The target is sent unchanged, neither normalised nor encoded."""
         raw = target.encode("utf-8") if isinstance(target, str) else target
         path, _, query = raw.partition(b"?")
@@ -154,21 +106,7 @@ def _scope(
     }
 
 
-async def _exchange(app: Application, scope: dict[str, Any], body: bytes, settings: Settings) -> Got:
-    got = await _exchange_unchecked(app, scope, body)
-    description = await describe(_fetch_document)
-    sub_path = urlsplit(settings.public_url or "").path.rstrip("/").encode()
-    extra = [name.strip().lower() for name in settings.value("record_headers")]
-    path, probes = below(sub_path, scope["raw_path"]), settings.value("admin_token") is not None
-    description.check(scope["method"], path, got.status, dict(got.fields), extra=extra, probes=probes)
-    return got
-
-
-async def _fetch_document(app: Application, path: str) -> bytes:
-    return (await _exchange_unchecked(app, _scope("GET", path.encode(), b"", "1.1", "192.0.2.7", {}), b"")).body
-
-
-async def _exchange_unchecked(app: Application, scope: dict[str, Any], body: bytes) -> Got:
+async def _exchange(app: Application, scope: dict[str, Any], body: bytes, settings: Settings) -> Reply:
     sent: list[dict[str, Any]] = []
     pieces = [body[at : at + 65_536] for at in range(0, len(body), 65_536)] or [b""]
 
@@ -192,33 +130,11 @@ async def _exchange_unchecked(app: Application, scope: dict[str, Any], body: byt
     assert {message["type"] for message in rest} == {"http.response.body"}
     assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
     got_body = b"".join(message.get("body", b"") for message in rest)
-    # Pages of other sites may read every answer except those of the admin API and of the status.
-    is_status = scope["raw_path"] == b"/status" and scope["method"] != "OPTIONS"
-    is_own = is_status or (b"cross-origin-resource-policy", b"same-origin") in start["headers"]
-    is_admin = is_own or find_route("GET", scope["raw_path"], _ADMIN) == "operation"
-    _check(scope["method"], start["status"], start["headers"], got_body, shared=not is_admin, whole=len(rest) == 1)
     fields = tuple((key.decode("ascii"), value.decode("ascii")) for key, value in start["headers"])
-    return Got(start["status"], fields, got_body)
-
-
-def _check(
-    method: str, status: int, fields: list[tuple[bytes, bytes]], body: bytes, *, shared: bool, whole: bool
-) -> None:
-    """Check what holds for every answer: valid fields, the right length, CORS, no traceback, no script."""
-    for name, value in fields:
-        assert _TOKEN.fullmatch(name), f"{name!r} is no field name"
-        assert _FIELD_VALUE.fullmatch(value), f"{name!r}: {value!r} is no field value"
-    names = [name for name, _ in fields]
-    once = {b"access-control-allow-origin", b"cache-control", b"content-length", b"content-type", b"location"}
-    assert not [name for name in once if names.count(name) > 1], f"sent twice: {names}"
-    given = dict(fields)
-    assert given.get(b"access-control-allow-origin") == (b"*" if shared else None)
-    assert b"access-control-allow-credentials" not in given
-    if status in _BODILESS:
-        assert b"content-length" not in given and body == b""
-    elif method != "HEAD" and (whole or b"content-length" in given):
-        assert given.get(b"content-length") == str(len(body)).encode()
-    assert b"Traceback" not in body and b"<script>" not in body.lower()
+    reply = Reply(start["status"], fields, got_body)
+    check_reply(reply, scope["method"], scope["raw_path"], is_streamed=len(rest) > 1)
+    check_described(await describe(), reply, scope["method"], scope["raw_path"], settings)
+    return reply
 
 
 @asynccontextmanager

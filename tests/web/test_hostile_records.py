@@ -21,7 +21,8 @@ from tests.examples import examples
 from tests.table import table
 from tests.upstream.faults import FAULTS, Asked, Peer, send
 from tests.values import value
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -243,7 +244,7 @@ def _is_unsafe(address: str) -> bool:
     return ":" in head.partition("/")[0] and not head.startswith(SAFE_SCHEMES)
 
 
-def check(got: Got) -> None:
+def check(got: Reply) -> None:
     assert got.status in STATUSES, (got.status, got.text[:2000])
     location = got["location"]
     assert location is None or location.startswith(SAFE_SCHEMES), location

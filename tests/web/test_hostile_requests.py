@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -296,7 +297,7 @@ async def test_any_path_and_query_get_an_answer(proxy: Proxy, method: str, path:
 @settings(max_examples=examples(2))
 @given(kind=st.sampled_from(["application/x-www-form-urlencoded", "application/json", ""]), body=st.binary(max_size=80))
 async def test_any_body_gets_an_answer(proxy: Proxy, kind: str, body: bytes) -> None:
-    replies: list[Got] = [
+    replies: list[Reply] = [
         await proxy.post(path, body, content_type=kind) for path in ("/", "/10.1000/182", "/api/handles/10.1000/182")
     ]
     assert {reply.status for reply in replies} <= STATUSES

@@ -11,7 +11,8 @@ import pytest
 from tests.constants import BYPASSES
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -390,7 +391,7 @@ async def test_the_public_url_goes_before_the_host() -> None:
 
 
 async def test_nothing_of_a_hostile_host_is_shown(proxy: Proxy) -> None:
-    replies: list[Got] = [
+    replies: list[Reply] = [
         await proxy.get(path, host='"><b>evil') for path in ("/", "/foo", "/10.5555/unknown", "/docs")
     ]
     assert not [reply for reply in replies if "evil" in reply.text]

@@ -20,7 +20,8 @@ from tests.constants import FAILURE_TTL, QUEUE_TIMEOUT, STALE_TIMEOUT
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.table import table
 from tests.upstream.faults import FAULTS
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -104,7 +105,7 @@ async def slow() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def ask(proxy: Proxy, face: str, name: str) -> Got:
+async def ask(proxy: Proxy, face: str, name: str) -> Reply:
     target = {"REST": f"/api/handles/{name}", "JSONP": f"/api/handles/{name}?callback=f"}.get(face, f"/{name}")
     if face == "values page":
         return await proxy.get(target + "?noredirect")
@@ -136,7 +137,7 @@ async def asked_until_answered(proxy: Proxy, name: str) -> int:
     return status
 
 
-def says_could_not_verify(reply: Got, face: str, name: str, failing: Failing) -> None:
+def says_could_not_verify(reply: Reply, face: str, name: str, failing: Failing) -> None:
     assert (reply.status, reply["cache-control"], reply["location"]) == (failing.status, "no-store", None)
     said = reply["proxy-status"] or ""
     assert said.startswith(f"doi-proxy; error={ERROR_TYPES[failing.token]}; details=")
@@ -150,14 +151,14 @@ def says_could_not_verify(reply: Got, face: str, name: str, failing: Failing) ->
         assert "Could Not Be Verified" in reply.text and "Not Found" not in reply.text
 
 
-def is_found(reply: Got, face: str) -> None:
+def is_found(reply: Reply, face: str) -> None:
     if face in ("page", "HEAD"):
         assert (reply.status, reply["location"]) == (302, TARGET)
     else:
         assert reply.status == 200 and TARGET in reply.text
 
 
-def is_missing(reply: Got, face: str, name: str) -> None:
+def is_missing(reply: Reply, face: str, name: str) -> None:
     assert reply.status == 404
     if face == "REST":
         assert reply.json == {"responseCode": 100, "handle": name}

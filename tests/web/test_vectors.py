@@ -17,7 +17,8 @@ import pytest
 
 from tests.features.native.server import HandleServer
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,7 @@ def absolute(location: str | None) -> str | None:
     return BASE + location if location is not None and location.startswith("/") else location
 
 
-def differences(expect: Row, got: Got, now: float) -> list[str]:
+def differences(expect: Row, got: Reply, now: float) -> list[str]:
     """What does not hold."""
     wanted = expect["status"] if isinstance(expect["status"], list) else [expect["status"]]
     vary = [field.strip().lower() for field in (got["vary"] or "").split(",")]

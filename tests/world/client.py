@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import httptools
 
+from tests.world.answer import Reply
 from tests.world.network import Address, Network, Wire
 
 NO_FIELDS: Final[Mapping[str, str]] = {}
 #: The origin that clients name.
 ORIGIN: Final = "http://doi.example.org"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer."""
-
-    status: int
-    fields: tuple[tuple[str, str], ...]
-    body: bytes
-    #: Virtual seconds from the request to the end of the answer.
-    seconds: float
-
-    def __getitem__(self, name: str) -> str | None:
-        """The value of a header field, several lines joined; None if it is absent."""
-        found = [value for key, value in self.fields if key == name]
-        return ", ".join(found) if found else None
-
-    @property
-    def location(self) -> str | None:
-        """Where a redirect leads."""
-        return self["location"]
-
-    @property
-    def text(self) -> str:
-        """The body as text."""
-        return self.body.decode("utf-8")
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
 
 
 class Connection(asyncio.Protocol):
@@ -111,8 +79,11 @@ class Connection(asyncio.Protocol):
 class Asked:
     """A request under way."""
 
-    def __init__(self, client: Client, connection: Connection, target: str, answer: asyncio.Future[Reply]) -> None:
-        self._client, self._connection, self.target = client, connection, target
+    def __init__(
+        self, client: Client, connection: Connection, method: str, target: str, answer: asyncio.Future[Reply]
+    ) -> None:
+        self._client, self._connection = client, connection
+        self.method, self.target = method, target
         self.answer = answer
         answer.add_done_callback(self._end)
 
@@ -152,7 +123,7 @@ class Client:
         if body:
             fields["content-length"] = str(len(body))
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]
-        return Asked(self, connection, target, connection.send("\r\n".join(lines).encode(), body, method))
+        return Asked(self, connection, method, target, connection.send("\r\n".join(lines).encode(), body, method))
 
     def _connect(self) -> Connection:
         while self.idle:

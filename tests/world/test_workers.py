@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.registry_records import FILE_DATE, write_registry
-from tests.world.client import Reply
+from tests.world.answer import Reply
 from tests.world.world import World
 
 NAME = "10.1000/182"

@@ -39,7 +39,9 @@ from app.server.protocol import ExpressProtocol
 from app.web.application import Application
 from tests.constants import changed, split
 from tests.fake_upstream import FakeUpstream
-from tests.world.client import Asked, Client, Reply
+from tests.features.openapi.described import describe
+from tests.world.answer import Reply, check_described, check_reply
+from tests.world.client import Asked, Client
 from tests.world.loop import WorldLoop
 from tests.world.network import Address, Listening
 from tests.world.process import PROCESS, Machine, Process
@@ -279,5 +281,9 @@ class World:
         return self.finish(client.ask(target, headers))
 
     def finish(self, asked: Asked) -> Reply:
-        """Wait for the answer to a request, for a minute. Raises ConnectionError and TimeoutError."""
-        return self.run(asyncio.wait_for(asked.answer, _MAX_WAIT))
+        """Wait for the answer to a request, for a minute, and check it. Raises ConnectionError and TimeoutError."""
+        reply = self.run(asyncio.wait_for(asked.answer, _MAX_WAIT))
+        path = asked.target.partition("?")[0].encode()
+        check_reply(reply, asked.method, path, is_streamed=reply["transfer-encoding"] is not None)
+        check_described(self.run(describe()), reply, asked.method, path, self.read_settings())
+        return reply

@@ -17,7 +17,8 @@ from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
 from tests.cluster.processes import until
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running, running_with
+from tests.web.proxy import Proxy, running, running_with
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -33,11 +34,11 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def look(proxy: Proxy, target: str) -> Got:
+async def look(proxy: Proxy, target: str) -> Reply:
     return await proxy.get(target, authorization=BEARER)
 
 
-async def act(proxy: Proxy, action: str, body: Any = None, **headers: str) -> Got:
+async def act(proxy: Proxy, action: str, body: Any = None, **headers: str) -> Reply:
     sent = {"authorization": BEARER, "content_type": "application/json", **headers}
     return await proxy.post(f"/admin/{action}", json.dumps({} if body is None else body), **sent)
 
@@ -345,7 +346,7 @@ async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_
     async with running(admin_token=TOKEN) as proxy:
         ask = proxy.ask
 
-        async def send(authorization: str, client: str = "192.0.2.99") -> Got:
+        async def send(authorization: str, client: str = "192.0.2.99") -> Reply:
             return await ask("GET", "/admin/settings", client=client, authorization=authorization)
 
         assert [(await send("Bearer wrong")).status for _ in range(12)] == [401] * 10 + [429] * 2

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proxy
         yield proxy
 
 
-async def browse(proxy: Proxy, path: str, client: str = HOME, **headers: str) -> Got:
+async def browse(proxy: Proxy, path: str, client: str = HOME, **headers: str) -> Reply:
     return await proxy.ask("GET", path, client=client, accept=BROWSER, **headers)
 
 

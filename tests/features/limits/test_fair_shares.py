@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.constants import BYPASSES, MOST_WAITING
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +21,7 @@ _MAX_WAIT = 10.0
 _LIMIT = re.compile(r'"([a-z]+)"((?:;[a-z]+=[0-9]+)+)')
 
 
-def limit(got: Got, field: str) -> tuple[str, dict[str, int]]:
+def limit(got: Reply, field: str) -> tuple[str, dict[str, int]]:
     """The name and the parameters of a RateLimit field."""
     item = _LIMIT.fullmatch(got[field] or "")
     assert item is not None, got[field]
@@ -36,7 +37,7 @@ class Crowd:
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
         self.names = [proxy.name() for _ in range(self.SENT + self.WAITING)]
-        self.requests: list[asyncio.Task[Got]] = []
+        self.requests: list[asyncio.Task[Reply]] = []
         for name in self.names:
             proxy.upstream.put(name, url="http://example.org/")
             proxy.upstream.hold(name)

@@ -26,7 +26,8 @@ from app.features.texts.body import BodyBuffer
 from app.features.texts.streamed_answer import Output, choose_output
 from tests.constants import MAX_NAMES, MAX_OPEN
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -42,11 +43,11 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def send(proxy: Proxy, body: str | bytes, query: str = "", content_type: str = TEXT, **headers: str) -> Got:
+async def send(proxy: Proxy, body: str | bytes, query: str = "", content_type: str = TEXT, **headers: str) -> Reply:
     return await proxy.post(f"/api/resolve{query}", body, content_type=content_type, **headers)
 
 
-def rows(got: Got) -> list[dict[str, Any]]:
+def rows(got: Reply) -> list[dict[str, Any]]:
     assert got.status == 200, got.body
     return [json.loads(line) for line in got.body.decode().splitlines()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from app.assembly.settings import Settings
@@ -92,13 +92,29 @@ _PREFIXES: Final = {
 _described: list[Description] = []
 
 
-async def describe(exchange: Callable[[Application, str], Any]) -> Description:
+async def describe() -> Description:
     """The document, which is written once in this process."""
     if not _described:
         on = {"admin_token": "a" * 40, "store_url": "memory:"}
         app = create(Settings(upstream_contact="mailto:library@example.org", **on))
-        _described.append(Description(json.loads(await exchange(app, "/openapi.json"))))
+        _described.append(Description(json.loads(await _fetch(app, "/openapi.json"))))
     return _described[0]
+
+
+async def _fetch(app: Application, path: str) -> bytes:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    target = {"path": path, "raw_path": path.encode(), "query_string": b"", "root_path": ""}
+    peers = {"client": ("192.0.2.7", 50000), "server": ("127.0.0.1", 8000)}
+    protocol = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http"}
+    await app({**protocol, **target, **peers, "headers": [(b"host", b"doi.example.org")]}, receive, send)
+    return b"".join(message.get("body", b"") for message in sent)
 
 
 def _follow(document: Any, reference: str) -> Any:

@@ -19,7 +19,8 @@ from app.features.native.wire.value import Value, ValueReference
 from tests.features.native.keys import dsa_key, rsa_key
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.proof.tokens import Json, Key, base64url, token
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -98,13 +99,13 @@ async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def show(proxy: Proxy, *shown: Json) -> Got:
+async def show(proxy: Proxy, *shown: Json) -> Reply:
     """The page of a record with these values."""
     proxy.upstream.put(NAME, values=list(shown))
     return await proxy.get(f"/{NAME}?noredirect", accept="text/html")
 
 
-def state(got: Got) -> str:
+def state(got: Reply) -> str:
     """What Cache-Status says about the signature."""
     return (got["cache-status"] or "").partition("; signature=")[2]
 

@@ -19,8 +19,9 @@ from app.features.references.result import CheckedReference, correct
 from app.rationing.shares import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
 from tests.web.test_pages import Page
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -60,11 +61,11 @@ def form(data: bytes | str, file_name: str = "", text: str = "") -> bytes:
     return b"".join(parts)
 
 
-async def send(proxy: Proxy, data: bytes | str, file_name: str = "", **headers: str) -> Got:
+async def send(proxy: Proxy, data: bytes | str, file_name: str = "", **headers: str) -> Reply:
     return await proxy.post(PATH, form(data, file_name), content_type=FORM, **headers)
 
 
-def results(got: Got) -> list[tuple[str, str, str]]:
+def results(got: Reply) -> list[tuple[str, str, str]]:
     """The key and text, the line and the words of each row."""
     assert got.status == 200, got.text
     cells = re.findall(r'<td data-label="[^"]*">(.*?)</td>', got.text, re.DOTALL)
@@ -72,7 +73,7 @@ def results(got: Got) -> list[tuple[str, str, str]]:
     return [(words[at], words[at + 1], words[at + 2]) for at in range(0, len(words), 3)]
 
 
-def corrected(got: Got) -> tuple[str, str]:
+def corrected(got: Reply) -> tuple[str, str]:
     found = re.search(r'download="([^"]*)" href="data:text/plain;charset=utf-8;base64,([^"]*)"', got.text)
     return (found[1], base64.b64decode(found[2]).decode()) if found else ("", "")
 
@@ -293,7 +294,7 @@ async def test_markup_is_text(proxy: Proxy) -> None:
     assert "<script" not in got.text and "<b>" not in got.text
 
 
-def typed(got: Got) -> str:
+def typed(got: Reply) -> str:
     """The text in the field, as a browser reads it."""
     found = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", got.text, re.DOTALL)
     return html.unescape(found[1]) if found else ""

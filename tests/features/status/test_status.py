@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def page(proxy: Proxy, language: str = "en") -> Got:
+async def page(proxy: Proxy, language: str = "en") -> Reply:
     return await proxy.get("/status", accept="text/html", accept_language=language)
 
 

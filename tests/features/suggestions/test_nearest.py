@@ -20,7 +20,8 @@ from app.features.suggestions.nearest import MAX_CACHED, select_neighbours, spel
 from app.features.suggestions.one_edit import MAX_CHARACTERS, list_edited_keys
 from tests.clock import Clock
 from tests.registry_records import write_registry
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 # Threads of the tests hold threads of the program.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
@@ -30,12 +31,12 @@ REAL = "10.5555/amajethics.2021.550"
 QUERIES = "app.features.suggestions.feature.QUERIES"
 
 
-def shown(got: Got, section: str) -> list[str]:
+def shown(got: Reply, section: str) -> list[str]:
     _, _, part = got.text.partition(f'aria-labelledby="{section}"')
     return [unescape(name) for name in re.findall(r"<bdi[^>]*>([^<]+)</bdi>", part.partition("</section>")[0])]
 
 
-async def get_page(proxy: Proxy, name: str) -> Got:
+async def get_page(proxy: Proxy, name: str) -> Reply:
     got = await proxy.get(f"/{name}", accept=BROWSER)
     assert got.status == 404
     return got

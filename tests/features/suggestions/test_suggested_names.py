@@ -9,7 +9,8 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield started
 
 
-def suggested(got: Got) -> list[str]:
+def suggested(got: Reply) -> list[str]:
     _, _, section = got.text.partition('aria-labelledby="suggestions"')
     return [unquote(path) for path in re.findall(r'<li>\s*<a href="/([^"]+)"', section.partition("</section>")[0])]
 

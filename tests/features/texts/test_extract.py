@@ -12,7 +12,8 @@ import pytest
 
 from app.features.texts.extract import FoundNameModel
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -26,11 +27,11 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def send(proxy: Proxy, body: str | bytes, kind: str = "text/plain", query: str = "", **headers: str) -> Got:
+async def send(proxy: Proxy, body: str | bytes, kind: str = "text/plain", query: str = "", **headers: str) -> Reply:
     return await proxy.post(f"/api/extract{query}", body, content_type=kind, **headers)
 
 
-def rows(got: Got) -> list[dict[str, Any]]:
+def rows(got: Reply) -> list[dict[str, Any]]:
     assert (got.status, got["content-type"]) == (200, "application/x-ndjson")
     return [json.loads(line) for line in got.text.splitlines()]
 

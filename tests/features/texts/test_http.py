@@ -16,7 +16,8 @@ import pytest
 from app.features.texts.models import ParsedTextModel
 from app.features.texts.parsing import parse, to_object
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,7 @@ async def test_a_text_of_more_than_4096_characters_is_refused_with_the_path_for_
     assert "Text 2 has 4097 characters" in long[1].json["detail"] and "POST /api/resolve" in long[1].json["detail"]
 
 
-async def send(proxy: Proxy, body: str | bytes, kind: str, **headers: str) -> Got:
+async def send(proxy: Proxy, body: str | bytes, kind: str, **headers: str) -> Reply:
     return await proxy.post("/api/parse", body, content_type=kind, **headers)
 
 

@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Proxy, running
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-def inputs(got: Got) -> list[str]:
+def inputs(got: Reply) -> list[str]:
     assert got.status == 200, got.text
     rows = got.json if got["content-type"] == JSON else [json.loads(line) for line in got.text.splitlines()]
     return [row["input"] for row in rows]
