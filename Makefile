@@ -124,7 +124,7 @@ test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(SELECTED)
 
 quick: setup
-	@$(BIN)/python -m pytest -q --forks 2 -rs -m 'not process and not repository and not simulation and not nightly' $(ARGS)
+	@$(BIN)/python -m tools.near --then-others $(ARGS)
 
 near: setup
 	@$(BIN)/python -m tools.near $(if $(SINCE),--since $(SINCE)) $(ARGS)

@@ -90,7 +90,7 @@ PARTS: Final[dict[str, Part]] = {
         command=("env", "HYPOTHESIS_PROFILE=thorough", *_run_tests("hypothesis and not process and not repository")),
     ),
     "removable": Part(900, ("app/assembly/features.py", "tools/removable.py"), command=("make", "removable")),
-    "simulation": Part(600, command=("make", "simulate", "MINUTES=10", "SEED=SEED")),
+    "simulation": Part(600, command=("make", "simulate", "MINUTES=10")),
     "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600")),
     "mutants": Part(3_600, command=("make", "mutants", "MUTANTS=200", "SEED=SEED")),
 }

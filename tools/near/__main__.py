@@ -1,7 +1,7 @@
 """`python -m tools.near [--since REF]`: run the in-process tests that enter what changed since a commit (default HEAD).
 
-`--all` runs all of them, and notes which functions each enters. A file of tests without notes is chosen if it lies in
-the folder that mirrors that of a changed module.
+`--then-others` runs the others after them. `--all` runs all of them, and notes which functions each enters. A file of
+tests without notes is chosen if it lies in the folder that mirrors that of a changed module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from tools.changes import ROOT, list_changes, run_git
 from tools.near.functions import find_changed
 from tools.near.notes import Noted, Noter, read_notes
 
-_IN_PROCESS: Final = ("-q", "--forks", "2", "-m", "not process and not repository and not simulation and not nightly")
+_IN_PROCESS: Final = (
+    "-q",
+    "-rs",
+    "--forks",
+    "2",
+    "-m",
+    "not process and not repository and not simulation and not nightly",
+)
 
 
 class Choice(NamedTuple):
@@ -42,13 +49,16 @@ class Choice(NamedTuple):
 
 
 class _Chosen:
-    """A plugin of pytest that leaves out what is not chosen."""
+    """A plugin of pytest that leaves out what is not chosen, or runs it later."""
 
-    def __init__(self, choice: Choice) -> None:
-        self._choice = choice
+    def __init__(self, choice: Choice, *, then_others: bool) -> None:
+        self._choice, self._then_others = choice, then_others
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        if self._then_others:
+            items.sort(key=lambda item: not self._choice.has(item.nodeid))
+            return
         left_out = [item for item in items if not self._choice.has(item.nodeid)]
         items[:] = [item for item in items if self._choice.has(item.nodeid)]
         config.hook.pytest_deselected(items=left_out)
@@ -98,10 +108,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.near", description="Run the tests near a change.")
     parser.add_argument("--since", default="HEAD", help="the commit to compare with (default HEAD)")
     parser.add_argument("--seconds", type=float, default=60, help="processor time of the tests that enter functions")
+    parser.add_argument("--then-others", action="store_true", help="run the other in-process tests after them")
     parser.add_argument("--all", action="store_true", help="run all in-process tests, and note what they enter")
-    options = parser.parse_args()
+    options, of_pytest = parser.parse_known_args()
     if options.all:
-        return int(pytest.main([*_IN_PROCESS], plugins=[Noter()]))
+        return int(pytest.main([*_IN_PROCESS, *of_pytest], plugins=[Noter()]))
     changes, notes = list_changes(options.since), read_notes()
     functions = find_functions(changes, options.since)
     choice = choose(changes, functions, notes)
@@ -112,10 +123,12 @@ def main() -> int:
     if not notes:
         print("near: there are no notes; `make near ARGS=--all` runs all in-process tests and writes them")
     files = sorted({test.partition("::")[0] for test in chosen.tests} | chosen.files)
-    if not files:
+    if not files and not options.then_others:
         return 0
     sys.stdout.flush()
-    status: Any = pytest.main([*_IN_PROCESS, *files], plugins=[_Chosen(chosen)])
+    chosen_files = [] if options.then_others else files
+    plugin = _Chosen(chosen, then_others=options.then_others)
+    status: Any = pytest.main([*_IN_PROCESS, *chosen_files, *of_pytest], plugins=[plugin])
     return 0 if status == pytest.ExitCode.NO_TESTS_COLLECTED else int(status)
 
 
