@@ -56,8 +56,13 @@ async def ask(source: Source, name: str) -> ResponseCode:
 async def test_the_first_upstream_that_answers_is_the_last_that_is_asked(three: Three) -> None:
     three.one.fault(EVERY_NAME, "garbage")
     three.two.put("10.1234/x", url="https://target.example/")
-    assert await ask(RoutedSource({}, three.sources), "10.1234/x") is ResponseCode.SUCCESS
-    assert three.counts() == (1, 1, 0)
+    answer = await RoutedSource({}, three.sources).fetch(UpstreamQuery(HandleName("10.1234/x")))
+    assert (answer.code, answer.detail, three.counts()) == (ResponseCode.SUCCESS, "upstream-2", (1, 1, 0))
+
+
+async def test_an_answer_of_the_first_upstream_names_none(three: Three) -> None:
+    answer = await RoutedSource({}, three.sources).fetch(UpstreamQuery(HandleName("10.1234/x")))
+    assert (answer.code, answer.detail) == (ResponseCode.HANDLE_NOT_FOUND, None)
 
 
 async def test_not_found_is_an_answer(three: Three) -> None:
