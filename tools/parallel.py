@@ -146,9 +146,10 @@ def _become_fork(
     folder.mkdir()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
     try:
-        # The forks would share the files that capture output.
+        # The forks would share the files that capture output. These stay open: an imported module may have kept one.
         capture: Any = plugins.getplugin("capturemanager")
-        capture.stop_global_capturing()
+        shared, capture._global_capturing = capture._global_capturing, None
+        session.config.add_cleanup(lambda: shared)
         capture.start_global_capturing()
         capture.suspend_global_capture()
         _run_files(session, files, queue)

@@ -188,7 +188,8 @@ class Proxy:
 
     def restart(self) -> None:
         """Start again after an end, with the same settings on the same port."""
-        assert self.port
+        if not str(self._settings.get("host", "")).startswith("unix:"):
+            assert self.port
         self.process = self._started()
 
     async def ready(self) -> None:
