@@ -7,12 +7,13 @@ are collected once: that takes 20 s of processor time, in each worker of pytest-
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,10 +24,13 @@ _NUMBER: Final = 4
 
 
 class Fork(NamedTuple):
-    """A process that runs tests, and the pipe of its reports."""
+    """A process that runs tests, and the pipe of its reports, in the format of `Connection`.
+
+    A fork has no `Connection`: a test of the program looks for those that a worker inherits.
+    """
 
     process: int
-    reports: Connection
+    reports: int
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,11 +65,11 @@ def _start(session: pytest.Session, files: list[list[pytest.Item]], number: int,
     os.write(filling, b"".join(place.to_bytes(_NUMBER) for place in range(len(files))))
     os.close(filling)
     for place in range(number):
-        reading, writing = Pipe(duplex=False)
+        reading, writing = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         if process := os.fork():
-            writing.close()
+            os.close(writing)
             yield Fork(process, reading)
         else:
             _become_fork(session, files, queue, writing, folder / str(place))
@@ -75,7 +79,7 @@ def _start(session: pytest.Session, files: list[list[pytest.Item]], number: int,
 def _watch(session: pytest.Session, forks: list[Fork]) -> None:
     """Pass reports on until all forks have ended. A test that has not ended has failed."""
     unfinished = {item.nodeid: item for item in session.items}
-    running = [fork.reports for fork in forks]
+    running = [Connection(fork.reports, writable=False) for fork in forks]
     ended = set()
     try:
         while running:
@@ -85,6 +89,7 @@ def _watch(session: pytest.Session, forks: list[Fork]) -> None:
                     _report(session, reports.recv(), unfinished)
                 except EOFError:
                     running.remove(reports)
+                    reports.close()
             if session.shouldfail or session.shouldstop:
                 raise session.Failed(session.shouldfail or session.shouldstop)
     except BaseException:
@@ -94,7 +99,6 @@ def _watch(session: pytest.Session, forks: list[Fork]) -> None:
         raise
     finally:
         for fork in forks:
-            fork.reports.close()
             ended.add(os.waitstatus_to_exitcode(os.waitpid(fork.process, 0)[1]))
     for item in unfinished.values():
         text = f"not run to its end: a process of the tests ended with status {sorted(ended - {0})}"
@@ -120,9 +124,9 @@ def _report(session: pytest.Session, message: dict[str, Any], unfinished: dict[s
 class _Sender:
     """Sends what pytest reports."""
 
-    def __init__(self, config: pytest.Config, pipe: Connection) -> None:
+    def __init__(self, config: pytest.Config, pipe: int) -> None:
         self._config = config
-        self._pipe = pipe
+        self._pipe = os.fdopen(pipe, "wb")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
@@ -131,12 +135,12 @@ class _Sender:
         self.send({"finished": nodeid})
 
     def send(self, message: dict[str, Any]) -> None:
-        self._pipe.send(message)
+        body = pickle.dumps(message)
+        self._pipe.write(len(body).to_bytes(4) + body)
+        self._pipe.flush()
 
 
-def _become_fork(
-    session: pytest.Session, files: list[list[pytest.Item]], queue: int, pipe: Connection, folder: Path
-) -> None:
+def _become_fork(session: pytest.Session, files: list[list[pytest.Item]], queue: int, pipe: int, folder: Path) -> None:
     """Run files until none is left, and end this process."""
     status = 1
     plugins = session.config.pluginmanager
