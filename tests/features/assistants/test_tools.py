@@ -20,8 +20,7 @@ from tests.constants import split
 from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import OUT_OF_THE_WAY
 
-# The commands are synchronous: they run in a thread, over sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 URL = "http://www.doi.org/hb.html"
 BOUNDS = {"lines": 500, "line_characters": 4096, "result_bytes": 256 * 1024, "calls": 8, "timeout": 30.0}

@@ -13,8 +13,7 @@ from app.features.sqlite.earlier_targets import EarlierTarget
 from tests.table import table
 from tests.web.proxy import running
 
-# Threads of the tests hold threads of the program.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 NAME = "10.5555/work"
 OLD, NEW = "https://old.example.org/work", "https://new.example.org/work"
@@ -76,6 +75,8 @@ async def test_a_withdrawn_name_leads_to_its_tombstone(tmp_path: Path) -> None:
         assert (page.status, page["location"]) == (302, "/10.5555/gone")
 
 
+# It holds a thread of the program.
+@pytest.mark.real_time
 async def test_slow_reads_of_one_client_hold_one_thread_and_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,8 +30,7 @@ from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options
 from tests.upstream.guards import open_guard
 
-# The commands are synchronous: they run in a thread, over sockets of the system.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 URL = "http://example.org/"
 BOUNDS = BatchBounds(concurrency=4, window=16, timeout=60.0, memory_bytes=1_000_000)
@@ -218,6 +217,8 @@ async def test_names_wait_for_the_budget_and_are_rate_limited_after_the_timeout(
         assert sum(bench.pauses) <= 2 * BOUNDS.timeout
 
 
+# Its own clock does not follow the loop, so in virtual time the name would wait for ever.
+@pytest.mark.real_time
 async def test_a_name_is_queried_when_the_upstream_accepts_queries_again(bench: Bench) -> None:
     bench.upstream.put("10.5555/a", url=URL)
     bench.upstream.fault("10.5555/a", "status", status=429, count=1)

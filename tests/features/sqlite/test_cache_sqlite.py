@@ -23,8 +23,7 @@ from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER, keys, opened
 
-# Threads of the tests hold threads of the program.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 #: How long a child process may take before a test gives up, in seconds.
 PATIENCE = 60.0

@@ -23,8 +23,7 @@ from tests.registry_records import write_registry
 from tests.web.proxy import Proxy, running
 from tests.world.answer import Reply
 
-# Threads of the tests hold threads of the program.
-pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
+pytestmark = pytest.mark.anyio
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 REAL = "10.5555/amajethics.2021.550"
@@ -132,6 +131,8 @@ async def test_registry_records_are_shown_with_their_neighbours(tmp_path: Path) 
         assert [proxy.upstream.queries(name) for name in names[:600]] == [0] * 600
 
 
+# It holds a thread of the program.
+@pytest.mark.real_time
 async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
