@@ -112,6 +112,8 @@ class FallbackStore:
         self._outage = Outage(clock, QUIET)
         #: The buckets whose tokens come from this process, since the store failed.
         self._own_buckets: set[str] = set()
+        #: Those of them that have given a token since.
+        self._spent_buckets: set[str] = set()
         self.counters = TierCounters()
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
@@ -141,10 +143,11 @@ class FallbackStore:
         """Take tokens; see Store. If the store fails, they come from a bucket of this process only.
 
         That bucket has an equal part of the tokens that `processes` processes share. It is empty when the store begins
-        to fail, also at the start of a process: the tokens of the store may be spent.
+        to fail, also at the start of a process: the tokens of the store may be spent. If it has given any, the bucket
+        of the store is empty when the store is back.
         """
         if self.store is not None:
-            wait = await self._try("take", self.store.take(bucket, rate, burst, leaving, count), None)
+            wait = await self._try("take", self._take_from(self.store, bucket, rate, burst, leaving, count), None)
             if wait is not None:
                 self._own_buckets.discard(bucket)
                 return wait
@@ -154,7 +157,19 @@ class FallbackStore:
                 await self.memory.back_off(bucket, 0.0)
         # A bucket that cannot hold `count` tokens would never give them.
         part = max(float(count), burst / processes)
-        return await self.memory.take(bucket, rate / processes, part, leaving / processes, count)
+        wait = await self.memory.take(bucket, rate / processes, part, leaving / processes, count)
+        if wait == 0.0:
+            self._spent_buckets.add(bucket)
+        return wait
+
+    async def _take_from(
+        self, store: SharedStore, bucket: str, rate: float, burst: float, leaving: float, count: int
+    ) -> float:
+        if bucket in self._spent_buckets:
+            # The store has gained tokens for the time in which this process spent its own.
+            await store.back_off(bucket, 0.0)
+            self._spent_buckets.discard(bucket)
+        return await store.take(bucket, rate, burst, leaving, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""

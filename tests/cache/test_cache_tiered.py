@@ -542,7 +542,7 @@ async def test_without_the_store_each_process_has_an_equal_part_of_the_tokens(cl
     assert waits == [0.0, 0.0, 0.5] * 4
 
 
-async def test_an_outage_after_a_token_of_the_store_begins_without_tokens(clock: Clock) -> None:
+async def test_an_outage_after_a_token_of_the_store_begins_and_ends_without_tokens(clock: Clock) -> None:
     store = UnsteadyStore(1_000, clock=clock)
     cache = tier(store, clock)
     for _ in range(2):
@@ -552,7 +552,18 @@ async def test_an_outage_after_a_token_of_the_store_begins_without_tokens(clock:
         clock.advance(60.0)
         assert await cache.take("upstream", 8, 8, processes=4) == 0.0
         store.fails = False
-        assert await cache.take("upstream", 8, 8, processes=4) == 0.0
+        # Those that the store gained were for the one that this process spent by itself.
+        assert await cache.take("upstream", 8, 8, processes=4) == 0.125
+        clock.advance(60.0)
+
+
+async def test_an_outage_in_which_no_token_was_spent_costs_none(clock: Clock) -> None:
+    store = UnsteadyStore(1_000, clock=clock)
+    cache = tier(store, clock)
+    store.fails = True
+    assert await cache.take("upstream", 8, 8, processes=4) == 0.5
+    store.fails = False
+    assert await cache.take("upstream", 8, 8, processes=4) == 0.0
 
 
 async def test_a_part_of_the_tokens_is_never_too_small_for_one_call(clock: Clock) -> None:
