@@ -12,7 +12,7 @@ from redis import Redis
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, StoreError
 from app.features.valkey.store import ValkeyStore
 from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
@@ -81,6 +81,15 @@ async def test_a_name_is_read_for_longer_before_it_is_refused(
             found = await resolver.resolve(HandleName(name))
             assert (found.origin, found.record.values[0].text) == (origin, "http://example.org/stored")
         assert relay.unanswered == 0
+
+
+async def test_a_key_whose_read_failed_is_read_late_by_every_request(relay: Relay, clock: Clock) -> None:
+    store = ValkeyStore(f"valkey://127.0.0.1:{relay.port}/0", clock=clock, timeout=SHORT)
+    relay.unanswered = ATTEMPTS
+    with pytest.raises(StoreError):
+        await store.get(NAMES[0])
+    assert [await store.get_late(NAMES[0]) for _ in range(2)] == [STORED[0]] * 2
+    await store.close()
 
 
 async def test_a_client_that_wants_no_query_gets_the_record_too(relay: Relay, clock: Clock) -> None:
