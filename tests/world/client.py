@@ -26,15 +26,23 @@ class Connection(asyncio.Protocol):
         self._began = 0.0
         self._answer: asyncio.Future[Reply] | None = None
 
-    def send(self, head: bytes, body: bytes, method: str) -> asyncio.Future[Reply]:
-        """Send a request. The future has its answer."""
+    def send(self, head: bytes, body: bytes, method: str, pause: float) -> asyncio.Future[Reply]:
+        """Send a request, the second half of its head after a pause. The future has its answer."""
         self._began, self._answer = self._loop.time(), self._loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
         self._fields: list[tuple[str, str]] = []
         self._body: list[bytes] = []
         self._is_head = method == "HEAD"
-        self.wire.write(head + body)
+        if pause:
+            self.wire.write(head[: len(head) // 2])
+            self._loop.call_later(pause, self._send_rest, head[len(head) // 2 :] + body)
+        else:
+            self.wire.write(head + body)
         return self._answer
+
+    def _send_rest(self, data: bytes) -> None:
+        self._began = self._loop.time()
+        self.wire.write(data)
 
     def connection_made(self, transport: Any) -> None:
         self.wire = transport
@@ -112,9 +120,18 @@ class Client:
         self.idle: list[Connection] = []
 
     def ask(
-        self, target: str, headers: Mapping[str, str] = NO_FIELDS, *, method: str = "GET", body: bytes = b""
+        self,
+        target: str,
+        headers: Mapping[str, str] = NO_FIELDS,
+        *,
+        method: str = "GET",
+        body: bytes = b"",
+        pause: float = 0.0,
     ) -> Asked:
-        """Send a request; "_" in the names of header fields is "-". Raises ConnectionRefusedError."""
+        """Send a request; "_" in the names of header fields is "-". `pause` seconds pass within its head.
+
+        Raises ConnectionRefusedError.
+        """
         connection = self._connect()
         fields = {
             "host": ORIGIN.removeprefix("http://"),
@@ -123,7 +140,8 @@ class Client:
         if body:
             fields["content-length"] = str(len(body))
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]
-        return Asked(self, connection, method, target, connection.send("\r\n".join(lines).encode(), body, method))
+        answer = connection.send("\r\n".join(lines).encode(), body, method, pause)
+        return Asked(self, connection, method, target, answer)
 
     def _connect(self) -> Connection:
         while self.idle:

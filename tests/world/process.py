@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.features.shared_memory import SharedMemory, Use
 
@@ -36,9 +36,8 @@ class Process:
         self.machine = machine
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
-        #: Its connections, ports and threads. Those that end before it leave.
+        #: Its connections, ports, threads and files. Those that end before it leave.
         self.held: dict[Killable, None] = {}
-        self.files: list[sqlite3.Connection] = []
         self.is_killed = False
 
     def kill(self) -> None:
@@ -46,9 +45,6 @@ class Process:
         self.is_killed = True
         for held in list(self.held):
             held.kill()
-        for file in self.files:
-            # An open transaction is rolled back.
-            file.close()
 
 
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
@@ -65,3 +61,20 @@ def let_go(process: Process | None, thing: Killable) -> None:
     """A thing has ended before its process."""
     if process is not None:
         process.held.pop(thing, None)
+
+
+class File(sqlite3.Connection):
+    """A file of SQLite, in place of sqlite3.Connection."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._process = PROCESS.get()
+        hold(self)
+
+    def close(self) -> None:
+        let_go(self._process, self)
+        super().close()
+
+    def kill(self) -> None:
+        """Its process was killed. An open transaction is rolled back."""
+        self.close()

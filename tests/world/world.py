@@ -44,7 +44,7 @@ from tests.world.answer import Reply, check_described, check_reply
 from tests.world.client import Asked, Client
 from tests.world.loop import WorldLoop
 from tests.world.network import Address, Listening
-from tests.world.process import PROCESS, Machine, Process
+from tests.world.process import File, Machine, Process
 from tests.world.valkey import Valkey
 
 Result = TypeVar("Result")
@@ -109,15 +109,6 @@ class Worker:
         await self._task
 
 
-def _connect(connect: Callable[..., sqlite3.Connection], *arguments: Any, **options: Any) -> sqlite3.Connection:
-    """Open a file of the current process."""
-    opened = connect(*arguments, **options)
-    process = PROCESS.get()
-    if process is not None:
-        process.files.append(opened)
-    return opened
-
-
 class World:
     """See the module. `seed` decides about every chance in it; keywords are settings and constants."""
 
@@ -154,7 +145,7 @@ class World:
             self.run(self.upstream.__aenter__())
             stack.callback(lambda: self.run(self.upstream.__aexit__(None, None, None)))
             self._folder = Path(stack.enter_context(TemporaryDirectory()))
-            stack.enter_context(patch("sqlite3.connect", partial(_connect, sqlite3.connect)))
+            stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=File)))
             if self._workers_of_machine > 1:
                 for number, machine in enumerate(self.machines):
                     folder = self._folder / f"machine {number}"
