@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 #: Names with records, names without one, and names that stand for others.
 NAMES: Final = tuple(f"10.5555/{number}" for number in range(400))
@@ -32,10 +32,16 @@ class Request(NamedTuple):
     leaves_after: float | None = None
     directive: str | None = None
     path: str = "/{}"
+    #: What it says in X-Forwarded-For.
+    said_address: str | None = None
+    #: Seconds between the parts of its head.
+    dawdles_for: float = 0.0
 
     def __str__(self) -> str:
         leaves = "" if self.leaves_after is None else f", leaves after {self.leaves_after:.3f} s"
-        return f"client {self.client}: {self.path.format(self.name)} {self.directive or ''}{leaves}"
+        lies = "" if self.said_address is None else f", says it is {self.said_address}"
+        dawdles = f", dawdles for {self.dawdles_for} s" if self.dawdles_for else ""
+        return f"client {self.client}: {self.path.format(self.name)} {self.directive or ''}{leaves}{lies}{dawdles}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +60,43 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The service of a simulation."""
+    """The service of a simulation: so many workers on each machine. In a troubled one, more than the upstream fails."""
 
+    machines: int
     workers: int
-    is_stored: bool
+    store: Literal["memory", "file", "valkey"]
+    is_troubled: bool
+
+    @property
+    def processes(self) -> int:
+        """The workers of all machines."""
+        return self.machines * self.workers
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a restart keeps what was answered."""
+        return self.store != "memory"
 
 
 def draw_setup(seed: int) -> Setup:
     """The service of a seed."""
     chance = random.Random(f"setup {seed}")
     workers = chance.choice((1, 1, 2, 3))
-    return Setup(workers, is_stored=workers > 1 or chance.random() < 0.5)
+    is_stored = workers > 1 or chance.random() < 0.5
+    is_troubled = chance.random() < 0.6
+    if is_stored and is_troubled and chance.random() < 0.6:
+        machines = chance.choice((1, 2, 2))
+        return Setup(machines, min(workers, 2), "valkey", is_troubled)
+    return Setup(1, workers, "file" if is_stored else "memory", is_troubled)
 
 
 def draw_history(seed: int, steps: int) -> list[Step]:
     """The steps of a seed."""
-    chance = random.Random(seed)
+    chance, setup = random.Random(seed), draw_setup(seed)
+    kinds = [*_KINDS, *(_TROUBLES + _TROUBLES_OF_STORE[setup.store] if setup.is_troubled else ())]
     # Each seed prefers some kinds.
-    weights = [base * chance.choice((0.2, 1.0, 3.0)) for _, base in _KINDS]
-    kinds = chance.choices([kind for kind, _ in _KINDS], weights, k=steps)
-    return [_DRAW[kind](chance) for kind in kinds]
+    weights = [base * chance.choice((0.2, 1.0, 3.0)) for _, base in kinds]
+    return [_DRAW[kind](chance) for kind in chance.choices([kind for kind, _ in kinds], weights, k=steps)]
 
 
 def _pick_name(chance: random.Random) -> str:
@@ -127,6 +150,13 @@ def _fail(chance: random.Random) -> Step:
     return Step("fail", _pause(chance), {"name": name, "kind": kind, "count": count, "options": options})
 
 
+def _draw_turns(chance: random.Random) -> int:
+    return int(chance.choice((0, chance.uniform(0, 30), chance.uniform(0, 300))))
+
+
+#: The proxies that a reload trusts. No client is one of them.
+_PROXIES: Final = ("192.0.2.200", "192.0.2.200, 192.0.2.201")
+
 _KINDS: Final = (
     ("ask", 10.0),
     ("stampede", 1.0),
@@ -143,6 +173,57 @@ _KINDS: Final = (
     ("crash", 0.2),
     ("lock", 0.3),
 )
+#: Of machines, clients and the operator.
+_TROUBLES: Final = (
+    ("kill", 0.6),
+    ("skew", 0.3),
+    ("reload", 0.4),
+    ("move", 0.3),
+    ("part", 0.5),
+    ("churn", 0.6),
+    ("dawdle", 0.6),
+    ("lie", 0.6),
+)
+_TROUBLES_OF_STORE: Final = {
+    "memory": (),
+    "file": (("lose", 0.3), ("fill", 0.4), ("damage", 0.2)),
+    "valkey": (("valkey", 1.5),),
+}
+
+
+def _part(chance: random.Random) -> Step:
+    """The upstream is wrong about some names, and right about the others."""
+    names = [_pick_name(chance) for _ in range(chance.choice((3, 20, 60)))]
+    kind = chance.choice(("wrong_name", "garbage", "redirect", "html", "code_2", "hang"))
+    return Step("part", _pause(chance), {"names": names, "kind": kind})
+
+
+def _valkey(chance: random.Random) -> Step:
+    """The server of the store fails for some seconds, or its clock is set."""
+    what = chance.choice(("stop", "lose", "hang", "slow", "full", "replica", "clock"))
+    seconds = chance.choice((0.2, 1.5, 6.0, 20.0))
+    amount = {"slow": (0.02, 0.3), "clock": (2.0, -2.0)}.get(what, (0.0,))
+    return Step("valkey", _pause(chance), {"what": what, "seconds": seconds, "amount": chance.choice(amount)})
+
+
+def _lie(chance: random.Random) -> Step:
+    """A client says in its requests that they are those of others."""
+    client = chance.randrange(CLIENTS)
+    requests = [
+        Request(client, _pick_name(chance), said_address=f"10.{chance.randrange(CLIENTS)}.0.1") for _ in range(30)
+    ]
+    return Step("ask", _pause(chance), {"requests": requests})
+
+
+def _dawdle(chance: random.Random) -> Step:
+    """Clients send a part of a request, and the rest later."""
+    requests = [
+        Request(chance.randrange(CLIENTS), _pick_name(chance), dawdles_for=chance.choice((0.1, 1.0, 4.0)))
+        for _ in range(10)
+    ]
+    return Step("ask", _pause(chance), {"requests": requests})
+
+
 _DRAW: Final[dict[str, Callable[[random.Random], Step]]] = {
     "ask": _ask,
     "stampede": _stampede,
@@ -157,5 +238,17 @@ _DRAW: Final[dict[str, Callable[[random.Random], Step]]] = {
     "drop": lambda chance: Step("drop", 0.0),
     "restart": lambda chance: Step("restart", _pause(chance)),
     "crash": lambda chance: Step("crash", _pause(chance)),
+    "kill": lambda chance: Step("kill", _pause(chance), {"worker": chance.randrange(12), "turns": _draw_turns(chance)}),
+    "skew": lambda chance: Step("skew", 0.0, {"machine": chance.randrange(2), "ahead": chance.uniform(-5, 5)}),
+    "reload": lambda chance: Step("reload", _pause(chance), {"trusted": chance.choice(_PROXIES)}),
+    "move": lambda chance: Step("move", _pause(chance), {"first": chance.randrange(100)}),
+    "part": _part,
+    "churn": lambda chance: Step("churn", _pause(chance), {"count": chance.choice((5, 50)), "host": "203.0.113.9"}),
+    "dawdle": _dawdle,
+    "lie": _lie,
+    "lose": lambda chance: Step("lose", _pause(chance)),
+    "fill": lambda chance: Step("fill", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
+    "damage": lambda chance: Step("damage", _pause(chance), {"byte": chance.randrange(1_000_000)}),
+    "valkey": _valkey,
     "lock": lambda chance: Step("lock", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
 }

@@ -30,10 +30,23 @@ BURST: Final = 50.0
 PLACES: Final = 16
 #: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
 DEADLINE: Final = 9.0
-#: What a worker answered, the others answer too, also while the store is locked.
+BUDGET: Final = "never more queries a second than the budget"
+#: The same while the store fails for some of the processes, and works for the others.
+BUDGET_APART: Final = "never more queries a second than the budget, also while only some processes have the store"
+ONE_QUESTION: Final = "one question for a name at a time"
+#: The same after the clock was set forward by more than a lease.
+ONE_QUESTION_STEPPED: Final = "one question for a name at a time, also after the clock was set"
+ANSWERED_AGAIN: Final = "what was answered is answered again"
+#: What was answered while the store failed, all workers answer after its return.
+MISSED: Final = "what the store missed while it was away, it gets when it is back"
+#: No worker that lives.
+NO_WORKER: Final = -1
+#: What a worker answered, the others answer too, also while the store fails.
 OTHER_WORKER: Final = "what one worker answered, the others answer too"
 #: Tokens that workers may take from a shared budget before they spend them (app/assembly/allotment.py), and rounding.
 _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
+#: Seconds of a lease.
+LEASE: Final = 20.0
 #: Seconds after which an answer is in the file of the store.
 WRITE_SECONDS: Final = 2.0
 #: Seconds between an upstream's word and the time that the program notes for it.
@@ -57,7 +70,24 @@ KNOWN: Final = {
         40,
         "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
         "It queries the upstream again, and answers 502 or 503 if that fails.",
-    )
+    ),
+    MISSED: Known(
+        135,
+        10,
+        "What is fetched while Valkey is away is never written to it (app/cache/fallback.py): the other machine, and "
+        "the same one after a restart, answer 502 or 503 if the upstream fails. SQLite gets it (app/cache/late.py).",
+    ),
+    BUDGET_APART: Known(
+        306,
+        90,
+        "A process whose command failed uses its own part of the budget for a second, while the others use the whole "
+        "budget of the store: together they send up to that part too many.",
+    ),
+    ONE_QUESTION_STEPPED: Known(
+        33,
+        10,
+        "A lease ends by the time of the day: when the clock is set forward, another process asks the same question.",
+    ),
 }
 
 
@@ -79,6 +109,8 @@ class Word:
     ends: float
     target: str | None
     alias: str | None = None
+    #: The virtual time.
+    since: float = 0.0
 
 
 class Told(FakeUpstream):
@@ -91,11 +123,8 @@ class Told(FakeUpstream):
         self.words: defaultdict[str, list[Word]] = defaultdict(list)
         self.under_way: dict[Peer, str] = {}
         self.versions: dict[str, int] = {}
-        self.is_deaf = False
 
     async def _answer(self, service: str, asked: Question, writer: Peer) -> bool:
-        if self.is_deaf:
-            return False
         # A query whose connection the client has closed is not in flight any more.
         self.judge.query(asked.name, [name for peer, name in self.under_way.items() if not _is_closed(peer)])
         self.under_way[writer] = asked.name
@@ -116,14 +145,28 @@ class Told(FakeUpstream):
         return status, body
 
     def _say(self, name: str, values: list[Any] | None) -> None:
-        now = self.world.now()
+        now, since = self.world.now(), self.world.loop.time()
         if values is None:
-            word = Word(now, now + NEGATIVE, None)
+            word = Word(now, now + NEGATIVE, None, since=since)
         else:
             value, ttl = values[0]["data"]["value"], min(values[0]["ttl"], CEILING)
             is_alias = values[0]["type"] == "HS_ALIAS"
-            word = Word(now, now + ttl + GRACE, None if is_alias else value, value if is_alias else None)
+            word = Word(now, now + ttl + GRACE, None if is_alias else value, value if is_alias else None, since)
         self.words[name.upper()].append(word)
+
+
+class Learned(NamedTuple):
+    """What a client was told."""
+
+    #: When the upstream said so, by the clock and in virtual time, and until when it is valid.
+    at: float
+    since: float
+    ends: float
+    #: The virtual time of the first answer.
+    known_at: float
+
+
+_NOTHING: Final = Learned(0.0, 0.0, 0.0, 0.0)
 
 
 def _read_target(reply: Reply) -> str | None:
@@ -152,13 +195,19 @@ class Judge:
     broken: dict[str, Broken] = field(default_factory=dict)
     _tokens: float = BURST
     _tokens_at: float = 0.0
-    #: By name, when an answer that a client got was fetched, until when it is valid, and the virtual time then.
-    _known: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    #: By name, what a client was told last.
+    _known: dict[str, Learned] = field(default_factory=dict)
     #: The worker that answered a name first, by name.
     _worker: dict[str, int] = field(default_factory=dict)
     workers: int = 1
     #: Answers since this virtual time are lost in a crash.
     unwritten_since: float = inf
+    #: The virtual times between which the store missed what was answered.
+    _missed: list[tuple[float, float]] = field(default_factory=list)
+    #: The virtual time at which the clock was set forward by more than a lease.
+    _stepped_at: float = -inf
+    #: The virtual time at which the store lost its data.
+    _lost_at: float = -inf
     _digest: Any = field(default_factory=hashlib.sha256)
 
     @property
@@ -180,11 +229,15 @@ class Judge:
         self._tokens = min(BURST, self._tokens + (now - self._tokens_at) * RATE) - 1.0
         self._tokens_at = now
         if self._tokens < -_EARLY_TOKENS:
-            self.report("never more queries a second than the budget", f"{name} is one too many")
+            is_apart = self.unwritten_since < inf and self.workers > 1
+            self.report(BUDGET_APART if is_apart else BUDGET, f"{name} is one too many")
         if len(under_way) >= PLACES:
             self.report("never more queries in flight than the budget", f"{len(under_way) + 1} are in flight")
-        if name.upper() in map(str.upper, under_way):
-            self.report("one question for a name at a time", f"{name} is asked twice")
+        # Without the store, no process knows what the others ask.
+        most = 1 if self.unwritten_since == inf else self.workers
+        if [asked.upper() for asked in under_way].count(name.upper()) >= most:
+            is_after_step = now - self._stepped_at < DEADLINE
+            self.report(ONE_QUESTION_STEPPED if is_after_step else ONE_QUESTION, f"{name} is asked {most + 1} times")
 
     # The clients' side
 
@@ -192,7 +245,37 @@ class Judge:
         """The service was killed: what was not written is lost. A budget without a store is full again."""
         self._tokens = self._tokens if is_stored else BURST
         written = min(self.unwritten_since, self.world.loop.time() - WRITE_SECONDS) if is_stored else 0.0
-        self._known = {name: known for name, known in self._known.items() if known[2] < written}
+        self._known = {name: known for name, known in self._known.items() if known.known_at < written}
+        self.end_memories()
+
+    def end_memories(self) -> None:
+        """All workers have ended: what is known is in the store."""
+        self._worker = dict.fromkeys(self._worker, NO_WORKER)
+
+    def end_worker(self, worker: int, *, is_stored: bool) -> None:
+        """A worker was killed: what it alone had is lost."""
+        if not is_stored:
+            self.end_service(is_stored=False)
+            return
+        written = min(self.unwritten_since, self.world.loop.time() - WRITE_SECONDS)
+        for name, known in list(self._known.items()):
+            if self._worker[name] == worker:
+                self._worker[name] = NO_WORKER
+                if known.since >= written or known.since <= self._lost_at:
+                    del self._known[name]
+
+    def begin_outage(self) -> None:
+        """The store fails from now on."""
+        self.unwritten_since = self.world.loop.time() - WRITE_SECONDS
+
+    def end_outage(self) -> None:
+        """The store has had the time to get what it missed."""
+        self._missed.append((self.unwritten_since, self.world.loop.time()))
+        self.unwritten_since = inf
+
+    def lose_store(self) -> None:
+        """The store has lost its data. What a worker answered before is in its memory alone."""
+        self._lost_at = self.world.loop.time()
 
     def forget(self, name: str) -> None:
         """A name was purged, so its answer may be lost."""
@@ -202,7 +285,10 @@ class Judge:
         """The clock was set. Set back, answers may count as from the future. A budget in the store uses it."""
         if by < 0:
             self._known.clear()
-        elif is_stored:
+            return
+        if by > LEASE:
+            self._stepped_at = self.world.loop.time()
+        if is_stored:
             self._tokens = min(BURST, self._tokens + by * RATE)
 
     def reply(self, request: Request, asked_at: float, answer: asyncio.Future[Reply]) -> None:
@@ -246,9 +332,10 @@ class Judge:
             self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
         if not name.startswith("10.5555/alias"):
             last = max(said, key=lambda word: word.at)
-            at = self._known.get(name.upper(), (0.0, 0.0, 0.0))
-            is_known = at[0] == last.at
-            self._known[name.upper()] = last.at, last.ends, at[2] if is_known else self.world.loop.time()
+            before = self._known.get(name.upper(), _NOTHING)
+            is_known = before.at == last.at
+            known_at = before.known_at if is_known else self.world.loop.time()
+            self._known[name.upper()] = Learned(last.at, last.since, last.ends, known_at)
             if not is_known:
                 self._worker[name.upper()] = worker
 
@@ -267,11 +354,17 @@ class Judge:
 
     def _check_failure(self, request: Request, reply: Reply, now: float, asked_at: float) -> None:
         key = request.name.upper()
-        at, ends, known_at = self._known.get(key, (0.0, 0.0, 0.0))
-        if at - _SKEW <= now <= ends - _ON_THE_WAY and at <= asked_at:
-            is_apart = known_at >= self.unwritten_since and self._worker[key] != request.client % self.workers
-            invariant = OTHER_WORKER if is_apart else "what was answered is answered again"
-            self.report(invariant, f"{request.name}: {reply.status}, {ends - now:.0f} s are left")
+        known = self._known.get(key, _NOTHING)
+        if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and known.at <= asked_at):
+            return
+        invariant, is_apart = ANSWERED_AGAIN, self._worker[key] != request.client % self.workers
+        if is_apart and known.known_at >= self.unwritten_since:
+            invariant = OTHER_WORKER
+        elif is_apart and known.since <= self._lost_at:
+            return
+        elif is_apart and any(begin <= known.since <= end for begin, end in self._missed):
+            invariant = MISSED
+        self.report(invariant, f"{request.name}: {reply.status}, {known.ends - now:.0f} s are left")
 
     def check(self) -> None:
         """Raise what was broken, unless it is known: what follows a known fault is judged too."""

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -25,18 +26,17 @@ from tests.simulation.judge import (
     NEGATIVE,
     PLACES,
     RATE,
-    WRITE_SECONDS,
     Broken,
     Judge,
     Told,
 )
+from tests.simulation.troubles import WRITTEN_AFTER, Troubles
 from tests.world.client import Asked
+from tests.world.valkey import URL
 from tests.world.world import World
 
 #: Requests of one client at a time.
 _MOST_OF_CLIENT: Final = 60
-#: Seconds after which a store has what it missed.
-_WRITTEN_AFTER: Final = 5.0
 _TOKEN: Final = "a-token-of-the-simulation"
 _SETTINGS: Final[dict[str, Any]] = {
     "cache_ttl_ceiling": CEILING,
@@ -69,11 +69,11 @@ def play(seed: int, steps: Sequence[Step]) -> Outcome:
     """Play a history. The same seed and steps have the same outcome. Raises Broken for a fault that is not known."""
     setup, upstream = draw_setup(seed), Told()
     with TemporaryDirectory() as folder:
-        store = f"sqlite:///{folder}/store.sqlite" if setup.is_stored else "memory:"
+        store = {"memory": "memory:", "file": f"sqlite:///{folder}/store.sqlite", "valkey": URL}[setup.store]
         settings = {**_SETTINGS, "store_url": store, "workers": setup.workers}
-        with World(seed=seed, upstream=lambda: upstream, **settings) as world:
+        with World(seed=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
             upstream.world = world
-            upstream.judge = judge = Judge(world, upstream, workers=setup.workers)
+            upstream.judge = judge = Judge(world, upstream, workers=setup.processes)
             _put_all(upstream)
             player = _Player(world, upstream, judge, setup)
             try:
@@ -104,15 +104,18 @@ def _put(upstream: Told, name: str, ttl: int) -> None:
 class _Player:
     def __init__(self, world: World, upstream: Told, judge: Judge, setup: Setup) -> None:
         self._world, self._upstream, self._judge, self._setup = world, upstream, judge, setup
-        self._clients = [world.client(f"10.{number}.0.1", number % setup.workers) for number in range(CLIENTS)]
-        self._under_way: dict[Asked, None] = {}
+        self._clients = [world.client(f"10.{number}.0.1", number % setup.processes) for number in range(CLIENTS)]
+        #: The workers of the requests under way.
+        self._under_way: dict[Asked, int] = {}
         self._busy: Counter[int] = Counter()
+        self._troubles = Troubles(world, judge, setup, self._leave)
         self.taken = 0
 
     def take(self, step: Step) -> None:
         """Take one step, and let its time pass."""
         self.taken += 1
-        getattr(self, f"_{step.kind}")(**step.more)
+        act = getattr(self, f"_{step.kind}", None) or getattr(self._troubles, step.kind)
+        act(**step.more)
         self._world.sleep(step.seconds)
 
     def _ask(self, requests: Sequence[Request]) -> None:
@@ -120,14 +123,26 @@ class _Player:
             # A client with as many connections would be closed some of them.
             if self._busy[request.client] >= _MOST_OF_CLIENT:
                 continue
+            asked = self._send(request)
+            if asked is None:
+                continue
             self._busy[request.client] += 1
-            headers = {} if request.directive is None else {"cache_control": request.directive}
-            asked = self._clients[request.client].ask(request.path.format(request.name), headers)
             asked.answer.add_done_callback(partial(self._judge.reply, request, self._world.now()))
             if request.leaves_after is not None:
                 self._world.loop.call_later(request.leaves_after, asked.cancel)
-            self._under_way[asked] = None
+            self._under_way[asked] = request.client % self._setup.processes
             asked.answer.add_done_callback(partial(self._end, asked, request.client))
+
+    def _send(self, request: Request) -> Asked | None:
+        """Send a request. None if no process listens: it was killed, and another one is starting."""
+        headers = {"cache_control": request.directive, "x_forwarded_for": request.said_address}
+        with suppress(ConnectionRefusedError):
+            return self._clients[request.client].ask(
+                request.path.format(request.name),
+                {name: text for name, text in headers.items() if text is not None},
+                pause=request.dawdles_for,
+            )
+        return None
 
     def _end(self, asked: Asked, client: int, _: object) -> None:
         self._under_way.pop(asked, None)
@@ -159,7 +174,9 @@ class _Player:
         self._judge.forget(name)
         body = json.dumps({"name": name}).encode()
         headers = {"authorization": f"Bearer {_TOKEN}", "content_type": "application/json"}
-        self._world.finish(self._clients[0].ask("/admin/purge", headers, method="POST", body=body))
+        # The worker may be killed.
+        with suppress(ConnectionError):
+            self._world.finish(self._clients[0].ask("/admin/purge", headers, method="POST", body=body))
         self._judge.forget(name)
 
     def _drop(self) -> None:
@@ -168,37 +185,42 @@ class _Player:
     def _restart(self) -> None:
         self._leave()
         self._world.restart()
+        self._judge.end_memories()
         if not self._setup.is_stored or self._judge.unwritten_since < inf:
             self._judge.end_service(is_stored=self._setup.is_stored)
 
     def _crash(self) -> None:
-        if self._setup.is_stored:
-            self._leave()
-            self._judge.end_service(is_stored=True)
-            # The killed process sends nothing more.
-            self._upstream.is_deaf = True
-            self._world.crash()
-            self._upstream.is_deaf = False
+        self._leave()
+        self._judge.end_service(is_stored=self._setup.is_stored)
+        self._world.crash()
 
-    def _leave(self) -> None:
-        """The clients go away: requests under way are not part of a restart."""
-        for asked in list(self._under_way):
-            asked.cancel()
+    def _move(self, first: int) -> None:
+        """The upstream is another one from now on: half of the names have other targets there."""
+        self._restart()
+        for name in NAMES[first % 2 :: 2]:
+            _put(self._upstream, name, 300)
+
+    def _part(self, names: Sequence[str], kind: str) -> None:
+        for name in names:
+            self._upstream.fault(name, kind)
+
+    def _leave(self, worker: int | None = None) -> None:
+        """The clients, or those of one worker, go away: requests under way are not part of its end."""
+        for asked, its_worker in list(self._under_way.items()):
+            if worker in (None, its_worker):
+                asked.cancel()
 
     def _lock(self, seconds: float) -> None:
         """Another process holds the lock of the store's file."""
-        if self._setup.is_stored and self._judge.unwritten_since == inf:
-            self._judge.unwritten_since = self._world.loop.time() - WRITE_SECONDS
+        if self._setup.store == "file" and self._judge.unwritten_since == inf:
+            self._judge.begin_outage()
             connection = sqlite3.connect(self._world.store_path, isolation_level=None)
             connection.execute("BEGIN IMMEDIATE")
             self._world.loop.call_later(seconds, self._unlock, connection)
 
     def _unlock(self, connection: sqlite3.Connection) -> None:
         connection.close()
-        self._world.loop.call_later(_WRITTEN_AFTER, self._note_written)
-
-    def _note_written(self) -> None:
-        self._judge.unwritten_since = inf
+        self._world.loop.call_later(WRITTEN_AFTER, self._judge.end_outage)
 
     def end(self) -> None:
         """Let all requests end."""
