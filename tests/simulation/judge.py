@@ -231,6 +231,8 @@ class Judge:
         if self._tokens < -_EARLY_TOKENS:
             is_apart = self.unwritten_since < inf and self.workers > 1
             self.report(BUDGET_APART if is_apart else BUDGET, f"{name} is one too many")
+            # It is told once.
+            self._tokens = -_EARLY_TOKENS
         if len(under_way) >= PLACES:
             self.report("never more queries in flight than the budget", f"{len(under_way) + 1} are in flight")
         # Without the store, no process knows what the others ask.
