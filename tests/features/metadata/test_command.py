@@ -19,7 +19,7 @@ from tests.features.lists.command_bench import Bench, until
 from tests.features.lists.conftest import bench  # noqa: F401 - a fixture
 from tests.features.lists.list_server import BatchServer
 from tests.features.metadata.agency import TITLE, Agency, open_agency, put_prefix
-from tests.features.metadata.test_metadata import ON, OTHER, be_patient, entry  # noqa: F401 - a fixture
+from tests.features.metadata.test_metadata import ON, OTHER, entry
 from tests.upstream.test_upstream_budget import budget_of
 
 # The commands are synchronous: they run in a thread, over sockets of the system.
@@ -81,8 +81,9 @@ async def test_a_table_and_lines_of_errors_name_the_other_work(bench: Bench, age
 async def test_an_interruption_ends_after_the_fetch_under_way_and_the_rest_follows(
     bench: Bench,  # noqa: F811
     agency: Agency,
-    be_patient: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("app.features.metadata.client.FETCH_TIMEOUT", 60.0)
     names = [f"10.5555/m{number}" for number in range(60)]
     for name in names:
         bench.upstream.put(name, url=f"https://publisher.example/{name}")

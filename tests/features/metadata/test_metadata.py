@@ -32,15 +32,7 @@ pytestmark = pytest.mark.anyio
 
 BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PAGE_TIMEOUT: Final = "app.features.metadata.section.PAGE_TIMEOUT"
-FETCH_TIMEOUT: Final = "app.features.metadata.client.FETCH_TIMEOUT"
 ON: Final[dict[str, Any]] = {"metadata": True, "upstream_private_servers": True}
-
-
-@pytest.fixture(autouse=True)
-def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page waits for what the test sends, however busy the machine is."""
-    monkeypatch.setattr(PAGE_TIMEOUT, 60.0)
-    monkeypatch.setattr(FETCH_TIMEOUT, 60.0)
 
 
 @asynccontextmanager
