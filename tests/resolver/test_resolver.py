@@ -141,10 +141,10 @@ async def several_turns() -> None:
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Let everything else run until something holds."""
+    """Let time pass until something holds."""
     async with asyncio.timeout(10):
         while not holds():  # noqa: ASYNC110 - the parts under test have no event for their end
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 class TestCached:
