@@ -201,7 +201,7 @@ async def refresh_ahead(one: Process, clock: Clock, ends: Callable[[], bool]) ->
         await one.ask(Demand())
     async with asyncio.timeout(10):
         while not ends():  # noqa: ASYNC110 - a query in the background has no event for its end
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 class TestReplacement:

@@ -51,7 +51,7 @@ class Crowd:
         async with asyncio.timeout(_MAX_WAIT):
             # A waiting query has no event.
             while await self._waiting() < self.WAITING:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
 
     async def _waiting(self) -> float:
         found = re.search("^doi_proxy_upstream_waiting (.*)$", (await self.proxy.get("/metrics")).text, re.MULTILINE)
