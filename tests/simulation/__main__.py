@@ -18,6 +18,8 @@ from tests.simulation.judge import KNOWN, Broken
 from tests.simulation.play import play
 
 T = TypeVar("T")
+#: Lines of a history that are printed.
+_MOST_LINES: Final = 60
 #: Seconds of processor time.
 _timer: Final = time.process_time
 
@@ -95,7 +97,8 @@ class Run:
             print(f"seed {seed}: {broken}", flush=True)
             # A history of each invariant is enough to read.
             if is_first:
-                print("".join(f"    {step}\n" for step in shorten(seed, steps, broken)), end="")
+                lines = [line for step in shorten(seed, steps, broken) for line in str(step).split("\n")]
+                print("\n".join(f"    {line}" for line in lines[:_MOST_LINES]))
             print(f"    replay: make simulate SEED={seed} SEEDS=1 STEPS={self._steps}", flush=True)
         else:
             self._statuses.update(outcome.statuses)

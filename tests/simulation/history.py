@@ -13,6 +13,8 @@ UNKNOWN: Final = tuple(f"10.5555/unknown-{number}" for number in range(100))
 ALIASES: Final = tuple(f"10.5555/alias-{number}" for number in range(6))
 ALL: Final = NAMES + UNKNOWN + ALIASES
 CLIENTS: Final = 12
+#: A further client, at each worker: it asks for one name after another, slowly, however busy the others are.
+PATIENT: Final = CLIENTS
 #: The kinds of faults of the upstream (tests/upstream/faults.py), and how they are drawn.
 _FAULTS: Final = (
     *("reset", "close", "hang", "drip", "truncate", "not_http", "garbage", "html", "empty", "wrong_name", "code_2"),

@@ -15,7 +15,9 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from tests.fake_upstream import FakeUpstream, Fault
-from tests.simulation.history import Request
+from tests.simulation.causes import AFTERMATH, BURST, RATE, SLOW_UPSTREAM, SPENT_BUDGET, Causes
+from tests.simulation.history import PATIENT, Request
+from tests.simulation.incidents import Incidents, name_event
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
 from tests.world.answer import Reply
@@ -25,8 +27,6 @@ from tests.world.world import World
 CEILING: Final = 300.0
 NEGATIVE: Final = 60.0
 GRACE: Final = 900.0
-RATE: Final = 10.0
-BURST: Final = 50.0
 PLACES: Final = 16
 #: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
 DEADLINE: Final = 9.0
@@ -43,6 +43,8 @@ MISSED: Final = "what the store missed while it was away, it gets when it is bac
 NO_WORKER: Final = -1
 #: What a worker answered, the others answer too, also while the store fails.
 OTHER_WORKER: Final = "what one worker answered, the others answer too"
+#: The budget of several workers after the clock was set forward.
+BUDGET_STEPPED: Final = "never more queries a second than the budget, also after the clock was set"
 #: Tokens that workers may take from a shared budget before they spend them (app/assembly/allotment.py), and rounding.
 _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
 #: Seconds of a lease.
@@ -53,6 +55,11 @@ WRITE_SECONDS: Final = 2.0
 _ON_THE_WAY: Final = 10.0
 #: How far the clock may be set back with the entries kept.
 _SKEW: Final = 50.0
+
+
+_CONTROL: Final = "0.NA/10"
+#: Refusals because of what other clients do.
+_OF_OTHERS: Final = frozenset({"budget-spent", "share-spent", "rate-exceeded"})
 
 
 class Known(NamedTuple):
@@ -88,6 +95,29 @@ KNOWN: Final = {
         10,
         "A lease ends by the time of the day: when the clock is set forward, another process asks the same question.",
     ),
+    BUDGET_STEPPED: Known(
+        41,
+        40,
+        "When the clock is set forward, the bucket in the store fills up, beside the tokens that each worker has taken "
+        "and not spent.",
+    ),
+    SPENT_BUDGET: Known(
+        11_836,
+        40,
+        "A query that waited 5 s for a place in flight is refused as if the tokens were spent (app/upstream/budget.py, "
+        "`_wait`): a slow upstream is called a spent budget, in the answer and in the log.",
+    ),
+    SLOW_UPSTREAM: Known(
+        27,
+        40,
+        "A query behind a stale answer that has no answer after 1.8 s is remembered as a slow upstream "
+        "(app/resolver/resolver.py, `_await_or_answer_stale`), also if it was never sent and waits for the budget.",
+    ),
+    name_event("outage"): Known(
+        7, 40, "An outage that ends before the next tick has two lines in the log and no event (app/features/status)."
+    ),
+    name_event("pause"): Known(7, 60, "A pause that the upstream requested has two lines in the log and no event."),
+    name_event("budget"): Known(5, 40, "A spent budget has two lines in the log and no event."),
 }
 
 
@@ -123,6 +153,7 @@ class Told(FakeUpstream):
         self.words: defaultdict[str, list[Word]] = defaultdict(list)
         self.under_way: dict[Peer, str] = {}
         self.versions: dict[str, int] = {}
+        self.is_running = False
 
     async def _answer(self, service: str, asked: Question, writer: Peer) -> bool:
         # A query whose connection the client has closed is not in flight any more.
@@ -135,6 +166,8 @@ class Told(FakeUpstream):
 
     def _next_fault(self, key: str) -> Fault | None:
         fault = super()._next_fault(key)
+        if fault is not None:
+            self.judge.causes.note_fault(fault.kind, fault.options)
         if fault is not None and fault.kind == "unavailable_but_known":
             self._say(key, None)
         return fault
@@ -143,6 +176,12 @@ class Told(FakeUpstream):
         status, body = super()._handle(name)
         self._say(name, json.loads(body).get("values"))
         return status, body
+
+    def drop_connections(self) -> None:
+        """See FakeUpstream."""
+        if self.is_running:
+            self.judge.causes.note_fault("drop", {})
+        super().drop_connections()
 
     def _say(self, name: str, values: list[Any] | None) -> None:
         now, since = self.world.now(), self.world.loop.time()
@@ -208,7 +247,16 @@ class Judge:
     _stepped_at: float = -inf
     #: The virtual time at which the store lost its data.
     _lost_at: float = -inf
+    #: Whether the causes of failures and the incidents are judged.
+    explains: bool = True
+    #: The seconds between the virtual time and the time of the day, and since when.
+    _offsets: list[tuple[float, float]] = field(default_factory=list)
     _digest: Any = field(default_factory=hashlib.sha256)
+
+    def __post_init__(self) -> None:
+        self.causes = Causes(self.world.loop.time)
+        self.incidents = Incidents(self.causes, self.report, workers=self.workers)
+        self._offsets.append((0.0, self.world.now() - self.world.loop.time()))
 
     @property
     def digest(self) -> str:
@@ -226,22 +274,44 @@ class Judge:
         """A query has arrived."""
         now = self.world.loop.time()
         self._digest.update(f"? {now:.6f} {name}\n".encode())
+        self._look()
+        self.causes.note_query()
         self._tokens = min(BURST, self._tokens + (now - self._tokens_at) * RATE) - 1.0
         self._tokens_at = now
         if self._tokens < -_EARLY_TOKENS:
-            is_apart = self.unwritten_since < inf and self.workers > 1
-            self.report(BUDGET_APART if is_apart else BUDGET, f"{name} is one too many")
+            self.report(self._name_budget(now), f"{name} is one too many")
             # It is told once.
             self._tokens = -_EARLY_TOKENS
         if len(under_way) >= PLACES:
             self.report("never more queries in flight than the budget", f"{len(under_way) + 1} are in flight")
-        # Without the store, no process knows what the others ask.
-        most = 1 if self.unwritten_since == inf else self.workers
+        # Without the store, no process knows what the others ask. The control query of each concerns no client.
+        most = 1 if self.unwritten_since == inf and name != _CONTROL else self.workers
         if [asked.upper() for asked in under_way].count(name.upper()) >= most:
             is_after_step = now - self._stepped_at < DEADLINE
             self.report(ONE_QUESTION_STEPPED if is_after_step else ONE_QUESTION, f"{name} is asked {most + 1} times")
 
+    def _name_budget(self, now: float) -> str:
+        if self.workers == 1 or self.unwritten_since == inf:
+            return BUDGET_STEPPED if now - self._stepped_at < DEADLINE and self.workers > 1 else BUDGET
+        return BUDGET_APART
+
+    def _look(self) -> None:
+        """Read the log. While the store fails, each worker has a share of the budget."""
+        if self.unwritten_since < inf:
+            self.causes.doubt()
+        if self.explains:
+            self.incidents.read(self.world.log, self.world.loop.time())
+
     # The clients' side
+
+    def stop_service(self) -> None:
+        """The service is stopped, and perhaps starts with an empty budget."""
+        self._look()
+        self.causes.doubt()
+
+    def start_service(self) -> None:
+        """The service was started anew."""
+        self.incidents.start(self.world.log)
 
     def end_service(self, *, is_stored: bool) -> None:
         """The service was killed: what was not written is lost. A budget without a store is full again."""
@@ -285,6 +355,10 @@ class Judge:
 
     def set_clock(self, by: float, *, is_stored: bool) -> None:
         """The clock was set. Set back, answers may count as from the future. A budget in the store uses it."""
+        now = self.world.loop.time()
+        self._offsets.append((now, self.world.now() - now))
+        if is_stored:
+            self.causes.doubt()
         if by < 0:
             self._known.clear()
             return
@@ -293,7 +367,12 @@ class Judge:
         if is_stored:
             self._tokens = min(BURST, self._tokens + by * RATE)
 
-    def reply(self, request: Request, asked_at: float, answer: asyncio.Future[Reply]) -> None:
+    def _earliest(self, began: float) -> float:
+        """The earliest time of the day since this virtual time."""
+        before = [offset for at, offset in self._offsets if at <= began]
+        return began + min([before[-1], *(offset for at, offset in self._offsets if at > began)])
+
+    def reply(self, request: Request, answer: asyncio.Future[Reply]) -> None:
         """A request has ended."""
         name = request.name
         if answer.cancelled():
@@ -305,8 +384,7 @@ class Judge:
         self.answered += 1
         self.statuses[reply.status] += 1
         self._digest.update(f"! {now:.6f} {name} {reply.status} {reply.location}\n".encode())
-        # Clocks may have been set meanwhile.
-        asked_at = min(asked_at, now - reply.seconds)
+        asked_at = self._earliest(self.world.loop.time() - reply.seconds)
         if reply.seconds > DEADLINE:
             self.report("every request is answered within its deadline", f"{name} took {reply.seconds:.1f} s")
         target = _read_target(reply)
@@ -317,7 +395,9 @@ class Judge:
         elif reply.status == 404:
             self._check_not_found(name, asked_at)
         elif reply.status >= 429 and request.directive is None:
-            self._check_failure(request, reply, now, asked_at)
+            self._check_failure(request, reply, now)
+        if reply.status >= 429:
+            self._check_cause(request, reply)
 
     def _words(self, name: str) -> list[Word]:
         """All words about a name and those that it stands for."""
@@ -333,7 +413,7 @@ class Judge:
         if asked_at > ends + _ON_THE_WAY:
             self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
         if not name.startswith("10.5555/alias"):
-            last = max(said, key=lambda word: word.at)
+            last = said[-1]
             before = self._known.get(name.upper(), _NOTHING)
             is_known = before.at == last.at
             known_at = before.known_at if is_known else self.world.loop.time()
@@ -354,10 +434,11 @@ class Judge:
             self.report("never an old 'not found'", f"{name}: {asked_at - said[-1].at:.0f} s old")
         self.forget(name)
 
-    def _check_failure(self, request: Request, reply: Reply, now: float, asked_at: float) -> None:
+    def _check_failure(self, request: Request, reply: Reply, now: float) -> None:
         key = request.name.upper()
         known = self._known.get(key, _NOTHING)
-        if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and known.at <= asked_at):
+        began = self.world.loop.time() - reply.seconds
+        if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at <= began):
             return
         invariant, is_apart = ANSWERED_AGAIN, self._worker[key] != request.client % self.workers
         if is_apart and known.known_at >= self.unwritten_since:
@@ -368,8 +449,20 @@ class Judge:
             invariant = MISSED
         self.report(invariant, f"{request.name}: {reply.status}, {known.ends - now:.0f} s are left")
 
+    def _check_cause(self, request: Request, reply: Reply) -> None:
+        self._look()
+        began = self.world.loop.time() - reply.seconds
+        token = (reply["proxy-status"] or "").partition('details="')[2].rstrip('"')
+        if not self.explains:
+            return
+        if objection := self.causes.find_objection(token, began):
+            self.report(objection[0], f"{request.name}: {reply.status}, {objection[1]}")
+        if request.client >= PATIENT and token in _OF_OTHERS and self.causes.is_calm(began - AFTERMATH):
+            self.report("a client alone is never refused for what others do", f"{request.name}: {token}")
+
     def check(self) -> None:
         """Raise what was broken, unless it is known: what follows a known fault is judged too."""
+        self._look()
         for invariant, broken in self.broken.items():
             if invariant not in KNOWN:
                 raise broken

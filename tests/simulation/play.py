@@ -19,15 +19,14 @@ from typing import Any, Final
 from warnings import catch_warnings, simplefilter
 
 from tests.fake_upstream import EVERY_NAME
-from tests.simulation.history import ALIASES, CLIENTS, NAMES, Request, Setup, Step, draw_setup
+from tests.simulation.causes import AFTERMATH, BURST, RATE
+from tests.simulation.history import ALIASES, CLIENTS, NAMES, PATIENT, Request, Setup, Step, draw_setup
 from tests.simulation.judge import (
-    BURST,
     CEILING,
     DEADLINE,
     GRACE,
     NEGATIVE,
     PLACES,
-    RATE,
     Broken,
     Judge,
     Told,
@@ -39,6 +38,10 @@ from tests.world.world import World
 
 #: Requests of one client at a time.
 _MOST_OF_CLIENT: Final = 60
+#: Seconds after which no failure is due to a fault that has ended: the longest pause, lock and memory of failures.
+_RECOVERY: Final = AFTERMATH
+#: Seconds between two requests of the patient client.
+_PATIENCE: Final = 2.0
 _TOKEN: Final = "a-token-of-the-simulation"
 _SETTINGS: Final[dict[str, Any]] = {
     "cache_ttl_ceiling": CEILING,
@@ -90,7 +93,8 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
         settings = {**_SETTINGS, "store_url": store, "workers": setup.workers}
         with World(seed=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
             upstream.world = world
-            upstream.judge = judge = Judge(world, upstream, workers=setup.processes)
+            judge = Judge(world, upstream, workers=setup.processes, explains=not setup.is_troubled)
+            upstream.judge, upstream.is_running = judge, True
             _put_all(upstream)
             player = _Player(world, upstream, judge, setup)
             try:
@@ -102,6 +106,8 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
             except Broken as broken:
                 broken.steps = player.taken
                 raise
+            finally:
+                upstream.is_running = False
             return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries(), judge.broken)
 
 
@@ -122,11 +128,16 @@ class _Player:
     def __init__(self, world: World, upstream: Told, judge: Judge, setup: Setup) -> None:
         self._world, self._upstream, self._judge, self._setup = world, upstream, judge, setup
         self._clients = [world.client(f"10.{number}.0.1", number % setup.processes) for number in range(CLIENTS)]
+        self._clients += [world.client("172.16.0.1", worker) for worker in range(setup.processes)]
         #: The workers of the requests under way.
         self._under_way: dict[Asked, int] = {}
         self._busy: Counter[int] = Counter()
         self._troubles = Troubles(world, judge, setup, self._leave)
         self.taken = 0
+        self._is_over = self._is_restarting = False
+        # Where workers are killed and stores are lost, causes and incidents are not judged.
+        if judge.explains:
+            self._ask_patiently(0)
 
     def take(self, step: Step) -> None:
         """Take one step, and let its time pass."""
@@ -134,6 +145,14 @@ class _Player:
         act = getattr(self, f"_{step.kind}", None) or getattr(self._troubles, step.kind)
         act(**step.more)
         self._world.sleep(step.seconds)
+
+    def _ask_patiently(self, number: int) -> None:
+        if not self._is_over:
+            # Every other name is new.
+            name = f"10.5555/new-{number}" if number % 2 else NAMES[number % len(NAMES)]
+            if not self._is_restarting:
+                self._ask([Request(PATIENT + number // 2 % self._setup.processes, name)])
+            self._world.loop.call_later(_PATIENCE, self._ask_patiently, number + 1)
 
     def _ask(self, requests: Sequence[Request]) -> None:
         for request in requests:
@@ -144,7 +163,7 @@ class _Player:
             if asked is None:
                 continue
             self._busy[request.client] += 1
-            asked.answer.add_done_callback(partial(self._judge.reply, request, self._world.now()))
+            asked.answer.add_done_callback(partial(self._judge.reply, request))
             if request.leaves_after is not None:
                 self._world.loop.call_later(request.leaves_after, asked.cancel)
             self._under_way[asked] = request.client % self._setup.processes
@@ -201,7 +220,11 @@ class _Player:
 
     def _restart(self) -> None:
         self._leave()
+        self._judge.stop_service()
+        self._is_restarting = True
         self._world.restart()
+        self._is_restarting = False
+        self._judge.start_service()
         self._judge.end_memories()
         if not self._setup.is_stored or self._judge.unwritten_since < inf:
             self._judge.end_service(is_stored=self._setup.is_stored)
@@ -209,7 +232,11 @@ class _Player:
     def _crash(self) -> None:
         self._leave()
         self._judge.end_service(is_stored=self._setup.is_stored)
+        self._judge.stop_service()
+        self._is_restarting = True
         self._world.crash()
+        self._is_restarting = False
+        self._judge.start_service()
 
     def _move(self, first: int) -> None:
         """The upstream is another one from now on: half of the names have other targets there."""
@@ -240,7 +267,15 @@ class _Player:
         self._world.loop.call_later(WRITTEN_AFTER, self._judge.end_outage)
 
     def end(self) -> None:
-        """Let all requests end."""
+        """Let the upstream and the store work, and all requests end. Then nothing is left of what was wrong."""
+        if self._judge.explains:
+            self._heal()
+            self._world.sleep(_RECOVERY)
+        self._is_over = True
         self._world.sleep(DEADLINE + 1)
         for asked in self._under_way:
             self._judge.report("every request is answered within its deadline", f"{asked.target} has no answer")
+        if self._judge.explains:
+            self._judge.check()
+            status = self._world.get("/status?format=json", self._world.client("127.0.0.1"))
+            self._judge.incidents.judge_status(status.json)

@@ -1,0 +1,102 @@
+"""Why a service may fail: what its upstream did a moment ago, and how many queries its budget surely had left.
+
+A failure names its cause, in an answer and in a line of the log. The cause must be one that the upstream gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+SPENT_BUDGET: Final = "a spent budget is named only if it is spent"
+SLOW_UPSTREAM: Final = "a slow upstream is named only if it was slow"
+RATE: Final = 10.0
+BURST: Final = 50.0
+#: Seconds after a cause in which a failure may name it: failures are remembered for 15 s, an open breaker lasts 15 s
+#: and then sends one query that takes up to 8 s.
+AFTERMATH: Final = 60.0
+#: Faults that keep a query waiting.
+SLOW: Final = frozenset({"hang", "drip", "delay"})
+_CUT: Final = frozenset({"reset", "close", "truncate", "not_http", "drop"})
+_REFUSED: Final = frozenset({"status", "code_2", "unavailable_but_known"})
+_UNREADABLE: Final = frozenset(
+    {"garbage", "html", "empty", "wrong_name", "values_no_list", "bad_gzip", "truncate", "not_http", "status"}
+)
+_PAUSE: Final = "pause"
+#: The faults that a failure may name, by its token.
+_CAUSES: Final[Mapping[str, frozenset[str]]] = {
+    "upstream-timeout": SLOW,
+    "upstream-unreachable": _CUT,
+    "upstream-refused": _REFUSED,
+    "upstream-bad-answer": _UNREADABLE,
+    "breaker-open": SLOW | _CUT | _REFUSED | _UNREADABLE,
+    "upstream-paused": frozenset({_PAUSE}),
+}
+#: An upstream that answers so requests a pause, even without Retry-After.
+_PAUSING: Final = frozenset({429, 503})
+#: Seconds within which each worker has found that a pause is over.
+_PAUSE_END: Final = 20.0
+#: A budget with so many tokens is not spent, whatever each worker holds and each query that never arrived took.
+_PLENTY: Final = BURST / 5
+
+
+class Causes:
+    """What the upstream did. `clock` is the virtual time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        #: When each kind of fault was met last, or the pause that was requested ends.
+        self._met: dict[str, float] = {}
+        #: The tokens that are surely left, at a time.
+        self._tokens, self._tokens_at = BURST, 0.0
+        #: Until when nothing is sure about the tokens.
+        self._unsure_until = 0.0
+        #: Until when there were fewer than plenty.
+        self._scarce_until = 0.0
+
+    def note_fault(self, kind: str, options: Mapping[str, Any]) -> None:
+        """A query met a fault."""
+        now = self._clock()
+        self._met[kind] = now
+        if kind == "unavailable_but_known" or options.get("status") in _PAUSING:
+            pause = max(now + options.get("retry_after", 1.0), self._met.get(_PAUSE, 0.0))
+            self._met[_PAUSE] = pause
+            # Each worker empties the bucket when it finds that the pause is over.
+            self.doubt(pause - now + _PAUSE_END)
+
+    def note_query(self) -> None:
+        """A query arrived."""
+        now = self._clock()
+        since = max(self._tokens_at, self._unsure_until)
+        self._tokens = min(BURST, self._tokens + max(0.0, now - since) * RATE) - 1.0
+        self._tokens_at = now
+        if self._tokens < _PLENTY:
+            self._scarce_until = now + (_PLENTY - self._tokens) / RATE
+
+    def doubt(self, seconds: float = AFTERMATH) -> None:
+        """The budget may have been emptied, or divided among the workers, and be so for so many seconds."""
+        self._tokens = 0.0
+        self._unsure_until = max(self._unsure_until, self._clock() + seconds)
+
+    def is_calm(self, since: float) -> bool:
+        """Whether nobody was slow since this time, nothing was paused and the budget was whole."""
+        return self._unsure_until < since and not self._happened(SLOW, since)
+
+    def find_objection(self, token: str, since: float) -> tuple[str, str] | None:
+        """The invariant that is broken if a failure since this time names this token as its cause, and how."""
+        if token == "budget-spent":
+            if since <= max(self._unsure_until, self._scarce_until):
+                return None
+            slow = "the upstream is slow" if self._happened(SLOW, since) else "the upstream works"
+            return SPENT_BUDGET, f"{token}, while {self._tokens:.0f} tokens were left and {slow}"
+        kinds = _CAUSES.get(token)
+        if kinds is None or self._happened(kinds, since):
+            return None
+        invariant = SLOW_UPSTREAM if kinds is SLOW else "a failure names a cause that there was"
+        return invariant, f"{token}, while the upstream did {self._list(since)}"
+
+    def _happened(self, kinds: frozenset[str], since: float) -> bool:
+        return any(self._met.get(kind, -AFTERMATH) + AFTERMATH > since for kind in kinds)
+
+    def _list(self, since: float) -> str:
+        return ", ".join(kind for kind, at in self._met.items() if at + AFTERMATH > since) or "nothing wrong"
