@@ -21,7 +21,7 @@ COPY app app
 COPY config config
 # The version of the checkout, which has the history: --build-arg VERSION="$(doi-proxy --version | cut -d' ' -f2)"
 ARG VERSION=1.0.0.dev
-RUN echo "$VERSION" >app/system/built_version.txt \
+RUN echo "$VERSION" >app/doi_proxy/system/built_version.txt \
  && python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from app.system.version import read_version
+from doi_proxy.system.version import read_version
 from tests.world.loop import WorldLoop
 from tests.zygote import Zygote, can_fork
 
@@ -158,7 +158,7 @@ def only_marked_processes() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def starts_by_fork() -> Iterator[None]:
-    """A test that starts `python -m app` gets a fork of a process that has imported it; see tests/zygote.py."""
+    """A test that starts `python -m doi_proxy` gets a fork of a process that has imported it; see tests/zygote.py."""
     if not can_fork():
         yield
         return

@@ -18,7 +18,6 @@ from typing import Final
 import httpx
 import psutil
 
-from app.features.lists.batch import CONCURRENCY
 from bench.batch_peers import COUNTS, DELAY, is_unknown
 from bench.contestants import proxy_command, proxy_environment
 from bench.findings import Claim, Section, Table
@@ -26,6 +25,7 @@ from bench.names import HOT, path_of
 from bench.plan import Plan
 from bench.rounds import percentile
 from bench.servers import Server, end, get, plain_environment, program, python, served
+from doi_proxy.features.lists.batch import CONCURRENCY
 
 #: Names in two spellings, as in a real list of a million.
 _PAIRS: Final = 706

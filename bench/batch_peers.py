@@ -18,10 +18,10 @@ from zlib import crc32
 
 import uvloop
 
-from app.doi.name import fold
 from bench.names import HOT, path_of
 from bench.servers import HOST
 from bench.stand_in import StandIn, response
+from doi_names.name import fold
 
 #: Seconds until the upstream answers.
 DELAY: Final = 0.02

@@ -15,20 +15,20 @@ from typing import Final
 import httpx
 import uvloop
 
-from app.assembly.stores import find_records
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.presentation import read_path
-from app.features.sqlite.store import SqliteStore
-from app.handle.answer import Answer, read_answer
-from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Claim, Section, Table
 from bench.in_process import InProcess, in_process
 from bench.names import path_of
 from bench.plan import STORE_BYTES, Plan
 from bench.records import LONG_TTL, answer_of
 from bench.servers import python, served
+from doi_names.presentation import read_path
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.upstream.source import Source, UpstreamQuery
+from handle_protocol.answer import Answer, read_answer
 
 _NAMES: Final = 600
 _UNTIMED: Final = 50

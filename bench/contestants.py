@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.assembly.settings import Settings
 from bench.machine import Cores
 from bench.names import HOT, path_of
 from bench.nginx import CACHING, CONSTANT
 from bench.servers import Server, program, python, served
 from bench.tools import NotMeasured, need, search_path
+from doi_proxy.assembly.settings import Settings
 
 #: The setting that turns the express lane on and off.
 EXPRESS: Final = "express_lane"

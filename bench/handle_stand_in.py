@@ -7,8 +7,8 @@ import asyncio
 
 import msgspec
 
-from app.features.native.wire.query import Query
 from bench.records import values_of
+from doi_proxy.features.native.wire.query import Query
 from tests.features.native.records import to_values
 from tests.features.native.server import Content, HandleServer, run
 

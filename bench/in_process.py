@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping, S
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from app.assembly.settings import load
-from app.assembly.stores import open_cache
-from app.cache.tiered import TieredStore
-from app.main import SuppliedParts, create
-from app.upstream.source import Source
-from app.web.application import Application
-from app.web.stage import Stage
 from bench.records import entry_of
 from bench.servers import HOST
+from doi_proxy.assembly.settings import load
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.main import SuppliedParts, create
+from doi_proxy.upstream.source import Source
+from doi_proxy.web.application import Application
+from doi_proxy.web.stage import Stage
 
 Message = MutableMapping[str, Any]
 _SETTINGS: Final = {

@@ -27,10 +27,10 @@ from unittest.mock import patch
 
 import msgspec
 
-from app.cli.main import main as run_command
 from bench.in_process import InProcess, in_process
 from bench.names import HOT, path_of
 from bench.wire import Wire
+from doi_proxy.commands.main import main as run_command
 from tests.fake_upstream import FakeUpstream
 
 ROOT: Final = Path(__file__).resolve().parents[1]

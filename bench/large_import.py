@@ -18,10 +18,10 @@ from typing import Final
 
 import psutil
 
-from app.features.registry.sqlite_table import RegistryTable
 from bench.registry_names import RegistryNames
 from bench.servers import plain_environment, program
 from bench.tools import NotMeasured
+from doi_proxy.features.registry.sqlite_table import RegistryTable
 
 #: Rows of a file. The files of an import hold the names in another order than the store.
 _FILE_ROWS: Final = 250_000

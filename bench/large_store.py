@@ -17,8 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from urllib.parse import unquote
 
-from app.assembly.stores import find_records
-from app.features.sqlite.store import SqliteStore
 from bench.agency_files import SAMPLES, write_agency_files
 from bench.contestants import proxy_command
 from bench.findings import Claim, Section, Table
@@ -28,6 +26,8 @@ from bench.plan import STORE_BYTES, Plan
 from bench.registry_names import RegistryNames, url_of
 from bench.servers import HOST, PATIENCE, Server, served
 from bench.tools import NotMeasured
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.features.sqlite.store import SqliteStore
 
 #: The store that the large one is compared with.
 SMALL: Final = 1_000_000

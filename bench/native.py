@@ -10,15 +10,15 @@ from typing import Final
 
 import uvloop
 
-from app.assembly.settings import Settings
-from app.doi.name import HandleName
-from app.features.native.opening import QueryTokens, open_native
-from app.features.native.wire.site_value import TransportProtocol
-from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
-from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Section, Table
 from bench.plan import Plan
 from bench.servers import python, served
+from doi_names.name import HandleName
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.native.opening import QueryTokens, open_native
+from doi_proxy.features.native.wire.site_value import TransportProtocol
+from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
+from doi_proxy.upstream.source import Source, UpstreamQuery
 
 _NAMES: Final = 400
 #: Questions at the same time: the proxy's default limit.

@@ -23,17 +23,17 @@ from typing import Final, cast
 
 import psutil
 
-from app.assembly.stores import find_records
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName, fold
-from app.features.sqlite.store import SqliteStore
-from app.features.suggestions.name_search import NameSearch
-from app.features.suggestions.nearest import NearestNames
-from app.resolver.resolver import Resolver
 from bench.names import read_names
 from bench.plan import STORE_BYTES
 from bench.registry_names import url_of
+from doi_names.name import HandleName, fold
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.features.suggestions.name_search import NameSearch
+from doi_proxy.features.suggestions.nearest import NearestNames
+from doi_proxy.resolver.resolver import Resolver
 
 _FILE_ROWS: Final = 250_000
 _MAX_NAMES: Final = 1_000_000

@@ -21,35 +21,35 @@ from typing import Any, Final
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.assembly.core import build_pages
-from app.assembly.settings import load
-from app.assembly.stores import find_records
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.doi.presentation import read_path
-from app.doi.uri import url_path
-from app.features.privacy.feature import new_access_log
-from app.features.privacy.line import LineFormat, LogLine
-from app.features.privacy.line_writer import LineWriter
-from app.features.sqlite.store import SqliteStore
-from app.features.stored_entry import pack, unpack
-from app.handle.answer import read_answer
-from app.handle.location import read_locations
-from app.handle.record import read_values
-from app.resolver.location_choice import choose_location
-from app.resolver.options import Client
-from app.resolver.prefix_chain import ReportContact
-from app.server.protocol import ExpressProtocol
-from app.web.pages import Link, RecordFacts
-from app.web.route import PREPARED
 from bench.constant import bare
 from bench.in_process import InProcess
 from bench.names import HOT, path_of, synthetic
 from bench.records import answer_of, entry_of, target_of, values_of
 from bench.requests import BROWSER
 from bench.wire import Wire, connected, request_of
+from doi_names.name import HandleName
+from doi_names.presentation import read_path
+from doi_names.uri import url_path
+from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.settings import load
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.privacy.feature import new_access_log
+from doi_proxy.features.privacy.line import LineFormat, LogLine
+from doi_proxy.features.privacy.line_writer import LineWriter
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.features.stored_entry import pack, unpack
+from doi_proxy.resolver.location_choice import choose_location
+from doi_proxy.resolver.options import Client
+from doi_proxy.resolver.prefix_chain import ReportContact
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.web.pages import Link, RecordFacts
+from doi_proxy.web.route import PREPARED
+from handle_protocol.answer import read_answer
+from handle_protocol.location import read_locations
+from handle_protocol.record import read_values
 from tests.registry_records import write_registry
 
 #: Repeats the operation `count` times.

@@ -1,5 +1,5 @@
 """The application as any ASGI server would run it."""
 
-from app.main import create_from_environment
+from doi_proxy.main import create_from_environment
 
 __all__ = ["create_from_environment"]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.assembly.stores import find_records
-from app.cache.entry import Entry
-from app.features.sqlite.store import SqliteStore
 from bench.machine import Cores
 from bench.names import HOT
 from bench.records import entry_of
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.sqlite.store import SqliteStore
 
 #: Entries between two flushes of the store: fewer than its queue of writes can have.
 _FLUSH_EVERY: Final = 4_096

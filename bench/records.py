@@ -7,9 +7,9 @@ from zlib import crc32
 
 import msgspec
 
-from app.cache.entry import Entry
-from app.doi.name import fold
-from app.handle.answer import Answer, ResponseCode
+from doi_names.name import fold
+from doi_proxy.cache.entry import Entry
+from handle_protocol.answer import Answer, ResponseCode
 
 #: Two days: no record expires during a run.
 LONG_TTL: Final = 172_800

@@ -11,8 +11,8 @@ from string import digits
 from typing import Final
 from zlib import crc32
 
-from app.doi.name import fold
-from app.features.registry.wire import RegistryRow
+from doi_names.name import fold
+from doi_proxy.features.registry.wire import RegistryRow
 
 #: 2026-01-01, in seconds since the epoch.
 _DATE: Final = 1_767_225_600

@@ -14,10 +14,10 @@ from typing import Final
 
 import psutil
 
-from app.cache.memory import MemoryStore
 from bench.in_process import InProcess, in_process
 from bench.names import path_of, synthetic
 from bench.records import entry_of, values_sized
+from doi_proxy.cache.memory import MemoryStore
 
 _RECORDS: Final = 100_000
 _FEW: Final = 1_000

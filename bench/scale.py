@@ -9,9 +9,6 @@ from itertools import accumulate
 from math import ceil
 from typing import Final
 
-from app.assembly.settings import Settings
-from app.doi.name import fold
-from app.handle.answer import Answer, ResponseCode
 from bench.findings import Claim, Section, Table
 from bench.names import HOT
 from bench.plan import Plan
@@ -19,6 +16,9 @@ from bench.popularity import Popularity, fit_exponent
 from bench.records import entry_of, values_of
 from bench.scale_check import Compared, Costs, compare, measure_costs
 from bench.simulation import MAX_REMEMBERED, Shares, SimulatedProxy, Sizes, simulate
+from doi_names.name import fold
+from doi_proxy.assembly.settings import Settings
+from handle_protocol.answer import Answer, ResponseCode
 
 _DAY: Final = 86_400.0
 _GIB: Final = 2**30

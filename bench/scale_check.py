@@ -12,9 +12,6 @@ from typing import Final
 
 import uvloop
 
-from app.cache.entry import FOREVER
-from app.doi.name import fold
-from app.handle.answer import Answer, ResponseCode
 from bench.contestants import proxy_command, proxy_environment
 from bench.names import HOT, path_of, zipf
 from bench.plan import Plan
@@ -24,6 +21,9 @@ from bench.simulation import Shares, SimulatedProxy, Sizes, simulate
 from bench.soak import Connection
 from bench.stand_in import StandIn, response
 from bench.tools import NotMeasured
+from doi_names.name import fold
+from doi_proxy.cache.entry import FOREVER
+from handle_protocol.answer import Answer, ResponseCode
 
 #: Of this many names, a tenth fits into the memory tier.
 _NAMES: Final = 5_000

@@ -11,8 +11,6 @@ from itertools import chain
 from statistics import median
 from typing import Final
 
-from app.cache.entry import Entry
-from app.handle.answer import Answer, ResponseCode
 from bench.contestants import Contestant, Site
 from bench.findings import Claim, Section, Table
 from bench.loads import CONNECTIONS
@@ -25,6 +23,8 @@ from bench.rows import MISSING, ROWS, Row
 from bench.servers import HOST, PATIENCE, Server, python, served
 from bench.throughput import rate, send, times, warm
 from bench.tools import NotMeasured
+from doi_proxy.cache.entry import Entry
+from handle_protocol.answer import Answer, ResponseCode
 
 #: Seconds of warm-up: of a hot name, and of a list of names that are not requested once before.
 _WARM_UP: Final = 1.0

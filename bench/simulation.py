@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.handle.answer import Answer
-from app.resolver.resolution import Step, next_step, refresh_from
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.resolver.resolution import Step, next_step, refresh_from
+from handle_protocol.answer import Answer
 
-#: As in app/resolver/resolver.py: hits after which a record is refreshed ahead, and names whose hits are counted.
+#: As in resolver/resolver.py: hits after which a record is refreshed ahead, and names whose hits are counted.
 POPULAR_HITS: Final = 3
 MAX_REMEMBERED: Final = 10_000
-#: As in app/features/sqlite/store.py: seconds between two writes of the time at which an entry was last used.
+#: As in app/doi_proxy/features/sqlite/store.py: seconds between two writes of the time at which an entry was last used.
 USE_INTERVAL: Final = 3_600.0
 
 

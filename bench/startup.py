@@ -11,9 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from app.assembly.stores import find_records
-from app.cache.entry import Entry
-from app.features.sqlite.store import SqliteStore
 from bench.contestants import proxy_command, proxy_environment
 from bench.findings import Claim, Section, Table
 from bench.machine import pinned
@@ -22,6 +19,9 @@ from bench.plan import LARGE, STORE_BYTES, Plan, build_store, entries_in
 from bench.records import TEN_YEARS, entry_of
 from bench.servers import answers, end, free_port, plain_environment, python, served
 from bench.tools import NotMeasured
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.sqlite.store import SqliteStore
 
 RECORDS: Final = 1_000_000
 _STARTS: Final = 5

@@ -11,10 +11,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from app.doi.name import fold
-from app.doi.presentation import read_typed
-from app.errors import InvalidName
-from app.features.texts.suggestion import suggest
+from doi_names.name import fold
+from doi_names.presentation import read_typed
+from doi_proxy.errors import InvalidName
+from doi_proxy.features.texts.suggestion import suggest
 
 
 def sort(text: str, expected: str | None) -> str:

@@ -22,17 +22,17 @@ DECIDED: Final = ("cache-control", "expires", "vary", "age", "cache-status", "et
 #: Modules that name such a header and decide none.
 NOT_DECIDING: Final = frozenset(
     {
-        "features/record_headers/headers.py",  # the headers that a record cannot set
-        "features/admin/gate.py",  # replaces them all on answers of /admin
-        "features/setup/probe.py",  # the answers with which `doctor` tests a front proxy
-        "features/setup/doctor.py",
-        "features/setup/remedies.py",
-        "features/tracing/spans.py",  # reads
-        "features/explain/explainer.py",  # a request that the cache alone answers
-        "features/admin/show.py",  # the age of an entry, a key in JSON
-        "features/lists/verdict.py",  # the age in a row of a list
-        "features/texts/writing.py",
-        "features/proof/document.py",  # the end of a proof, a key in JSON
+        "doi_proxy/features/record_headers/headers.py",  # the headers that a record cannot set
+        "doi_proxy/features/admin/gate.py",  # replaces them all on answers of /admin
+        "doi_proxy/features/setup/probe.py",  # the answers with which `doctor` tests a front proxy
+        "doi_proxy/features/setup/doctor.py",
+        "doi_proxy/features/setup/remedies.py",
+        "doi_proxy/features/tracing/spans.py",  # reads
+        "doi_proxy/features/explain/explainer.py",  # a request that the cache alone answers
+        "doi_proxy/features/admin/show.py",  # the age of an entry, a key in JSON
+        "doi_proxy/features/lists/verdict.py",  # the age in a row of a list
+        "doi_proxy/features/texts/writing.py",
+        "doi_proxy/features/proof/document.py",  # the end of a proof, a key in JSON
     }
 )
 

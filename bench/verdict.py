@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from zlib import crc32
 
-from app.doi.name import fold
 from bench.records import target_of
+from doi_names.name import fold
 
 #: One of this many names is not registered.
 _ONE_UNKNOWN_IN = 20

@@ -9,9 +9,9 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.server.protocol import ExpressProtocol
-from app.server.proxies import trusted_hosts
 from bench.servers import HOST
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.proxies import trusted_hosts
 
 _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
 

@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from app.system.version import read_version
+from doi_proxy.system.version import read_version
 
 project = "doi-proxy"
 release = read_version()

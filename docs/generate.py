@@ -1,5 +1,5 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, the list of features in
-docs/architecture.md, and the files of front proxies.
+"""Writes docs/settings.md and config/doi-proxy.toml from `doi_proxy.assembly.settings.Settings`, the list of features
+in docs/architecture.md, and the files of front proxies.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -18,12 +18,12 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.assembly.settings import Settings  # noqa: E402
-from app.features import NAMES  # noqa: E402
-from app.features.feature import Feature  # noqa: E402
-from app.features.options import flag_of, variable  # noqa: E402
-from app.features.setting_values import WrittenForm, find_form  # noqa: E402
-from app.features.setup.front_files import GENERATED, write_file  # noqa: E402
+from doi_proxy.assembly.settings import Settings  # noqa: E402
+from doi_proxy.features import NAMES  # noqa: E402
+from doi_proxy.features.feature import Feature  # noqa: E402
+from doi_proxy.features.options import flag_of, variable  # noqa: E402
+from doi_proxy.features.setting_values import WrittenForm, find_form  # noqa: E402
+from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
@@ -54,7 +54,7 @@ FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\
 MARKDOWN_HEAD: Final = """\
 # Settings
 
-`python docs/generate.py` writes this page from `app/assembly/settings/`.
+`python docs/generate.py` writes this page from `app/doi_proxy/assembly/settings/`.
 
 A setting can be set in three places. A flag wins over an environment variable, and both win over the file:
 
@@ -220,7 +220,7 @@ def write_toml(found: list[Setting]) -> str:
 
 def feature(name: str) -> Feature:
     """The value in feature.py of a folder."""
-    found: Feature = import_module(f"app.features.{name}.feature").FEATURE
+    found: Feature = import_module(f"doi_proxy.features.{name}.feature").FEATURE
     return found
 
 
@@ -248,7 +248,7 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         if arguments == ["--check"]:
             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != content:
-                print(f"{path} differs from the settings or app/features/: run docs/generate.py", file=sys.stderr)
+                print(f"{path} differs from the settings or features/: run docs/generate.py", file=sys.stderr)
                 different = 1
         else:
             (ROOT / path).parent.mkdir(exist_ok=True)

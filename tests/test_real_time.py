@@ -30,7 +30,7 @@ _DEADLINE_CALLS: Final = frozenset({"asyncio.wait_for", "asyncio.timeout"})
 #: The files that may do so, and why.
 EXCEPTIONS: Final[dict[str, str]] = {
     "browser/site.py": "sends requests to a real proxy until its limit is spent",
-    "cli/test_output.py": "the log of the service, which would have its port, is on a full disk",
+    "commands/test_output.py": "the log of the service, which would have its port, is on a full disk",
     "cluster/front_proxy.py": "nginx, Apache and Caddy report no port that they chose",
     "cluster/load.py": "pauses after a failed request, while a proxy is away",
     "cluster/processes.py": "looks every 20 ms whether a process answers",

@@ -11,13 +11,15 @@ import pkgutil
 import re
 import signal
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import chain, product
 from types import FrameType
 from typing import Any, Final
 
 import pytest
 
-import app
+import doi_names
+import doi_proxy
+import handle_protocol
 from tests.hostile.turns import slowness
 
 #: Seconds of processor time for one text. The simplest quadratic expression, `a+b` as a search, takes three to eight
@@ -28,59 +30,59 @@ LENGTH: Final = 16_384
 #: Expressions that are searched for, or replaced, anywhere in a text; all others begin at its first character.
 SEARCHED: Final = frozenset(
     {
-        "app.doi.name._FORBIDDEN",
-        "app.features.texts.references._DOI_FIELD",
-        "app.features.texts.references._BIBTEX_URL",
-        "app.features.texts.references._TEX",
-        "app.features.texts.references._TEX_URL",
-        "app.features.texts.references._WHITE_SPACE",
-        "app.features.texts.references._RIS_URL",
-        "app.doi.percent._MALFORMED",
-        "app.doi.presentation._QUERY_OR_FRAGMENT",
-        "app.features.texts.repair.characters._DASHES",
-        "app.features.texts.repair.characters._ANGLE",
-        "app.features.texts.repair.characters._LATEX_ESCAPE",
-        "app.features.texts.repair.characters._BACKSLASH",
-        "app.features.texts.repair.endings._PAGE_PART",
-        "app.features.texts.repair.endings._SUBPAGE",
-        "app.features.texts.repair.endings._QUERY_OR_FRAGMENT",
-        "app.features.texts.repair.endings._SESSION",
-        "app.features.texts.repair.endings._MARKUP",
-        "app.features.texts.repair.endings._VERSION",
-        "app.features.texts.repair.prefix._THREE_DIGITS",
-        "app.features.texts.repair.prefix._LETTERS",
-        "app.features.texts.repair.prefix._ONE_ZERO",
-        "app.features.texts.repair.prefix._NO_TEN",
-        "app.features.texts.repair.prefix._DIGITS_BEFORE",
-        "app.features.texts.repair.prefix._LETTER_INSIDE",
-        "app.features.texts.repair.prefix._WRONG_DOT",
-        "app.features.texts.repair.prefix._NOT_A_SLASH",
-        "app.features.texts.repair.prefix._NO_SLASH",
-        "app.features.texts.repair.prefix._DOUBLE_SLASH",
-        "app.features.texts.repair.surroundings._REPETITION",
-        "app.features.texts.repair.surroundings._PREFIX",
-        "app.features.texts.repair.surroundings._NAME",
-        "app.features.texts.repair.surroundings._BLANK_AFTER_PUNCTUATION",
-        "app.features.texts.repair.surroundings._BLANK_BEFORE_PUNCTUATION",
-        "app.features.texts.repair.surroundings._BLANK_BESIDE_DOT",
-        "app.features.texts.repair.surroundings._SHORT",
-        "app.features.texts.repair.surroundings._SICI",
-        "app.features.texts.suggestion._PREFIX",
-        "app.doi.uri._DOT_SEGMENT",
-        "app.doi.uri._LAST_DOT_SEGMENT",
-        "app.doi.uri._NOT_IN_A_PATH",
-        "app.resolver.target_url._HOST",
-        "app.handle.value.JSON_STRING",
-        "app.web.api.JSON_STRING",
-        "app.web.api._INVALID_IN_CALLBACK",
-        "app.web.link_header._DROPPED",
-        "app.web.link_header._ESCAPED",
-        "app.web.locations_xml._NOT_XML",
-        "app.web.request_path._SEPARATOR",
+        "doi_names.name._FORBIDDEN",
+        "doi_proxy.features.texts.references._DOI_FIELD",
+        "doi_proxy.features.texts.references._BIBTEX_URL",
+        "doi_proxy.features.texts.references._TEX",
+        "doi_proxy.features.texts.references._TEX_URL",
+        "doi_proxy.features.texts.references._WHITE_SPACE",
+        "doi_proxy.features.texts.references._RIS_URL",
+        "doi_names.percent._MALFORMED",
+        "doi_names.presentation._QUERY_OR_FRAGMENT",
+        "doi_proxy.features.texts.repair.characters._DASHES",
+        "doi_proxy.features.texts.repair.characters._ANGLE",
+        "doi_proxy.features.texts.repair.characters._LATEX_ESCAPE",
+        "doi_proxy.features.texts.repair.characters._BACKSLASH",
+        "doi_proxy.features.texts.repair.endings._PAGE_PART",
+        "doi_proxy.features.texts.repair.endings._SUBPAGE",
+        "doi_proxy.features.texts.repair.endings._QUERY_OR_FRAGMENT",
+        "doi_proxy.features.texts.repair.endings._SESSION",
+        "doi_proxy.features.texts.repair.endings._MARKUP",
+        "doi_proxy.features.texts.repair.endings._VERSION",
+        "doi_proxy.features.texts.repair.prefix._THREE_DIGITS",
+        "doi_proxy.features.texts.repair.prefix._LETTERS",
+        "doi_proxy.features.texts.repair.prefix._ONE_ZERO",
+        "doi_proxy.features.texts.repair.prefix._NO_TEN",
+        "doi_proxy.features.texts.repair.prefix._DIGITS_BEFORE",
+        "doi_proxy.features.texts.repair.prefix._LETTER_INSIDE",
+        "doi_proxy.features.texts.repair.prefix._WRONG_DOT",
+        "doi_proxy.features.texts.repair.prefix._NOT_A_SLASH",
+        "doi_proxy.features.texts.repair.prefix._NO_SLASH",
+        "doi_proxy.features.texts.repair.prefix._DOUBLE_SLASH",
+        "doi_proxy.features.texts.repair.surroundings._REPETITION",
+        "doi_proxy.features.texts.repair.surroundings._PREFIX",
+        "doi_proxy.features.texts.repair.surroundings._NAME",
+        "doi_proxy.features.texts.repair.surroundings._BLANK_AFTER_PUNCTUATION",
+        "doi_proxy.features.texts.repair.surroundings._BLANK_BEFORE_PUNCTUATION",
+        "doi_proxy.features.texts.repair.surroundings._BLANK_BESIDE_DOT",
+        "doi_proxy.features.texts.repair.surroundings._SHORT",
+        "doi_proxy.features.texts.repair.surroundings._SICI",
+        "doi_proxy.features.texts.suggestion._PREFIX",
+        "doi_names.uri._DOT_SEGMENT",
+        "doi_names.uri._LAST_DOT_SEGMENT",
+        "doi_names.uri._NOT_IN_A_PATH",
+        "doi_proxy.resolver.target_url._HOST",
+        "handle_protocol.value.JSON_STRING",
+        "doi_proxy.web.api.JSON_STRING",
+        "doi_proxy.web.api._INVALID_IN_CALLBACK",
+        "doi_proxy.web.link_header._DROPPED",
+        "doi_proxy.web.link_header._ESCAPED",
+        "doi_proxy.web.locations_xml._NOT_XML",
+        "doi_proxy.web.request_path._SEPARATOR",
     }
 )
 #: Expressions for an operator's own settings, with the longest text.
-SETTINGS: Final = {"app.cli.show._PASSWORD": 500}
+SETTINGS: Final = {"doi_proxy.commands.show._PASSWORD": 500}
 #: What is repeated: pieces that an expression of this program begins with, goes on with or nearly ends with.
 PIECES: Final = (
     "a", "0", ".", ".a", "a.", "/", "//", "-", " ", "\t", "\r\n", "\n", ",", ";", ":", "@", "a@", "a@.", "=", "?", "#a",
@@ -93,7 +95,9 @@ ENDS: Final = ("", "\x00", "@")
 
 
 def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
-    for module in pkgutil.walk_packages(app.__path__, "app."):
+    packages = (doi_names, handle_protocol, doi_proxy)
+    walks = (pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in packages)
+    for module in chain.from_iterable(walks):
         if module.name.endswith("__main__"):
             continue
         for name, found in vars(importlib.import_module(module.name)).items():
@@ -105,7 +109,7 @@ EXPRESSIONS: Final = dict(expressions())
 
 
 def test_every_expression_is_a_constant_of_its_module() -> None:
-    assert "app.web.shown_values._EMAIL" in EXPRESSIONS and len(EXPRESSIONS) > 45
+    assert "doi_proxy.web.shown_values._EMAIL" in EXPRESSIONS and len(EXPRESSIONS) > 45
 
 
 @pytest.fixture

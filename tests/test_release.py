@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import urllib.request
+from collections.abc import Sequence
 from datetime import date
 from email.message import Message
 from pathlib import Path
@@ -15,14 +16,14 @@ from urllib.error import HTTPError
 
 import pytest
 
-from app.system.version import VERSION, read_version
+from doi_proxy.system.version import VERSION, read_version
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 
 pytestmark = pytest.mark.repository
 
 UV: Final = ROOT / ".tools/bin/uv"
 #: The version of the checkout, in an archive without the history.
-VERSION_FILE: Final = "app/system/built_version.txt"
+VERSION_FILE: Final = "app/doi_proxy/system/built_version.txt"
 #: For one command that installs packages, in seconds.
 INSTALL_DEADLINE: Final = 300
 #: A heading of the changelog: a version, and the day of its release (ISO 8601) unless it is still to come.
@@ -94,7 +95,14 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_holds_what_a_build_from_it_needs(distribution: Path) -> None:
     with tarfile.open(next(distribution.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "app/web/texts/home.html", VERSION_FILE}
+    wanted = {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "app/doi_proxy/web/texts/home.html",
+        VERSION_FILE,
+    }
     assert wanted <= names
 
 
@@ -106,7 +114,11 @@ def test_an_archive_of_git_reports_its_commit(tmp_path: Path) -> None:
     run("git", "archive", "--output", tmp_path / "archive.tar", "HEAD")
     run("tar", "-xf", tmp_path / "archive.tar", "-C", tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "app", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "doi_proxy", "--version"],
+        cwd=tmp_path / "app",
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == f"doi-proxy {VERSION}+g{head[:8]}\n"
 
@@ -126,15 +138,22 @@ def get(url: str) -> tuple[int, Message, bytes]:
         return reply.code, reply.headers, reply.read()
 
 
-@pytest.mark.nightly
-@pytest.mark.anyio
-async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tmp_path: Path) -> None:
-    environment = tmp_path / "environment"
+@pytest.fixture(scope="module")
+def environment(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and what it needs, and nothing else."""
+    environment = tmp_path_factory.mktemp("wheel") / "environment"
     run(UV, "venv", "--quiet", "--python", sys.executable, environment)
     python = environment / "bin/python"
     locked = ROOT / "requirements/runtime.lock"
     run(UV, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", locked)
     run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", next(distribution.glob("*.whl")))
+    return environment
+
+
+@pytest.mark.nightly
+@pytest.mark.anyio
+async def test_the_wheel_serves_from_an_empty_environment(environment: Path, tmp_path: Path) -> None:
+    python = environment / "bin/python"
     assert (environment / "share/man/man1/doi-proxy.1").is_file()
     program = environment / "bin/doi-proxy"
     assert run(program, "--version") == f"doi-proxy {read_version()}\n"
@@ -155,6 +174,35 @@ async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tm
         assert (status, headers["Location"]) == (302, "http://www.doi.org/hb.html")
         assert b"<form" in get(f"http://127.0.0.1:{port}/")[2]
         assert get(f"http://127.0.0.1:{port}/static/style.css")[0] == 200
+    finally:
+        process.terminate()
+
+
+def read_printed_version(program: Sequence[object], folder: Path) -> str:
+    """What a program prints that is started in a folder whose modules go before the installed ones."""
+    command, path = [str(word) for word in (*program, "--version")], {"PYTHONPATH": str(folder)}
+    return subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.anyio
+async def test_a_project_with_a_folder_app_starts_the_program_and_not_its_own(
+    environment: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "app"
+    own.mkdir()
+    for name in ("__init__.py", "__main__.py", "main.py", "commands.py"):
+        (own / name).write_text("raise SystemExit('the code of the project')\n")
+    programs = ([environment / "bin/doi-proxy"], [environment / "bin/python", "-m", "doi_proxy"])
+    assert {read_printed_version(program, tmp_path) for program in programs} == {f"doi-proxy {read_version()}\n"}
+    factory = ["-m", "uvicorn", "--factory", "doi_proxy.main:create_from_environment", "--port", "0"]
+    settings = {"DOI_PROXY_UPSTREAM_URL": "http://127.0.0.1:9", "PYTHONPATH": str(tmp_path)}
+    command = [str(environment / "bin/python"), *factory]
+    process = Process(command, tmp_path / "log", {**settings, "DOI_PROXY_STORE_URL": "memory:"}, folder=tmp_path)
+    try:
+        port = process.read_port()
+        await until(lambda: answers(port), START_DEADLINE, "the installed program answers")
+        assert b"<form" in get(f"http://127.0.0.1:{port}/")[2]
     finally:
         process.terminate()
 

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 ROOT: Final = Path(__file__).parents[1]
-COMMAND: Final = (sys.executable, "-m", "app")
+COMMAND: Final = (sys.executable, "-m", "doi_proxy")
 
 
 def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:

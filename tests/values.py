@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.handle.record import Record, read_values
+from handle_protocol.record import Record, read_values
 
 
 def value(index: int, type_: str, text: object, ttl: object = 86400, **more: object) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Starts of the program by fork, from a process that has imported it: the zygote.
 
-An interpreter that starts `python -m app serve` spends 1.3 s of processor time on imports; two forks take 30 ms. Texts
-and templates, which a process reads once, are read before the forks as well.
+An interpreter that starts `python -m doi_proxy serve` spends 1.3 s of processor time on imports; two forks take 30 ms.
+Texts and templates, which a process reads once, are read before the forks as well.
 
 To a test, the forked process is what `subprocess` starts: its own child, with the given arguments, environment and
 streams.
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 
 #: Imported before the first start of this command: the library `mcp` takes 1.5 s.
-LATE: Final = {"mcp": "app.features.assistants.server"}
+LATE: Final = {"mcp": "doi_proxy.features.assistants.server"}
 #: The modules that are started by fork if a test starts `python -m` and their name.
-FORKED: Final = ("app", "tests.constants", "tests.fake_upstream", "tests.hostile.upstream")
+FORKED: Final = ("doi_proxy", "tests.constants", "tests.fake_upstream", "tests.hostile.upstream")
 #: Variables that an interpreter reads when it starts. A process with other ones has a start of its own.
 _OF_INTERPRETERS: Final = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "COVERAGE_")
 #: This one makes every start a real one.
@@ -137,21 +137,25 @@ def main(descriptor: int) -> None:
 
 
 def _import_program() -> None:
-    app = import_module("app")
-    import_module("app.cli.imports").skip_httpx_command_line()
+    import_module("doi_proxy.commands.imports").skip_httpx_command_line()
     late = tuple(name.rpartition(".")[0] for name in LATE.values())
-    for module in pkgutil.walk_packages(app.__path__, "app."):
-        if not module.name.endswith("__main__") and not module.name.startswith(late):
-            import_module(module.name)
+    for name in ("doi_names", "handle_protocol", "doi_proxy"):
+        _import_modules(name, late)
     _read_pages()
     gc.collect()
     gc.freeze()
 
 
+def _import_modules(package: str, late: tuple[str, ...]) -> None:
+    for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+        if not module.name.endswith("__main__") and not module.name.startswith(late):
+            import_module(module.name)
+
+
 def _read_pages() -> None:
     """Read the texts and compile the templates. Of 0.29 s of processor time, a proxy that starts spends 0.09 s."""
-    settings = import_module("app.assembly.settings").Settings()
-    for compile_template in import_module("app.assembly.core").build_pages(settings)._look.preparations:
+    settings = import_module("doi_proxy.assembly.settings").Settings()
+    for compile_template in import_module("doi_proxy.assembly.core").build_pages(settings)._look.preparations:
         compile_template()
 
 

@@ -52,22 +52,30 @@ def _run_tests(marker: str, *arguments: str) -> tuple[str, ...]:
 PARTS: Final[dict[str, Part]] = {
     "clusters": Part(
         240,
-        ("app/server/*", "app/cli/*", "app/features/shared_memory*", "app/features/sqlite/*", "app/features/valkey/*"),
+        (
+            "app/doi_proxy/server/*",
+            "app/doi_proxy/commands/*",
+            "app/doi_proxy/features/shared_memory*",
+            "app/doi_proxy/features/sqlite/*",
+            "app/doi_proxy/features/valkey/*",
+        ),
         ("tests/cluster",),
     ),
-    "stores": Part(180, ("app/cache/*", "app/features/valkey/*"), ("tests/cache", "tests/features/valkey")),
+    "stores": Part(
+        180, ("app/doi_proxy/cache/*", "app/doi_proxy/features/valkey/*"), ("tests/cache", "tests/features/valkey")
+    ),
     "fronts": Part(
         180,
-        ("config/nginx/*", "config/apache/*", "config/caddy/*", "app/features/setup/*"),
+        ("config/nginx/*", "config/apache/*", "config/caddy/*", "app/doi_proxy/features/setup/*"),
         ("tests/test_front_proxies.py", "tests/features/setup"),
     ),
-    "browsers": Part(240, ("app/*.html", "app/*.css", "app/web/texts/*"), ("tests/browser",)),
+    "browsers": Part(240, ("app/*.html", "app/*.css", "app/doi_proxy/web/texts/*"), ("tests/browser",)),
     "clients": Part(
         240,
-        ("app/features/openapi/*", "requirements/clients.lock", "requirements/openapi.lock"),
+        ("app/doi_proxy/features/openapi/*", "requirements/clients.lock", "requirements/openapi.lock"),
         ("tests/clients", "tests/features/openapi/clients"),
     ),
-    "hostile": Part(300, ("app/server/*",), ("tests/hostile", "tests/test_regular_expressions.py")),
+    "hostile": Part(300, ("app/doi_proxy/server/*",), ("tests/hostile", "tests/test_regular_expressions.py")),
     "image": Part(240, ("Dockerfile", ".dockerignore", *_PACKAGING), ("tests/test_image.py",)),
     "kubernetes": Part(60, ("config/kubernetes/*",), ("tests/test_kubernetes.py",)),
     "debian": Part(
@@ -89,7 +97,7 @@ PARTS: Final[dict[str, Part]] = {
         400,
         command=("env", "HYPOTHESIS_PROFILE=thorough", *_run_tests("hypothesis and not process and not repository")),
     ),
-    "removable": Part(900, ("app/assembly/features.py", "tools/removable.py"), command=("make", "removable")),
+    "removable": Part(900, ("app/doi_proxy/assembly/features.py", "tools/removable.py"), command=("make", "removable")),
     "simulation": Part(600, command=("make", "simulate", "MINUTES=10")),
     "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600")),
     "mutants": Part(3_600, command=("make", "mutants", "MUTANTS=200", "SEED=SEED")),

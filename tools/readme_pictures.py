@@ -10,12 +10,12 @@ from typing import Final
 
 from playwright.async_api import Page, Route, ViewportSize, async_playwright
 
-from app.assembly.core import build_pages
-from app.assembly.settings import Settings
-from app.features.status.models import EventStatus, HistoryPoint, Status, UpstreamName
-from app.features.status.page import page_facts
-from app.features.status.summary import summarize
-from app.web.pages import Link
+from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.status.models import EventStatus, HistoryPoint, Status, UpstreamName
+from doi_proxy.features.status.page import page_facts
+from doi_proxy.features.status.summary import summarize
+from doi_proxy.web.pages import Link
 from tests.browser.site import UNKNOWN, open_site
 from tests.browser.watched import CHROMIUM_FLAGS
 from tests.cluster.processes import ROOT

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from app.assembly.features import installed
+from doi_proxy.assembly.features import installed
 from tests.ports import free_port
 from tools.changes import ROOT, find_base, list_changes
 
@@ -38,7 +38,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {}
 #: Each feature replays the vectors of one of so many shares, and those of the features on either side replay others.
 SHARES: Final = 4
 #: Folders of tests/ that hold without any one feature. Tests of the other folders use settings and paths of many.
-TESTED: Final = ("doi", "handle", "resolver", "upstream")
+TESTED: Final = ("doi_names", "handle_protocol", "resolver", "upstream")
 #: Requests, and the status of their answers.
 REQUESTS: Final = (("/10.1000/182", 302), ("/api/handles/10.1000/182", 200), ("/10.1000/does-not-exist", 404))
 RECORD: Final = (
@@ -64,7 +64,7 @@ def try_without(name: str) -> str:
         # With the bytecode files, which stay valid: a program that compiles itself takes 3 s to start.
         shutil.copytree(ROOT / "app", place / "app")
         for feature in dependents(name):
-            shutil.rmtree(place / "app" / "features" / feature)
+            shutil.rmtree(place / "app" / "doi_proxy" / "features" / feature)
         return _try(place, name) or _run_tests(place, name)
 
 
@@ -74,7 +74,7 @@ def _try(place: Path, name: str) -> str:
         commands.append(("check", "--offline"))
     try:
         for arguments in commands:
-            _run(place, ("-m", "app", *arguments))
+            _run(place, ("-m", "doi_proxy", *arguments))
         with _upstream(place) as upstream, _proxy(place, upstream) as port:
             return _find_wrong_answer(port) or _replay(port, name)
     except (OSError, HTTPException, subprocess.SubprocessError, RuntimeError) as error:
@@ -113,7 +113,7 @@ def _imports(file: Path, gone: frozenset[str]) -> bool:
         seen.add(path)
         for module in _modules(path):
             parts = module.split(".")
-            if parts[0] in ("app", "tests") and parts[1:2] == ["features"] and gone.intersection(parts[2:3]):
+            if parts[0] in ("doi_proxy", "tests") and parts[1:2] == ["features"] and gone.intersection(parts[2:3]):
                 return True
             if parts[0] == "tests":
                 waiting.append(Path(*parts).with_suffix(".py"))
@@ -144,11 +144,12 @@ def _run(place: Path, arguments: Sequence[str]) -> None:
 def _environment(place: Path, **settings: str) -> dict[str, str]:
     # The copy goes before the installed program.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
-    has_file = place.joinpath("app", "features", "sqlite").is_dir()
+    has_file = place.joinpath("app", "doi_proxy", "features", "sqlite").is_dir()
     store = f"sqlite:///{place}/store.sqlite3" if has_file else "memory:"
     # Without a contact, `check` ends with a warning.
     contact = "mailto:doi@example.org"
-    own = {"PYTHONPATH": str(place), "DOI_PROXY_STORE_URL": store, "DOI_PROXY_UPSTREAM_CONTACT": contact}
+    path = f"{place / 'app'}:{place}"
+    own = {"PYTHONPATH": path, "DOI_PROXY_STORE_URL": store, "DOI_PROXY_UPSTREAM_CONTACT": contact}
     return {**kept, **own, **settings}
 
 
@@ -168,7 +169,7 @@ def _upstream(place: Path) -> Iterator[int]:
 def _proxy(place: Path, upstream: int) -> Iterator[int]:
     url = f"http://127.0.0.1:{upstream}"
     environment = _environment(place, DOI_PROXY_UPSTREAM_URL=url, DOI_PROXY_UPSTREAM_RATE="100000")
-    arguments = ["-m", "app", "serve", "--host", "127.0.0.1"]
+    arguments = ["-m", "doi_proxy", "serve", "--host", "127.0.0.1"]
     with _listening(arguments, place, environment, place / "proxy.log") as port:
         yield port
 
@@ -242,8 +243,8 @@ def _is_about(line: str, beginnings: Sequence[str]) -> bool:
 
 def find_changed(changes: Iterable[str]) -> list[str]:
     """The features whose folder has a changed path."""
-    folders = {tuple(Path(path).parts[:3]) for path in changes}
-    return [feature.name for feature in installed() if ("app", "features", feature.name) in folders]
+    folders = {tuple(Path(path).parts[:4]) for path in changes}
+    return [feature.name for feature in installed() if ("app", "doi_proxy", "features", feature.name) in folders]
 
 
 def main(chosen: Sequence[str]) -> int:

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.repository
     [
         ("packaging/debian/build.sh", ["image", "debian"]),
         ("pyproject.toml", ["image", "debian"]),
-        ("app/features/valkey/node.py", ["clusters", "stores"]),
+        ("app/doi_proxy/features/valkey/node.py", ["clusters", "stores"]),
         ("tests/cluster/conftest.py", ["clusters"]),
         ("docs/tutorial.md", ["tutorial"]),
-        ("app/web/texts/layout.html", ["browsers"]),
+        ("app/doi_proxy/web/texts/layout.html", ["browsers"]),
         ("docs/errors.md", []),
     ],
 )

@@ -16,9 +16,9 @@ def test_those_that_need_a_feature_go_with_it() -> None:
 
 def test_a_feature_has_changed_if_a_path_in_its_folder_has() -> None:
     paths = [
-        "app/features/help/feature.py",
-        "app/features/help/texts/de.toml",
-        "app/features/options.py",
+        "app/doi_proxy/features/help/feature.py",
+        "app/doi_proxy/features/help/texts/de.toml",
+        "app/doi_proxy/features/options.py",
         "docs/index.md",
     ]
     assert find_changed(paths) == ["help"]

@@ -102,7 +102,7 @@ def _check(checkout: Checkout, setting: str, path: Path) -> str:
     environment = {**plain_environment(), "DOI_PROXY_STORE_URL": "memory:", f"DOI_PROXY_{setting.upper()}": str(path)}
     if setting == "tls_cert":
         environment["DOI_PROXY_TLS_KEY"] = str(path)
-    command = [checkout.python, "-m", "app", "check", "--offline"]
+    command = [checkout.python, "-m", "doi_proxy", "check", "--offline"]
     try:
         ended = subprocess.run(
             command, cwd=checkout.folder, env=environment, capture_output=True, check=False, timeout=_CHECK

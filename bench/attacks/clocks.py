@@ -35,7 +35,7 @@ import mmap, runpy, struct, sys, time
 with open(sys.argv.pop(1), "r+b") as file:
     shared, real = mmap.mmap(file.fileno(), 8), time.time
 time.time = lambda: real() + struct.unpack("d", shared)[0]
-runpy.run_module("app", run_name="__main__", alter_sys=True)
+runpy.run_module("doi_proxy", run_name="__main__", alter_sys=True)
 """
 
 

@@ -106,7 +106,7 @@ class _Ended:
 
 def _run(checkout: Checkout, *words: str, **settings: object) -> _Ended:
     given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in settings.items()}
-    return _Ended([checkout.python, "-m", "app", *words], checkout.folder, {**plain_environment(), **given})
+    return _Ended([checkout.python, "-m", "doi_proxy", *words], checkout.folder, {**plain_environment(), **given})
 
 
 def _row(attack: str, ended: _Ended, is_expected: bool, more: str = "", *, is_right: bool = True) -> Row:

@@ -20,9 +20,9 @@ _STRANGER: Final = "127.0.0.3"
 #: Prints one entry in the checkout's format. Arguments: the key, then the three times.
 _PACK: Final = """
 import sys
-from app.cache.entry import Entry
-from app.features.stored_entry import pack
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.stored_entry import pack
+from handle_protocol.answer import Answer, ResponseCode
 import msgspec
 values = msgspec.json.encode([{"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z",
     "data": {"format": "string", "value": "https://stored.example/"}}])

@@ -82,7 +82,9 @@ class Checkout:
     @functools.cached_property
     def settings(self) -> frozenset[str]:
         """The names of its settings."""
-        return frozenset(self.run("from app.assembly.settings import Settings; print(*Settings.model_fields)").split())
+        return frozenset(
+            self.run("from doi_proxy.assembly.settings import Settings; print(*Settings.model_fields)").split()
+        )
 
 
 class Door(Enum):
@@ -182,7 +184,7 @@ def proxy(
     *,
     descriptors: int = 0,
     store: str = "",
-    start: Sequence[str] = ("-m", "app"),
+    start: Sequence[str] = ("-m", "doi_proxy"),
     door: Door = Door.PLAIN,
     **settings: object,
 ) -> Iterator[Proxy]:

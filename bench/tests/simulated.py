@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.cache.entry import Entry
-from app.handle.answer import Answer, ResponseCode
 from bench.names import HOT
 from bench.records import values_of
+from doi_proxy.cache.entry import Entry
+from handle_protocol.answer import Answer, ResponseCode
 
 ANSWER = Answer(ResponseCode.SUCCESS, values_of(HOT))
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.doi.name import fold
 from bench.batch import batch, choose_lines
 from bench.batch_peers import is_unknown
 from bench.machine import Cores
 from bench.names import HOT, synthetic
 from bench.plan import Plan
+from doi_names.name import fold
 
 pytestmark = pytest.mark.repository
 

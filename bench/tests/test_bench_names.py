@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.handle.answer import read_answer
 from bench.names import path_of, read_names, synthetic, zipf
 from bench.records import answer_of, entry_of, target_of, values_sized
+from handle_protocol.answer import read_answer
 
 pytestmark = pytest.mark.repository
 

@@ -7,23 +7,23 @@ import random
 
 import pytest
 
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.features.sqlite import store as store_module
-from app.handle.answer import Answer
-from app.resolver import resolver as resolver_module
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.fetcher import ResolverOptions
-from app.resolver.observer import ResolutionObserver
-from app.resolver.resolution import Origin
-from app.resolver.resolver import Resolver
-from app.upstream.source import UpstreamQuery
 from bench import simulation
 from bench.names import zipf
 from bench.simulation import Shares, SimulatedProxy, Sizes, Tier, simulate
 from bench.tests.simulated import ANSWER, entry_size
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.sqlite import store as store_module
+from doi_proxy.resolver import resolver as resolver_module
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.fetcher import ResolverOptions
+from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.resolution import Origin
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.source import UpstreamQuery
+from handle_protocol.answer import Answer
 from tests.clock import Clock
 from tests.parts import usual_timeouts, usual_ttl_policy
 

@@ -8,8 +8,8 @@ from bisect import bisect_right
 
 import pytest
 
-from app.assembly.allotment import ALLOTMENT_SECONDS, AllottedBucket
-from app.cache.memory import MemoryStore
+from doi_proxy.assembly.allotment import ALLOTMENT_SECONDS, AllottedBucket
+from doi_proxy.cache.memory import MemoryStore
 from tests.clock import Clock
 from tests.table import table
 

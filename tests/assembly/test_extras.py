@@ -30,7 +30,7 @@ def run(folder: Path, *arguments: str, code: str = "") -> subprocess.CompletedPr
     """A command of the program, or Python code, without the optional libraries."""
     (folder / "sitecustomize.py").write_text(BLOCKER)
     environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    command = ["-c", code] if code else ["-m", "app", *arguments]
+    command = ["-c", code] if code else ["-m", "doi_proxy", *arguments]
     return subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, timeout=60, env=environment, cwd=folder, check=False
     )
@@ -48,7 +48,7 @@ NATIVE: Final = sentence("native", "cryptography", "native")
 
 def test_a_default_installation_starts_and_imports_tables(tmp_path: Path) -> None:
     code = (
-        "from app.main import check, create; from app.assembly.settings import Settings\n"
+        "from doi_proxy.main import check, create; from doi_proxy.assembly.settings import Settings\n"
         "settings = Settings(store_url='memory:'); check(settings); create(settings); print('created')"
     )
     done = run(tmp_path, code=code)
@@ -104,12 +104,13 @@ def test_traces_and_countries_name_their_extras(tmp_path: Path) -> None:
 
 def test_a_service_imports_no_library_and_no_module_of_a_feature_that_is_off() -> None:
     code = (
-        "import sys, app.cli.main; from app.main import create; from app.assembly.settings import Settings\n"
+        "import sys, doi_proxy.commands.main\nfrom doi_proxy.main import create\n"
+        "from doi_proxy.assembly.settings import Settings\n"
         "create(Settings(store_url='memory:')); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     found = done.stdout.split()
     libraries = ("mcp", "opentelemetry.sdk", "opentelemetry.exporter")
     assert [name for name in found if name.startswith(libraries)] == []
-    metadata = {name.removeprefix("app.features.metadata.") for name in found if "features.metadata." in name}
+    metadata = {name.removeprefix("doi_proxy.features.metadata.") for name in found if "features.metadata." in name}
     assert metadata <= {"feature", "metrics", "settings"}

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from app.features.options import ENV_PREFIX
-from app.main import create_from_environment
 from bench import plain_asgi
+from doi_proxy.features.options import ENV_PREFIX
+from doi_proxy.main import create_from_environment
 
 _LISTENS: Final = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 
@@ -27,7 +27,7 @@ def test_the_bench_uses_the_factory() -> None:
 def test_plain_uvicorn_serves_the_application_with_the_settings_of_the_environment(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(ENV_PREFIX)}
     environment |= {"DOI_PROXY_MODE": "sealed", "DOI_PROXY_STORE_URL": f"sqlite:///{tmp_path}/cache.db"}
-    command = [sys.executable, "-m", "uvicorn", "--factory", "app.main:create_from_environment", "--port", "0"]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "doi_proxy.main:create_from_environment", "--port", "0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None

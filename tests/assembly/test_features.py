@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.assembly import features
-from app.assembly.features import installed
-from app.errors import ConfigurationError
-from app.features import NAMES
+from doi_proxy.assembly import features
+from doi_proxy.assembly.features import installed
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features import NAMES
 
 
 def test_needs_has_no_cycle() -> None:

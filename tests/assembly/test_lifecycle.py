@@ -8,13 +8,13 @@ from contextlib import suppress
 
 import pytest
 
-from app.assembly.lifecycle import Lifecycle, end_tasks, merge, reload_settings
-from app.assembly.settings import Settings
-from app.cli.serve import register, server_options
-from app.errors import ConfigurationError
-from app.main import create
-from app.server.certificate import Certificate
-from app.server.http_server import Events, HttpServer
+from doi_proxy.assembly.lifecycle import Lifecycle, end_tasks, merge, reload_settings
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.serve import register, server_options
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.main import create
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.http_server import Events, HttpServer
 
 BEFORE = Settings(store_url="memory:")
 AFTER = Settings(store_url="memory:", log_level="debug", port=8001)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from app.assembly.program_log import begin_logging
-from app.assembly.settings import Settings
+from doi_proxy.assembly.program_log import begin_logging
+from doi_proxy.assembly.settings import Settings
 from tests.cluster.processes import Proxy
 
-LOG = logging.getLogger("app.example")
+LOG = logging.getLogger("doi_proxy.example")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_a_line_has_a_time_a_level_a_logger_and_a_message(capsys: pytest.Capture
     LOG.warning("the store %r\nis down \udcff", "sqlite")
     [line] = lines(capsys)
     assert set(line) == {"time", "level", "logger", "message"}
-    assert (line["level"], line["logger"]) == ("warning", "app.example")
+    assert (line["level"], line["logger"]) == ("warning", "doi_proxy.example")
     assert line["message"] == "the store 'sqlite'\nis down \\udcff"
     assert line["time"].endswith("Z")
 
@@ -64,7 +64,11 @@ def test_libraries_warnings_and_a_crash_are_lines_too(capsys: pytest.CaptureFixt
     logging.getLogger("uvicorn.error").info("started")
     warnings.warn("old", DeprecationWarning, stacklevel=1)
     sys.excepthook(ValueError, ValueError("crash"), None)
-    assert [line["logger"] for line in lines(capsys)] == ["uvicorn.error", "py.warnings", "app.assembly.program_log"]
+    assert [line["logger"] for line in lines(capsys)] == [
+        "uvicorn.error",
+        "py.warnings",
+        "doi_proxy.assembly.program_log",
+    ]
 
 
 def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +76,7 @@ def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[
     LOG.info("not written")
     LOG.warning("written")
     [line] = capsys.readouterr().err.splitlines()
-    assert line.endswith("WARNING app.example: written")
+    assert line.endswith("WARNING doi_proxy.example: written")
 
 
 @pytest.mark.process

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.assembly.upstreams import open_upstream
-from app.features.feature import Observers
-from app.handle.answer import Answer, ResponseCode
-from app.upstream.source import Priority, WaitingClients
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.upstreams import open_upstream
+from doi_proxy.features.feature import Observers
+from doi_proxy.upstream.source import Priority, WaitingClients
+from handle_protocol.answer import Answer, ResponseCode
 from tests.parts import usual_cache, usual_ttl_policy
 
 DEFAULT = "http://127.0.0.1:1"

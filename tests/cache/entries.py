@@ -7,10 +7,10 @@ from io import BytesIO
 
 from msgspec.structs import replace
 
-from app.cache.entry import Entry
-from app.features.bundles.bundle import BundleWriter
-from app.features.proven_answer import ProvenAnswer
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.bundles.bundle import BundleWriter
+from doi_proxy.features.proven_answer import ProvenAnswer
+from handle_protocol.answer import Answer, ResponseCode
 
 NOW = 1_700_000_000.0
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.cache.coordination import MAX_ANNOUNCEMENTS
-from app.cache.memory import MemoryStore
-from app.cache.store import SharedStore
-from app.features.sqlite.store import SqliteStore
-from app.features.valkey.layout import Partition, find_layout
-from app.features.valkey.store import ValkeyStore
-from app.features.valkey.url import parse_store_url
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.store import SharedStore
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.features.valkey.layout import Partition, find_layout
+from doi_proxy.features.valkey.store import ValkeyStore
+from doi_proxy.features.valkey.url import parse_store_url
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER
 from tests.features.valkey.valkey_cluster import PRIMARIES

@@ -11,13 +11,13 @@ from sys import getsizeof
 
 import pytest
 
-from app.cache.entry import FOREVER, Entry, bound_times
-from app.cache.memory import MemoryStore
-from app.errors import StoreError
-from app.features.bundles.bundle import BundleWriter, Refused, read_bundle
-from app.features.bundles.lines import from_line
-from app.features.sqlite.file import mark_damaged
-from app.features.stored_entry import pack, unpack
+from doi_proxy.cache.entry import FOREVER, Entry, bound_times
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.bundles.bundle import BundleWriter, Refused, read_bundle
+from doi_proxy.features.bundles.lines import from_line
+from doi_proxy.features.sqlite.file import mark_damaged
+from doi_proxy.features.stored_entry import pack, unpack
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, keys, opened

@@ -15,15 +15,15 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from app.cache.entry import MAX_SKEW, Entry
-from app.cache.memory import MemoryStore
-from app.cache.purges import PURGE_MEMORY
-from app.cache.store import SharedStore
-from app.cache.tiered import TieredStore
-from app.errors import DamagedEntry, StoreError
-from app.features.stored_entry import pack
-from app.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
-from app.upstream.budget import LocalBucket
+from doi_proxy.cache.entry import MAX_SKEW, Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.purges import PURGE_MEMORY
+from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.stored_entry import pack
+from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
+from doi_proxy.upstream.budget import LocalBucket
 from tests.cache.entries import NOW, entry, known, missing, proven, verified
 from tests.cache.store_rows import Row
 from tests.clock import Clock

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.cache.memory import MemoryStore
-from app.cache.store import SharedStore
-from app.cache.tiered import TieredStore
-from app.errors import StoreError
-from app.features.sqlite.store import SqliteStore
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry, known, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import opened

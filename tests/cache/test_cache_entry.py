@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.cache.entry import MAX_SKEW, bound_times, loses_proof
+from doi_proxy.cache.entry import MAX_SKEW, bound_times, loses_proof
 from tests.cache.entries import NOW, entry, missing, verified
 
 CEILING = 86_400.0

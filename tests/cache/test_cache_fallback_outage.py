@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.cache.entry import Entry
-from app.cache.fallback import Outage
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.errors import DamagedEntry
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.fallback import Outage
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import DamagedEntry
 from tests.cache.entries import entry
 from tests.clock import Clock
 

@@ -18,18 +18,18 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 
-from app.assembly.settings import Settings
-from app.assembly.stores import describe_left_file, find_records, open_cache
-from app.cache.entry import Entry
-from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
-from app.features.registry.wire import pack_block, unpack_block, write_block_line
-from app.features.sqlite.file import prepare
-from app.features.sqlite.store import SqliteStore
-from app.features.store_compression import decompress
-from app.features.store_dictionary import read_dictionary_1
-from app.features.store_file import choose_file, read_format
-from app.features.stored_entry import MARK_OFFSET, READERS, STORE_FORMAT, Reader, pack, unpack
-from app.features.valkey.layout import KEY_PREFIX
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import describe_left_file, find_records, open_cache
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
+from doi_proxy.features.registry.wire import pack_block, unpack_block, write_block_line
+from doi_proxy.features.sqlite.file import prepare
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.features.store_compression import decompress
+from doi_proxy.features.store_dictionary import read_dictionary_1
+from doi_proxy.features.store_file import choose_file, read_format
+from doi_proxy.features.stored_entry import MARK_OFFSET, READERS, STORE_FORMAT, Reader, pack, unpack
+from doi_proxy.features.valkey.layout import KEY_PREFIX
 from tests.cache.entries import entry, missing, proven, verified
 from tests.cache.test_cache_wire import entries
 from tests.clock import Clock

@@ -13,16 +13,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.assembly import stores
-from app.assembly.settings import Settings
-from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
-from app.cache.entry import RegistryEntry
-from app.cache.late import fill_store
-from app.cache.memory import MemoryStore
-from app.cache.purges import MAX_LATE_PURGES, MAX_PURGES, Purges
-from app.cache.store import StoreUnavailable
-from app.errors import ConfigurationError, StoreError
-from app.features.sqlite.store import SqliteStore
+from doi_proxy.assembly import stores
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import fitting_bytes, open_cache, open_service_cache
+from doi_proxy.cache.entry import RegistryEntry
+from doi_proxy.cache.late import fill_store
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.purges import MAX_LATE_PURGES, MAX_PURGES, Purges
+from doi_proxy.cache.store import StoreUnavailable
+from doi_proxy.errors import ConfigurationError, StoreError
+from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import forbid_writing, opened

@@ -6,10 +6,10 @@ import tracemalloc
 
 import pytest
 
-from app.cache.doorkeeper import SPAN, Doorkeeper
-from app.cache.entry import OVERHEAD, Entry
-from app.cache.memory import MemoryStore
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.doorkeeper import SPAN, Doorkeeper
+from doi_proxy.cache.entry import OVERHEAD, Entry
+from doi_proxy.cache.memory import MemoryStore
+from handle_protocol.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 
@@ -27,7 +27,7 @@ def test_the_least_recently_used_entry_leaves_first(clock: Clock) -> None:
 
 
 def test_a_large_memory_has_several_tables_and_one_limit(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cache.memory._TABLE_BYTES", 2**18)
+    monkeypatch.setattr("doi_proxy.cache.memory._TABLE_BYTES", 2**18)
     most = 20 * 2**15
     memory = MemoryStore(most, clock=clock)
     large = [entry(f"10.1000/{n}", url="http://example.org/" + "x" * 3 * 2**15) for n in range(40)]

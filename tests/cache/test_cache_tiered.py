@@ -11,17 +11,17 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
-from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.store import SharedStore
-from app.cache.tiered import TieredStore
-from app.errors import StoreError
-from app.features.sqlite import batch, writer
-from app.features.sqlite import store as sqlite_store
-from app.features.sqlite.store import SqliteStore
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite import batch, writer
+from doi_proxy.features.sqlite import store as sqlite_store
+from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 

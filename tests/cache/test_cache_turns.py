@@ -12,13 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
-from app.cache import purging
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.purges import EVERYTHING
-from app.cache.purging import WORKS, _drop_lines
-from app.cache.tiered import TieredStore
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache import purging
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.purges import EVERYTHING
+from doi_proxy.cache.purging import WORKS, _drop_lines
+from doi_proxy.cache.tiered import TieredStore
+from handle_protocol.answer import Answer, ResponseCode
 from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.hostile.turns import REPEATS, is_short

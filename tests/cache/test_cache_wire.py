@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.cache.entry import FOREVER, Entry
-from app.errors import DamagedEntry, StoreError
-from app.features.stored_entry import MARK_OFFSET, PLAIN, WITH_TARGET, pack, unpack
-from app.features.stored_redirect import PLACE
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.entry import FOREVER, Entry
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.stored_entry import MARK_OFFSET, PLAIN, WITH_TARGET, pack, unpack
+from doi_proxy.features.stored_redirect import PLACE
+from handle_protocol.answer import Answer, ResponseCode
 from tests.cache.entries import entry, missing, proven, values, verified
 from tests.table import table
 

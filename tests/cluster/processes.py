@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import psutil
 
-from app.doi.name import fold
+from doi_names.name import fold
 from tests.cluster.raw_http import Answered, ask
 from tests.constants import RECHECK, STORE_TIMEOUT, command, split
 
@@ -33,7 +33,7 @@ STOP_DEADLINE: Final = 120.0
 PATIENT: Final[dict[str, object]] = {STORE_TIMEOUT: 30.0}
 _LOOK_EVERY: Final = 0.02
 #: What a proxy logs, or an upstream prints, when it has bound its port.
-_ADDRESS: Final = re.compile(r"(?:^|starting on )https?://[^\s\"]*:(\d+)", re.MULTILINE)
+_ADDRESS: Final = re.compile(r"(?:^|(?:starting|running) on )https?://[^\s\"]*:(\d+)", re.MULTILINE)
 _numbers: Final = count()
 #: Neither budget nor breaker is in the way.
 _OUT_OF_THE_WAY: Final[dict[str, object]] = {

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.proxy_client.exchange import Exchange
-from app.proxy_client.server import parse_server
-from app.server.listening import UNIX
+from doi_proxy.proxy_client.exchange import Exchange
+from doi_proxy.proxy_client.server import parse_server
+from doi_proxy.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, record, until
 from tests.ports import free_port

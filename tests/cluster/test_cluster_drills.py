@@ -60,7 +60,7 @@ def run_drills(store_url: str, flush: Callable[[], object]) -> list[str]:
 def start_command(store_url: str) -> str:
     """The shell line that starts a proxy; the kit fills in {upstream} and {port}."""
     settings = f"DOI_PROXY_UPSTREAM_URL={{upstream}} DOI_PROXY_STORE_URL={shlex.quote(store_url)}"
-    return f"env {settings} {shlex.quote(sys.executable)} -m app serve --host 127.0.0.1 --port {{port}}"
+    return f"env {settings} {shlex.quote(sys.executable)} -m doi_proxy serve --host 127.0.0.1 --port {{port}}"
 
 
 def run(*arguments: str) -> str:

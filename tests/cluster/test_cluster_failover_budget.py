@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.assembly.allotment import ALLOTMENT_SECONDS
-from app.features.valkey.layout import partitions_of_cluster
+from doi_proxy.assembly.allotment import ALLOTMENT_SECONDS
+from doi_proxy.features.valkey.layout import partitions_of_cluster
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.constants import QUEUE_TIMEOUT

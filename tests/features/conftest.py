@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from app.features.options import ENV_PREFIX
+from doi_proxy.features.options import ENV_PREFIX
 
 
 @pytest.fixture

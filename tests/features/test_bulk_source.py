@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import NotInBundle
-from app.features.bulk_source import BulkSource
-from app.upstream.local import SealedSource
-from app.upstream.source import Priority, UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.errors import NotInBundle
+from doi_proxy.features.bulk_source import BulkSource
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.source import Priority, UpstreamQuery
 
 pytestmark = pytest.mark.anyio
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.errors import ConfigurationError
-from app.features.check import Inspection
-from app.features.last_good import LastGood
-from app.features.library.check import find_rule_problems
-from app.features.limits.check import find_list_problems
-from app.features.local_records.check import find_record_problems
-from app.main import check
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.check import Inspection
+from doi_proxy.features.last_good import LastGood
+from doi_proxy.features.library.check import find_rule_problems
+from doi_proxy.features.limits.check import find_list_problems
+from doi_proxy.features.local_records.check import find_record_problems
+from doi_proxy.main import check
 from tests.web.proxy import Proxy, running
 
 # The commands are synchronous: they run in a thread, over sockets of the system.

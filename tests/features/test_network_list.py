@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import ConfigurationError
-from app.features.network_list import NetworkList, parse_allowed, read_network_file
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.network_list import NetworkList, parse_allowed, read_network_file
 
 NUMBERS = st.integers(0, 2**32 - 1)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from app.features.bundles.bundle import BundleWriter
-from app.features.private_file import create_file, make_folders, open_private
-from app.features.sqlite.store import SqliteStore
+from doi_proxy.features.bundles.bundle import BundleWriter
+from doi_proxy.features.private_file import create_file, make_folders, open_private
+from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
 
 #: Another user than root, which has no account here.
@@ -81,7 +81,7 @@ def test_the_service_uses_a_store_that_an_import_of_root_has_created(folder: Pat
         writer.add(entry(fetched_at=time.time()))
         writer.finish()
     os.chown(bundle, USER, USER)
-    command = (sys.executable, "-m", "app", "cache", "import", str(bundle), "--store-url", f"sqlite:///{path}")
+    command = (sys.executable, "-m", "doi_proxy", "cache", "import", str(bundle), "--store-url", f"sqlite:///{path}")
     imported = subprocess.run(command, check=False, cwd=ROOT_DIRECTORY, capture_output=True, text=True)
     assert imported.returncode == 0, imported.stderr
     assert set(owners(folder).values()) == {(USER, USER)}

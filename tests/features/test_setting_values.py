@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.features.setting_values import read_duration, read_size, read_text_list, write_duration, write_list, write_size
+from doi_proxy.features.setting_values import (
+    read_duration,
+    read_size,
+    read_text_list,
+    write_duration,
+    write_list,
+    write_size,
+)
 from tests.table import table
 
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from app.features.shared_folder import lock_file
-from app.features.shared_memory import SharedMemory, create_memories
-from app.features.shared_states import MAX_PARTS, PartState, SharedStates
+from doi_proxy.features.shared_folder import lock_file
+from doi_proxy.features.shared_memory import SharedMemory, create_memories
+from doi_proxy.features.shared_states import MAX_PARTS, PartState, SharedStates
 
 
 def in_fork(work: Callable[[], bool]) -> bool:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from app.features.native.wire.value import Value
+from doi_proxy.features.native.wire.value import Value
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.hostile.turns import Exchange
 

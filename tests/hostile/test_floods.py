@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from app.web.conditions import RELOAD_AGE
+from doi_proxy.web.conditions import RELOAD_AGE
 from tests.cache.entries import entry
 from tests.cluster.processes import Proxy
 from tests.cluster.raw_http import Answered, ask

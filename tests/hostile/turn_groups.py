@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from app.cache.entry import Entry
-from app.features.metrics.history import LENGTH, STEP, Point
-from app.features.status.events import MAX_EVENTS, Event
-from app.features.status.keeping import NOTE, Kept
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.metrics.history import LENGTH, STEP, Point
+from doi_proxy.features.status.events import MAX_EVENTS, Event
+from doi_proxy.features.status.keeping import NOTE, Kept
+from handle_protocol.answer import Answer, ResponseCode
 from tests.hostile import turn_units
 from tests.hostile.signed import proof_exchanges, signed_upstream
 from tests.hostile.turn_rows import (

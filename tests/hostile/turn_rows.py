@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.doi.presentation import MAX_TYPED_CHARACTERS
-from app.web.request_path import MAX_REQUEST_TARGET_BYTES
+from doi_names.presentation import MAX_TYPED_CHARACTERS
+from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES
 from tests.hostile.records import PREFIX
 from tests.hostile.turns import Exchange
 from tests.hostile.upstream import ORDINARY

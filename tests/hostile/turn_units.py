@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.doi.presentation import MAX_TYPED_CHARACTERS
-from app.errors import DoiProxyError
-from app.features.bundles.bundle import MAX_LINE
-from app.features.bundles.lines import InvalidBundleLine, from_line
-from app.features.native.source import read_response
-from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
-from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import Response, Values, decode_response
-from app.features.native.wire.value import Value, ValueReference
-from app.features.native_listener.messages import read_request, write_record
-from app.features.native_listener.responder import convert
-from app.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
-from app.features.texts.list_stream import READERS
-from app.features.texts.parsing import parse, write_line
-from app.handle.answer import Answer, ResponseCode, read_answer
-from app.handle.record import MAX_VALUES
-from app.resolver.resolution import Origin, Resolution
+from doi_names.name import HandleName
+from doi_names.presentation import MAX_TYPED_CHARACTERS
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.bundles.bundle import MAX_LINE
+from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
+from doi_proxy.features.native.source import read_response
+from doi_proxy.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from doi_proxy.features.native.wire.response import Response, Values, decode_response
+from doi_proxy.features.native.wire.value import Value, ValueReference
+from doi_proxy.features.native_listener.messages import read_request, write_record
+from doi_proxy.features.native_listener.responder import convert
+from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
+from doi_proxy.features.texts.list_stream import READERS
+from doi_proxy.features.texts.parsing import parse, write_line
+from doi_proxy.resolver.resolution import Origin, Resolution
+from handle_protocol.answer import Answer, ResponseCode, read_answer
+from handle_protocol.record import MAX_VALUES
 from tests.features.native.encoder import as_received, encode_response
 from tests.hostile.records import PREFIX
 from tests.hostile.turn_rows import AT_THE_LIMIT, long_texts

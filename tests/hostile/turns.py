@@ -36,7 +36,7 @@ def run_timed(handle):
     if spent > 1:
         turns.write(f"{spent:.1f}\\n")
 asyncio.Handle._run = run_timed
-runpy.run_module("app", run_name="__main__", alter_sys=True)
+runpy.run_module("doi_proxy", run_name="__main__", alter_sys=True)
 """
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from app.rationing.shares import SharedPlaces, ShareTree, find_networks
+from doi_proxy.rationing.shares import SharedPlaces, ShareTree, find_networks
 from tests.table import table
 
 #: Clients of one /20 of IPv4, and one of another.

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.errors import AliasChainTooLong
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
-from app.resolver.resolution import MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import AliasChainTooLong
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
+from doi_proxy.resolver.resolution import MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
+from handle_protocol.answer import Answer, ResponseCode
 from tests.table import table
 
 

@@ -10,18 +10,18 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace as replace_member
 
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import SignatureInvalid
-from app.resolver.demand import Demand
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.fetcher import ResolverOptions
-from app.resolver.resolution import Origin, Resolution
-from app.resolver.resolver import Resolver
-from app.upstream.routed import RoutedSource
-from app.upstream.source import Source, Verification
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import SignatureInvalid
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.fetcher import ResolverOptions
+from doi_proxy.resolver.resolution import Origin, Resolution
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.routed import RoutedSource
+from doi_proxy.upstream.source import Source, Verification
 from tests.cache.conftest import valkey_url
 from tests.cache.entries import entry, missing
 from tests.clock import Clock

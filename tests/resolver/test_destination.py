@@ -7,11 +7,10 @@ from typing import Final
 import msgspec
 import pytest
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.errors import InvalidParameter
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.destination import (
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import InvalidParameter
+from doi_proxy.resolver.destination import (
     Destination,
     DestinationQuery,
     Kind,
@@ -19,9 +18,10 @@ from app.resolver.destination import (
     decide_without_locations,
     select_values,
 )
-from app.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
-from app.resolver.resolution import Chain, Origin, Resolution
-from app.resolver.target import read_own_locations
+from doi_proxy.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
+from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.resolver.target import read_own_locations
+from handle_protocol.answer import Answer, ResponseCode
 
 NAME: Final = HandleName("10.1000/182")
 OTHER: Final = HandleName("10.1000/other")

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from app.cache.entry import Entry
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import NotADOI
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.demand import Demand
-from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.options import Action, ResolveOptions
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
-from app.upstream.local import SealedSource
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import NotADOI
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.options import Action, ResolveOptions
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.local import SealedSource
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_options
 

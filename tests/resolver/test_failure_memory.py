@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout
-from app.resolver.failure_memory import ENTRY_BYTES, FailureMemory
+from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout
+from doi_proxy.resolver.failure_memory import ENTRY_BYTES, FailureMemory
 from tests.table import table
 
 TTL, MOST = 15.0, 60.0

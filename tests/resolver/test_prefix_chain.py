@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import CouldNotVerify, PrefixInactive
-from app.handle.record import Record
-from app.resolver.demand import ORDINARY
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOptions
-from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
-from app.resolver.resolver import Resolver
-from app.resolver.target import NameLocations
+from doi_names.name import HandleName
+from doi_proxy.errors import CouldNotVerify, PrefixInactive
+from doi_proxy.resolver.demand import ORDINARY
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOptions
+from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.resolver.target import NameLocations
+from handle_protocol.record import Record
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options

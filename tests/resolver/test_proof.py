@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.cache.entry import Entry, expire_unverified
-from app.resolver.proof import needs_proof, proves
-from app.upstream.source import Verification
+from doi_proxy.cache.entry import Entry, expire_unverified
+from doi_proxy.resolver.proof import needs_proof, proves
+from doi_proxy.upstream.source import Verification
 from tests.cache.entries import NOW, entry, missing, verified
 
 

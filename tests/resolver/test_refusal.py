@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.assembly import upstreams
-from app.assembly.resolving import Parts, assemble
-from app.assembly.settings import Settings
-from app.doi.name import HandleName
-from app.errors import ConfigurationError, CouldNotVerify, PrefixDenied
-from app.features.local_records.records import Denial, LocalRecord, LocalRecords
-from app.upstream.source import Refusal
+from doi_names.name import HandleName
+from doi_proxy.assembly import upstreams
+from doi_proxy.assembly.resolving import Parts, assemble
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError, CouldNotVerify, PrefixDenied
+from doi_proxy.features.local_records.records import Denial, LocalRecord, LocalRecords
+from doi_proxy.upstream.source import Refusal
 from tests.fake_upstream import FakeUpstream
 
 pytestmark = pytest.mark.anyio

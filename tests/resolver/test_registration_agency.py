@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.errors import InvalidName
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.demand import ORDINARY
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
-from app.resolver.resolver import Resolver
-from app.resolver.which_ra import WhichRa
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import InvalidName
+from doi_proxy.resolver.demand import ORDINARY
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.resolver.which_ra import WhichRa
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.resolution import (
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.resolver.resolution import (
     Origin,
     Resolution,
     Step,
@@ -15,6 +14,7 @@ from app.resolver.resolution import (
     next_step,
     refresh_from,
 )
+from handle_protocol.answer import Answer, ResponseCode
 from tests.table import table
 
 FETCHED = 1000.0

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
-from app.resolver.demand import Demand
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
-from app.resolver.observer import ResolutionObserver
-from app.resolver.resolution import Origin, Resolution, TtlPolicy
-from app.resolver.resolver import Resolver
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.source import Priority
+from doi_names.name import HandleName
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.resolution import Origin, Resolution, TtlPolicy
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options, usual_timeouts, usual_ttl_policy

@@ -7,20 +7,20 @@ import json
 
 import pytest
 
-from app.doi.name import HandleName
-from app.handle.answer import Answer, ResponseCode
-from app.handle.location import Location
-from app.resolver.demand import ORDINARY
-from app.resolver.destination import DestinationQuery, Destinations
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.location_choice import choose_location
-from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
-from app.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
-from app.resolver.target_url import web_target
-from app.resolver.which_ra import WhichRa
-from app.upstream.source import UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.resolver.demand import ORDINARY
+from doi_proxy.resolver.destination import DestinationQuery, Destinations
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.location_choice import choose_location
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
+from doi_proxy.resolver.target_url import web_target
+from doi_proxy.resolver.which_ra import WhichRa
+from doi_proxy.upstream.source import UpstreamQuery
+from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.location import Location
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_options
 from tests.values import record

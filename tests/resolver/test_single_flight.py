@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.errors import UpstreamTimeout
-from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from app.upstream.source import WaitingClients
+from doi_proxy.errors import UpstreamTimeout
+from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
+from doi_proxy.upstream.source import WaitingClients
 
 pytestmark = pytest.mark.anyio
 

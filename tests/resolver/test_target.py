@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import InvalidAnswer, InvalidParameter
-from app.handle.location import MAX_LOCATIONS, Location, Locations, read_locations
-from app.handle.record import Record, read_values
-from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
-from app.resolver.target import (
+from doi_names.name import HandleName
+from doi_proxy.errors import InvalidAnswer, InvalidParameter
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
+from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
     NameLocations,
     Target,
@@ -24,6 +22,8 @@ from app.resolver.target import (
     read_unconditional_target,
     unconditional_target,
 )
+from handle_protocol.location import MAX_LOCATIONS, Location, Locations, read_locations
+from handle_protocol.record import Record, read_values
 from tests.table import table
 from tests.values import record
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import InvalidParameter
-from app.resolver.target_url import web_target
+from doi_proxy.errors import InvalidParameter
+from doi_proxy.resolver.target_url import web_target
 from tests.table import table
 
 

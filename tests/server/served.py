@@ -17,11 +17,11 @@ from typing import Any, Final, cast
 
 from uvicorn.lifespan.off import LifespanOff
 
-from app.cli.serve import server_options
-from app.server.certificate import Certificate
-from app.server.connections import Connections, Reason
-from app.server.http_server import Events, FurtherListener, HttpServer
-from app.server.listening import listen, listen_at
+from doi_proxy.commands.serve import server_options
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.connections import Connections, Reason
+from doi_proxy.server.http_server import Events, FurtherListener, HttpServer
+from doi_proxy.server.listening import listen, listen_at
 from tests.web.proxy import Proxy, running
 from tests.world.loop import WorldLoop
 from tests.world.network import RESET, Wire

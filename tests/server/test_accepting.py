@@ -10,12 +10,12 @@ from typing import Final
 
 import uvloop
 
-from app.assembly.settings import Settings
-from app.cli.serve import ACCEPTED_A_TURN, handles_of, server_options
-from app.main import create
-from app.server.certificate import Certificate
-from app.server.http_server import Events, HttpServer
-from app.server.listening import listen
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.serve import ACCEPTED_A_TURN, handles_of, server_options
+from doi_proxy.main import create
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.http_server import Events, HttpServer
+from doi_proxy.server.listening import listen
 
 _WAITING: Final = 40
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from app.server.connections import BODY_DEADLINES, BODY_RATE, BODY_TIMEOUT, Reason
+from doi_proxy.server.connections import BODY_DEADLINES, BODY_RATE, BODY_TIMEOUT, Reason
 from tests.constants import MAX_OPEN, WRITE_TIMEOUT
 from tests.server.served import Served, finish, serving
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.server.connections import BODY_DEADLINES, SLICE, ConnectionLimits, Connections, Phase, Reason
-from app.server.proxies import UNIX_PEER, trusted_addresses
-from app.web.client_network import client_of
+from doi_proxy.server.connections import BODY_DEADLINES, SLICE, ConnectionLimits, Connections, Phase, Reason
+from doi_proxy.server.proxies import UNIX_PEER, trusted_addresses
+from doi_proxy.web.client_network import client_of
 
 pytestmark = pytest.mark.anyio
 

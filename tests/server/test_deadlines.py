@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from app.server.connections import WRITE_TIMEOUT, Reason
-from app.server.malformed_requests import MalformedRequests
+from doi_proxy.server.connections import WRITE_TIMEOUT, Reason
+from doi_proxy.server.malformed_requests import MalformedRequests
 from tests.constants import PER_CLIENT
 from tests.server.served import CLIENT, served, statuses
 from tests.server.test_requests import GET, LAST

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import decode_response
-from app.server.connections import BODY_DEADLINES, BODY_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT, Reason
-from app.server.http_server import GRACE
-from app.server.request_stream import MAX_HEAD_BYTES
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from doi_proxy.features.native.wire.response import decode_response
+from doi_proxy.server.connections import BODY_DEADLINES, BODY_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT, Reason
+from doi_proxy.server.http_server import GRACE
+from doi_proxy.server.request_stream import MAX_HEAD_BYTES
 from tests.constants import PER_CLIENT
 from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import LOCAL, Listening, post
@@ -394,7 +394,7 @@ async def test_at_the_most_connections_a_silent_one_gives_way_and_the_log_says_i
         assert len(server.connections) <= 8
         for _, writer in silent:
             writer.close()
-    lines = [record.message for record in caplog.records if record.name == "app.server.connections"]
+    lines = [record.message for record in caplog.records if record.name == "doi_proxy.server.connections"]
     assert len([line for line in lines if "for which least has been done" in line]) == 1
 
 

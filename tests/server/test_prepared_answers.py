@@ -20,19 +20,19 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.assembly.settings import Settings
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.errors import PrefixDenied
-from app.handle.answer import Answer, ResponseCode
-from app.main import create
-from app.resolver.resolution import Resolution
-from app.server.application import application_of
-from app.server.generations import Generations
-from app.server.plain_head import read_plain
-from app.server.prepared_answers import MAX_HEADS, ExpressLane
-from app.server.protocol import USED, ExpressProtocol
-from app.web.application import Application
+from doi_names.name import HandleName
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import PrefixDenied
+from doi_proxy.main import create
+from doi_proxy.resolver.resolution import Resolution
+from doi_proxy.server.application import application_of
+from doi_proxy.server.generations import Generations
+from doi_proxy.server.plain_head import read_plain
+from doi_proxy.server.prepared_answers import MAX_HEADS, ExpressLane
+from doi_proxy.server.protocol import USED, ExpressProtocol
+from doi_proxy.web.application import Application
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.examples import examples
 from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways, lane_uses
@@ -559,7 +559,7 @@ def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
 
 
 def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
-    # Fails when an upgrade changes what app.server.protocol uses; look at that module, then at USED.
+    # Fails when an upgrade changes what doi_proxy.server.protocol uses; look at that module, then at USED.
     assert [name for name in USED if not callable(getattr(HttpToolsProtocol, name, None))] == []
     attributes = {
         "client",
@@ -577,6 +577,6 @@ def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
     missing = attributes - set(vars(protocol))
     protocol.loop.close()
     assert missing == set()
-    # app.server.cycle sets these itself.
+    # doi_proxy.server.cycle sets these itself.
     flow = FlowControl(asyncio.Transport())
     assert set(vars(flow)) == {"_transport", "read_paused", "write_paused", "_is_writable_event"}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.server.protocol import ExpressProtocol
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.features.library.test_prepared_answers import RULE, SERVICE
 from tests.features.native.server import HandleServer, write_bootstrap

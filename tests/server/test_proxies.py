@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.server.proxies import forwarded_client, trusted_hosts
+from doi_proxy.server.proxies import forwarded_client, trusted_hosts
 
 
 async def application(scope: object, receive: object, send: object) -> None: ...

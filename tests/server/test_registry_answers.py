@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from app.resolver.resolver import Resolver
-from app.server.prepared_answers import ExpressLane
-from app.server.protocol import ExpressProtocol
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.server.prepared_answers import ExpressLane
+from doi_proxy.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.registry_records import FILE_DATE, write_registry
 from tests.server.test_prepared_answers import get

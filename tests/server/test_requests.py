@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.server.connections import Reason
-from app.server.protocol import ExpressProtocol
-from app.web.application import Application
+from doi_proxy.server.connections import Reason
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.web.application import Application
 from tests.clock import Clock
 from tests.examples import examples
 from tests.server.served import TARGET, Served, finish, reset, served, statuses

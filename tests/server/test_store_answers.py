@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
-from app.cache.entry import Entry
-from app.handle.answer import Answer, ResponseCode
-from app.server.protocol import ExpressProtocol
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.cache.entry import Entry
+from doi_proxy.server.protocol import ExpressProtocol
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import RECORDS, FullPathProtocol, Server, Wire

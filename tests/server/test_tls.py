@@ -11,9 +11,9 @@ from typing import Any
 
 import uvloop
 
-from app.server.certificate import Certificate
-from app.server.protocol import ExpressProtocol
-from app.server.tls import TlsLayer
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.tls import TlsLayer
 from tests.certificates import self_signed
 from tests.clock import Clock
 from tests.server.ways import Server

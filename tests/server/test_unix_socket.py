@@ -16,11 +16,11 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from app.assembly.settings import Settings
-from app.errors import ConfigurationError
-from app.server.listening import UNIX, AddressUnavailable, listen, release
 from bench.attacks.world import Door
 from bench.attacks.world import Proxy as Target
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.server.listening import UNIX, AddressUnavailable, listen, release
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import START_DEADLINE, Proxy, until
@@ -134,7 +134,7 @@ def test_an_abandoned_socket_is_replaced_and_one_in_use_is_not(start: Start, fol
     with pytest.raises(AddressUnavailable, match="another program uses it"):
         listen(address, 0)
     for command, words in (("check --ready", '"ready":true'), ("check", f"a doi-proxy already answers on {address}")):
-        arguments = [sys.executable, "-m", "app", *command.split(), "--host", address, "--store-url", "memory:"]
+        arguments = [sys.executable, "-m", "doi_proxy", *command.split(), "--host", address, "--store-url", "memory:"]
         ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
         assert words in ended.stdout + ended.stderr
     assert ask(target) == [302]

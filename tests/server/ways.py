@@ -11,21 +11,21 @@ from typing import Any
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.resolving import read_resolver_timeouts
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
-from app.cache.entry import Entry
-from app.errors import UpstreamUnreachable
-from app.features.privacy.access_log import AccessLog
-from app.features.privacy.line import LineFormat
-from app.handle.answer import Answer, ResponseCode
-from app.main import SuppliedParts, create
-from app.server.prepared_answers import ExpressLane
-from app.server.protocol import ExpressProtocol
-from app.upstream.local import SealedSource
-from app.upstream.source import Source, UpstreamQuery
-from app.web.application import Application
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.resolving import read_resolver_timeouts
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import UpstreamUnreachable
+from doi_proxy.features.privacy.access_log import AccessLog
+from doi_proxy.features.privacy.line import LineFormat
+from doi_proxy.main import SuppliedParts, create
+from doi_proxy.server.prepared_answers import ExpressLane
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.source import Source, UpstreamQuery
+from doi_proxy.web.application import Application
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port

@@ -45,7 +45,7 @@ NO_WORKER: Final = -1
 OTHER_WORKER: Final = "what one worker answered, the others answer too"
 #: The budget of several workers after the clock was set forward.
 BUDGET_STEPPED: Final = "never more queries a second than the budget, also after the clock was set"
-#: Tokens that workers may take from a shared budget before they spend them (app/assembly/allotment.py), and rounding.
+#: Tokens that workers may take from a shared budget before they spend them (assembly/allotment.py), and rounding.
 _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
 #: Seconds of a lease.
 LEASE: Final = 20.0
@@ -81,8 +81,8 @@ KNOWN: Final = {
     MISSED: Known(
         135,
         10,
-        "What is fetched while Valkey is away is never written to it (app/cache/fallback.py): the other machine, and "
-        "the same one after a restart, answer 502 or 503 if the upstream fails. SQLite gets it (app/cache/late.py).",
+        "What is fetched while Valkey is away is never written to it (cache/fallback.py): the other machine, and "
+        "the same one after a restart, answer 502 or 503 if the upstream fails. SQLite gets it (cache/late.py).",
     ),
     BUDGET_APART: Known(
         306,
@@ -104,17 +104,17 @@ KNOWN: Final = {
     SPENT_BUDGET: Known(
         11_836,
         40,
-        "A query that waited 5 s for a place in flight is refused as if the tokens were spent (app/upstream/budget.py, "
+        "A query that waited 5 s for a place in flight is refused as if the tokens were spent (upstream/budget.py, "
         "`_wait`): a slow upstream is called a spent budget, in the answer and in the log.",
     ),
     SLOW_UPSTREAM: Known(
         27,
         40,
         "A query behind a stale answer that has no answer after 1.8 s is remembered as a slow upstream "
-        "(app/resolver/resolver.py, `_await_or_answer_stale`), also if it was never sent and waits for the budget.",
+        "(resolver/resolver.py, `_await_or_answer_stale`), also if it was never sent and waits for the budget.",
     ),
     name_event("outage"): Known(
-        7, 40, "An outage that ends before the next tick has two lines in the log and no event (app/features/status)."
+        7, 40, "An outage that ends before the next tick has two lines in the log and no event (features/status)."
     ),
     name_event("pause"): Known(7, 60, "A pause that the upstream requested has two lines in the log and no event."),
     name_event("budget"): Known(5, 40, "A spent budget has two lines in the log and no event."),

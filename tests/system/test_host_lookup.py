@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.errors import UpstreamTimeout
-from app.system.host_lookup import MAX_LOOKUPS, look_up, write_address
+from doi_proxy.errors import UpstreamTimeout
+from doi_proxy.system.host_lookup import MAX_LOOKUPS, look_up, write_address
 from tests.parts import usual_api
 
 

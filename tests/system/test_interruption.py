@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 async def test_an_import_of_a_bundle_whose_rest_does_not_arrive(tmp_path: Path) -> None:
     store = tmp_path / "store"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", "cache", "import", "-", "--format", "bundle", f"--store-url=sqlite:///{store}"),
+        *(sys.executable, "-m", "doi_proxy", "cache", "import", "-", "--format", "bundle", f"--store-url=sqlite:///{store}"),
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(PATIENCE):

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from app.system.progress import Bar, LineBar, progress, show_duration
+from doi_proxy.system.progress import Bar, LineBar, progress, show_duration
 from tests.clock import Clock
 
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from app.cli.main import main
-from app.system.regular_file import open_regular, read_regular, require_regular
+from doi_proxy.commands.main import main
+from doi_proxy.system.regular_file import open_regular, read_regular, require_regular
 
 NOT_REGULAR: Final = "it is not a regular file"
 

@@ -11,13 +11,13 @@ from typing import Final
 
 import pytest
 
-from app.system import version
-from app.system.version import BUILT, VERSION, find_version
+from doi_proxy.system import version
+from doi_proxy.system.version import BUILT, VERSION, find_version
 
 pytestmark = pytest.mark.process
 
 #: Where the file is below the folder of a checkout.
-PLACE: Final = "app/system/version.py"
+PLACE: Final = "app/doi_proxy/system/version.py"
 AUTHOR: Final = {f"GIT_{role}_{kind}": "test" for role in ("AUTHOR", "COMMITTER") for kind in ("NAME", "EMAIL")}
 
 
@@ -59,13 +59,13 @@ def test_the_commits_since_the_line_changed_are_counted(checkout: Path) -> None:
     assert find_version(file) == f"{VERSION}3+g{head(checkout)}"
     git(checkout, "mv", "app", "src")
     commit(checkout, "README.md", "a file that moves is the same file")
-    assert find_version(checkout / "src/system/version.py") == f"{VERSION}4+g{head(checkout)}"
-    commit(checkout, "src/system/version.py", file_text(checkout).replace(VERSION, "1.1.0.dev"))
-    assert find_version(checkout / "src/system/version.py") == f"{VERSION}0+g{head(checkout)}"
+    assert find_version(checkout / "src/doi_proxy/system/version.py") == f"{VERSION}4+g{head(checkout)}"
+    commit(checkout, "src/doi_proxy/system/version.py", file_text(checkout).replace(VERSION, "1.1.0.dev"))
+    assert find_version(checkout / "src/doi_proxy/system/version.py") == f"{VERSION}0+g{head(checkout)}"
 
 
 def file_text(checkout: Path) -> str:
-    return (checkout / "src/system/version.py").read_text("utf-8")
+    return (checkout / "src/doi_proxy/system/version.py").read_text("utf-8")
 
 
 def test_a_shallow_checkout_has_the_commit_without_a_number(checkout: Path, tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from app.upstream.breaker import Breaker
-from app.upstream.budget import Budget
-from app.upstream.client import HandleClient
-from app.upstream.guard import Guard, RecordQuery, UpstreamHealth
-from app.upstream.pause import Pause
-from app.upstream.source import Priority
-from app.upstream.upstream_log import UpstreamLog
+from doi_proxy.upstream.breaker import Breaker
+from doi_proxy.upstream.budget import Budget
+from doi_proxy.upstream.client import HandleClient
+from doi_proxy.upstream.guard import Guard, RecordQuery, UpstreamHealth
+from doi_proxy.upstream.pause import Pause
+from doi_proxy.upstream.source import Priority
+from doi_proxy.upstream.upstream_log import UpstreamLog
 from tests.parts import QUEUE_PATIENCE
 
 

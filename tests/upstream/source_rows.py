@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from app.errors import (
+from doi_proxy.errors import (
     AnswerTooLarge,
     CouldNotVerify,
     InvalidAnswer,
@@ -18,16 +18,16 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.features.bulk_source import BulkSource
-from app.features.native.errors import AnswerMismatch, MalformedMessage
-from app.features.native.transport.udp import FIRST_WAIT, TRIES
-from app.features.native.wire.message import OpFlag
-from app.features.native.wire.site_value import TransportProtocol
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.client import MAX_ANSWER_BYTES, HandleClient
-from app.upstream.local import SealedSource
-from app.upstream.routed import RoutedSource
-from app.upstream.source import Source
+from doi_proxy.features.bulk_source import BulkSource
+from doi_proxy.features.native.errors import AnswerMismatch, MalformedMessage
+from doi_proxy.features.native.transport.udp import FIRST_WAIT, TRIES
+from doi_proxy.features.native.wire.message import OpFlag
+from doi_proxy.features.native.wire.site_value import TransportProtocol
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.client import MAX_ANSWER_BYTES, HandleClient
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.routed import RoutedSource
+from doi_proxy.upstream.source import Source
 from tests.fake_upstream import FakeUpstream
 from tests.features.native.clients import HTTP, PROTOCOLS, TCP, UDP, client_of
 from tests.features.native.server import HandleServer

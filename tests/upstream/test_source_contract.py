@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import AnswerTooLarge, CouldNotVerify, NotInBundle, UpstreamUnreachable
-from app.features.explain.rehearsal import RehearsedSource
-from app.handle.answer import Answer, ResponseCode
-from app.handle.record import MAX_VALUES
-from app.upstream.client import HandleClient
-from app.upstream.local import SealedSource
-from app.upstream.source import Source
+from doi_proxy.errors import AnswerTooLarge, CouldNotVerify, NotInBundle, UpstreamUnreachable
+from doi_proxy.features.explain.rehearsal import RehearsedSource
+from doi_proxy.upstream.client import HandleClient
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.source import Source
+from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.record import MAX_VALUES
 from tests.features.native.clients import query
 from tests.features.native.lies import LIES
 from tests.upstream.faults import FAULTS

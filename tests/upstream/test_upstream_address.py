@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.doi.percent import decode
-from app.upstream.client import agency_url, encode_name, handle_query_url
+from doi_names.percent import decode
+from doi_proxy.upstream.client import agency_url, encode_name, handle_query_url
 from tests.table import table
 
 BASE = "https://doi.example"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import InvalidAnswer
-from app.upstream.agencies import read_agencies
+from doi_proxy.errors import InvalidAnswer
+from doi_proxy.upstream.agencies import read_agencies
 from tests.table import table
 
 

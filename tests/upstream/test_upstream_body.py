@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.errors import InvalidAnswer
-from app.upstream.engine import read_body
+from doi_proxy.errors import InvalidAnswer
+from doi_proxy.upstream.engine import read_body
 
 pytestmark = pytest.mark.anyio
 

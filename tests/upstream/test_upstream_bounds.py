@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.assembly.features import installed
-from app.doi.name import HandleName
-from app.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachable
-from app.handle.answer import ResponseCode
-from app.upstream.budget import MAX_WAITING
-from app.upstream.client import translate_error
-from app.upstream.guard import list_outcomes
-from app.upstream.retry_after import read_retry_after
-from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.assembly.features import installed
+from doi_proxy.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachable
+from doi_proxy.upstream.budget import MAX_WAITING
+from doi_proxy.upstream.client import translate_error
+from doi_proxy.upstream.guard import list_outcomes
+from doi_proxy.upstream.retry_after import read_retry_after
+from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
+from handle_protocol.answer import ResponseCode
 from tests.fake_upstream import FakeUpstream
 from tests.parts import QUEUE_PATIENCE, usual_api
 

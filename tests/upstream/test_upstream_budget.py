@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from app.errors import BudgetSpent, Quota, ShareSpent
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.source import Priority, WaitingClients
+from doi_proxy.errors import BudgetSpent, Quota, ShareSpent
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
 from tests.constants import changed
 from tests.table import table
@@ -26,7 +26,7 @@ FEW = 20
 
 @pytest.fixture
 def few_wait() -> Iterator[None]:
-    with changed({"app.upstream.budget.MAX_WAITING": FEW}):
+    with changed({"doi_proxy.upstream.budget.MAX_WAITING": FEW}):
         yield
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import (
+from doi_names.name import HandleName
+from doi_proxy.errors import (
     ConfigurationError,
     InvalidAnswer,
     RequestTooLarge,
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from app.handle.answer import Answer, ResponseCode
-from app.upstream.client import MAX_AGENCY_NAMES, HandleClient
-from app.upstream.source import UpstreamQuery
+from doi_proxy.upstream.client import MAX_AGENCY_NAMES, HandleClient
+from doi_proxy.upstream.source import UpstreamQuery
+from handle_protocol.answer import Answer, ResponseCode
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import (
+from doi_names.name import HandleName
+from doi_proxy.errors import (
     BreakerOpen,
     BudgetSpent,
     CouldNotVerify,
@@ -19,12 +19,12 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.handle.answer import Answer, ResponseCode
-from app.upstream.breaker import Breaker, BreakerState
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.guard import UNSENT_OUTCOMES, GuardedAgencies, list_outcomes
-from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery, WaitingClients
-from app.upstream.upstream_log import OUTAGE_SECONDS
+from doi_proxy.upstream.breaker import Breaker, BreakerState
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.guard import UNSENT_OUTCOMES, GuardedAgencies, list_outcomes
+from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery, WaitingClients
+from doi_proxy.upstream.upstream_log import OUTAGE_SECONDS
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
@@ -414,7 +414,7 @@ async def test_an_upstream_is_failing_while_the_breaker_is_open_even_if_no_outag
 
 
 async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "app.upstream")
+    caplog.set_level("INFO", "doi_proxy.upstream")
     parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=1)
     for _ in range(10):
         await parts.fail("10.1234/a")

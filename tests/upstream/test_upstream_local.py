@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import NotInBundle
-from app.upstream.local import SealedSource
-from app.upstream.source import UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.errors import NotInBundle
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.source import UpstreamQuery
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import InvalidAnswer, UpstreamPaused, UpstreamTimeout, UpstreamUnreachable
-from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from doi_proxy.errors import InvalidAnswer, UpstreamPaused, UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.certificates import END, LOOPBACK, PAST, Authority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -24,7 +24,7 @@ class Written:
     """A log of one upstream, and its lines at a level or above."""
 
     def __init__(self, lines: pytest.LogCaptureFixture, *, level: int = logging.INFO, shows_names: bool = True) -> None:
-        lines.set_level(level, "app.upstream.upstream_log")
+        lines.set_level(level, "doi_proxy.upstream.upstream_log")
         self._lines = lines
         self.clock = Clock(0)
         self.log = UpstreamLog("upstream 1 (up.example)", self.clock, shows_names=shows_names)

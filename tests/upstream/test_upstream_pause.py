@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.upstream.pause import LOOK_INTERVAL, Pause
+from doi_proxy.upstream.pause import LOOK_INTERVAL, Pause
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.upstream.budget import MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS
-from app.upstream.places import SLOW_AFTER, Place, choose_slow
-from app.upstream.source import Priority
+from doi_proxy.upstream.budget import MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS
+from doi_proxy.upstream.places import SLOW_AFTER, Place, choose_slow
+from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.table import table
 from tests.upstream.test_upstream_budget import budget_of

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import BreakerOpen, CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamUnreachable
-from app.handle.answer import Answer, ResponseCode
-from app.upstream.client import HandleClient
-from app.upstream.local import SealedSource
-from app.upstream.routed import RoutedSource
-from app.upstream.source import Source, UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.errors import BreakerOpen, CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamUnreachable
+from doi_proxy.upstream.client import HandleClient
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.routed import RoutedSource
+from doi_proxy.upstream.source import Source, UpstreamQuery
+from handle_protocol.answer import Answer, ResponseCode
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
 

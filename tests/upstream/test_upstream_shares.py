@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from app.errors import BudgetSpent, UpstreamTimeout
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.source import Priority, WaitingClients
+from doi_proxy.errors import BudgetSpent, UpstreamTimeout
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.world.loop import run_virtually
 
 #: The defaults of the settings.

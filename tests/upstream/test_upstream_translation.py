@@ -10,10 +10,10 @@ import anyio
 import httpx
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import CouldNotVerify, UpstreamTimeout
-from app.upstream.client import translate_error
-from app.upstream.source import UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
+from doi_proxy.upstream.client import translate_error
+from doi_proxy.upstream.source import UpstreamQuery
 from tests.parts import usual_api
 from tests.table import table
 

@@ -20,10 +20,10 @@ from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote
 
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
-from app.main import create
-from app.web.application import Application
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.main import create
+from doi_proxy.web.application import Application
 from tests.clock import Clock
 from tests.constants import BYPASSES, FAILURE_TTL, changed, split
 from tests.fake_upstream import FakeUpstream

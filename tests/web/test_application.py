@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.server.proxies import forwarded_scope
-from app.web.application import MARKS
-from app.web.responses import Message
+from doi_proxy.server.proxies import forwarded_scope
+from doi_proxy.web.application import MARKS
+from doi_proxy.web.responses import Message
 from tests.clock import Clock
 from tests.web.proxy import Proxy, running_with
 
@@ -48,7 +48,7 @@ def answer_now(proxy: Proxy, path: str = f"/{NAME}") -> bytes | None:
 async def test_a_fault_of_the_shortcut_is_logged_once_for_each_type_and_leaves_the_request_unharmed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.ERROR, "app.web")
+    caplog.set_level(logging.ERROR, "doi_proxy.web")
     clock = FaultyClock()
     async with running_with(None, clock=clock) as proxy:
         proxy.upstream.put(NAME, url="https://target.example/")

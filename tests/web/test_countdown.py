@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cache.entry import FOREVER, Entry
-from app.doi.name import HandleName
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.resolution import Chain, Origin, Resolution
-from app.web.countdown import Countdown, JsonCountdown, PageCountdown, RedirectCountdown
-from app.web.freshness import Freshness
-from app.web.header import Header, header_lines, http_date
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import FOREVER, Entry
+from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.web.countdown import Countdown, JsonCountdown, PageCountdown, RedirectCountdown
+from doi_proxy.web.freshness import Freshness
+from doi_proxy.web.header import Header, header_lines, http_date
+from handle_protocol.answer import Answer, ResponseCode
 
 NAME = HandleName("10.1000/182")
 NOW = 1_700_000_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.doi.name import HandleName
-from app.resolver.demand import ORDINARY, Demand
-from app.resolver.resolution import Resolution
-from app.resolver.resolver import Resolver
+from doi_names.name import HandleName
+from doi_proxy.resolver.demand import ORDINARY, Demand
+from doi_proxy.resolver.resolution import Resolution
+from doi_proxy.resolver.resolver import Resolver
 from tests.table import table
 from tests.web.proxy import running
 
@@ -24,7 +24,7 @@ LINK, OTHER = "10.5072/LINK", "10.5072/OTHER"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time of a request end soon."""
-    monkeypatch.setattr("app.web.conditions.REQUEST_SECONDS", SOON)
+    monkeypatch.setattr("doi_proxy.web.conditions.REQUEST_SECONDS", SOON)
 
 
 ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": OTHER}}]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.resolver.metadata_format import MEDIA_TYPES
+from doi_proxy.resolver.metadata_format import MEDIA_TYPES
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy, running

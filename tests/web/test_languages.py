@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from app.assembly.features import text_folders
-from app.errors import ConfigurationError
-from app.features.branding.messages import placeholders
-from app.web.languages import (
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.branding.messages import placeholders
+from doi_proxy.web.languages import (
     CORE,
     LANGUAGES,
     MAX_HEADER_CHARACTERS,
@@ -122,7 +122,7 @@ def test_spanish_questions_have_both_marks() -> None:
 
 @pytest.mark.parametrize("language", ["de", "fr", "es"])
 def test_apostrophes_are_typographic_also_in_the_documentation_of_the_api(language: str) -> None:
-    files = Path(str(resources.files("app"))).glob(f"**/texts/**/{language}.toml")
+    files = Path(str(resources.files("doi_proxy"))).glob(f"**/texts/**/{language}.toml")
     typed = {file: re.findall(r"\w+'\w+", file.read_text("utf-8")) for file in files}
     assert len(typed) > 10
     assert not {file: words for file, words in typed.items() if words}

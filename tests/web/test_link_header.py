@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.handle.location import Location
-from app.web.link_header import MAX_CHARACTERS, link_header
+from doi_proxy.web.link_header import MAX_CHARACTERS, link_header
+from handle_protocol.location import Location
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy, running

@@ -11,8 +11,8 @@ import pytest
 from mmdb_writer import MMDBWriter
 from netaddr import IPSet  # type: ignore[import-untyped]
 
-from app.errors import ConfigurationError
-from app.features.country.database import open_countries
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.country.database import open_countries
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy, running

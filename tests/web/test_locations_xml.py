@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from app.doi.name import HandleName
-from app.handle.location import Location, Locations
-from app.handle.record import Record
-from app.resolver.target import NameLocations, read_own_locations
-from app.web.locations_xml import write_locations
+from doi_names.name import HandleName
+from doi_proxy.resolver.target import NameLocations, read_own_locations
+from doi_proxy.web.locations_xml import write_locations
+from handle_protocol.location import Location, Locations
+from handle_protocol.record import Record
 from tests.values import record
 
 NAME = HandleName("10.1000/a&b")

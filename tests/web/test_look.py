@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
-from app.assembly.features import text_folders
-from app.features.branding.samples import sample_context, sample_facts
-from app.web.branding import our_branding
-from app.web.look import Look, open_look
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.features.branding.samples import sample_context, sample_facts
+from doi_proxy.web.branding import our_branding
+from doi_proxy.web.look import Look, open_look
 
 SAMPLES = {**sample_facts(), **{page: facts for one in text_folders() for page, facts in one.samples().items()}}
 
@@ -58,7 +58,7 @@ def test_a_page_with_texts_compiled_into_it_is_the_page_that_calls_for_them(
 ) -> None:
     look = our_look()
     shown = [render(look, page, language) for language in look.catalogues]
-    monkeypatch.setattr("app.web.look._TEXT", re.compile("(never)^"))
+    monkeypatch.setattr("doi_proxy.web.look._TEXT", re.compile("(never)^"))
     assert shown == [render(our_look(), page, language) for language in look.catalogues]
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.resolver.options import Locatt
-from app.web.negotiation import is_browser, negotiate, wants_data
+from doi_proxy.resolver.options import Locatt
+from doi_proxy.web.negotiation import is_browser, negotiate, wants_data
 from tests.table import table
 
 PROXY = "the handle system's proxy, as recorded"

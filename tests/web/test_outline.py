@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.handle.value import HandleValue, read_value
-from app.web.outline import (
+from doi_proxy.web.outline import (
     MAX_CONTAINERS_SHOWN,
     MAX_DEPTH_SHOWN,
     MAX_MEMBERS_SHOWN,
@@ -19,6 +18,7 @@ from app.web.outline import (
     Outline,
     rows,
 )
+from handle_protocol.value import HandleValue, read_value
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

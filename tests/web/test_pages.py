@@ -12,27 +12,27 @@ from typing import Any
 
 import pytest
 
-from app.assembly.features import text_folders
-from app.doi.name import HandleName
-from app.features.branding.samples import sample_facts
-from app.handle.location import Location
-from app.handle.record import read_values
-from app.handle.value import HandleValue
-from app.resolver.prefix_chain import ReportContact
-from app.web.branding import our_branding
-from app.web.languages import CORE, TextFolder, load_catalogues
-from app.web.locations_page import MAX_LOCATIONS_SHOWN
-from app.web.outline import MAX_VALUES_SHOWN
-from app.web.pages import (
+from doi_names.name import HandleName
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.features.branding.samples import sample_facts
+from doi_proxy.resolver.prefix_chain import ReportContact
+from doi_proxy.web.branding import our_branding
+from doi_proxy.web.languages import CORE, TextFolder, load_catalogues
+from doi_proxy.web.locations_page import MAX_LOCATIONS_SHOWN
+from doi_proxy.web.outline import MAX_VALUES_SHOWN
+from doi_proxy.web.pages import (
     ERROR_TEXTS,
     NOTES,
     Link,
     Pages,
     StaleNote,
 )
-from app.web.redirect import redirect_stub
-from app.web.shown_name import show_names
-from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
+from doi_proxy.web.redirect import redirect_stub
+from doi_proxy.web.shown_name import show_names
+from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
+from handle_protocol.location import Location
+from handle_protocol.record import read_values
+from handle_protocol.value import HandleValue
 from tests.table import table
 
 PAGES = Pages(
@@ -640,7 +640,7 @@ def test_the_body_of_a_redirect_has_two_lines_and_one_link() -> None:
 
 
 def test_the_stylesheet_loads_nothing() -> None:
-    css = resources.files("app.web").joinpath("static", "style.css").read_text("utf-8")
+    css = resources.files("doi_proxy.web").joinpath("static", "style.css").read_text("utf-8")
     assert not re.search(r"url\(|@import|@font-face", css)
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from app.assembly.features import installed
-from app.errors import list_errors
-from app.web.negotiation import wants_problem
-from app.web.problem import all_titles, problem
+from doi_proxy.assembly.features import installed
+from doi_proxy.errors import list_errors
+from doi_proxy.web.negotiation import wants_problem
+from doi_proxy.web.problem import all_titles, problem
 from tests.table import table
 from tests.web.proxy import Proxy, running
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import InvalidParameter
-from app.resolver.options import DEFAULT_OPTIONS, Action
-from app.web.request_path import read_api_options, read_form_body, read_options, read_query
+from doi_proxy.errors import InvalidParameter
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action
+from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.web.freshness import NO_STORE, VARY_LANGUAGE
-from app.web.header import header_lines
-from app.web.responses import (
+from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
+from doi_proxy.web.header import header_lines
+from doi_proxy.web.responses import (
     COMMON_HEADERS,
     HTML,
     JSON,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.handle.value import Data, HandleValue, read_value
-from app.web.shown_values import (
+from doi_proxy.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     PERMISSIONS,
     address_href,
@@ -23,6 +22,7 @@ from app.web.shown_values import (
     visible,
     web_address,
 )
+from handle_protocol.value import Data, HandleValue, read_value
 from tests.table import table
 
 BASE = "https://doi.example"

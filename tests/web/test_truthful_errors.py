@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.assembly.features import text_folders
-from app.errors import CouldNotVerify, InvalidName, NotADOI, PrefixDenied, list_errors
-from app.web.languages import CORE, load_catalogues
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.errors import CouldNotVerify, InvalidName, NotADOI, PrefixDenied, list_errors
+from doi_proxy.web.languages import CORE, load_catalogues
 from tests.constants import FAILURE_TTL, QUEUE_TIMEOUT, STALE_TIMEOUT
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.table import table

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.web.which_ra import MAX_NAMES
+from doi_proxy.web.which_ra import MAX_NAMES
 from tests.table import table
 from tests.web.proxy import Proxy, running
 

@@ -9,9 +9,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.assembly.settings import Settings
-from app.web.request import below
-from app.web.route import Paths, find_route
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.web.request import below
+from doi_proxy.web.route import Paths, find_route
 from tests.features.openapi.described import Description
 
 _TOKEN: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")

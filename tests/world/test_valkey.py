@@ -12,9 +12,9 @@ import pytest
 from redis import Connection, Redis
 from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
-from app.cache.coordination import MAX_ANNOUNCEMENTS
-from app.features.stored_entry import pack
-from app.features.valkey import scripts
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from doi_proxy.features.stored_entry import pack
+from doi_proxy.features.valkey import scripts
 from tests.cache.entries import NOW, entry, missing, proven, verified
 from tests.table import table
 from tests.world.loop import WorldLoop

@@ -1,4 +1,4 @@
-"""A Valkey server on the network in memory, for the real client of app/features/valkey. It can fail in many ways.
+"""A Valkey server on the network in memory, for the real client of features/valkey. It can fail in many ways.
 
 It runs the scripts that it knows by their text; see tests/world/valkey_scripts.py.
 """

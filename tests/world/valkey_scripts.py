@@ -1,4 +1,4 @@
-"""What the Lua scripts of app/features/valkey/scripts.py do, in Python. A test compares them with a real server."""
+"""What the Lua scripts of features/valkey/scripts.py do, in Python. A test compares them with a real server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import suppress
 from math import ceil, inf, isinf
 from typing import Any, Final
 
-from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
-from app.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
-from app.features.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
-from app.features.valkey import scripts
-from app.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM, SETTLING, SETTLING_REPLY
-from app.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
+from doi_proxy.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
+from doi_proxy.features.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
+from doi_proxy.features.valkey import scripts
+from doi_proxy.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM, SETTLING, SETTLING_REPLY
+from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
 from tests.world.valkey_data import Failure, Keys, Reply
 
 #: A script: the keys of the server, and KEYS and ARGV.

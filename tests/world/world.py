@@ -31,12 +31,12 @@ from unittest.mock import patch
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
-from app.features.shared_memory import create_memories
-from app.main import create
-from app.server.protocol import ExpressProtocol
-from app.web.application import Application
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.shared_memory import create_memories
+from doi_proxy.main import create
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.web.application import Application
 from tests.constants import changed, split
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.described import describe

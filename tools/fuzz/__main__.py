@@ -88,7 +88,7 @@ def _search(name: str, seconds: int) -> int:
 def _fuzz(target: str, seconds: int) -> None:
     import atheris  # noqa: PLC0415 - only the process that fuzzes has its imports instrumented
 
-    with atheris.instrument_imports(include=["app"]):
+    with atheris.instrument_imports(include=["doi_names", "handle_protocol", "doi_proxy"]):
         if target in SERVICE_NAMES:
             from tools.fuzz.services import SERVICES as targets  # noqa: PLC0415
         else:

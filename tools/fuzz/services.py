@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from app.errors import InvalidParameter, InvalidRequest
-from app.features.assistants.tools import ToolName, Tools
+from doi_proxy.errors import InvalidParameter, InvalidRequest
+from doi_proxy.features.assistants.tools import ToolName, Tools
 from tests.features.assistants.test_tools import running as running_tools
 from tests.server.ways import FullPathProtocol, Server, Ways
 from tests.web.proxy import Proxy, running

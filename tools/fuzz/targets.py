@@ -13,52 +13,52 @@ from ipaddress import ip_address
 from typing import Any, Final
 from zlib import crc32
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
-from app.cache.entry import Entry
-from app.doi.name import DOIName, HandleName
-from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
-from app.doi.uri import url_path
-from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
-from app.features.bundles.lines import InvalidBundleLine, from_line
-from app.features.native.errors import MalformedMessage
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.encoding import decode_filters
-from app.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
-from app.features.native.wire.public_key import decode_public_key, encode_public_key
-from app.features.native.wire.query import encode_filters
-from app.features.native.wire.response import AnswerText, Values, decode_response
-from app.features.native.wire.site_value import decode_site, encode_site
-from app.features.native_listener.messages import read_request
-from app.features.native_listener.responder import Peer, Responder
-from app.features.registry import csv_file
-from app.features.registry.archive import ArchiveReader, InvalidArchive
-from app.features.registry.crossref import CrossrefReader
-from app.features.registry.datacite import DataCiteReader
-from app.features.registry.import_streams import cut_blocks
-from app.features.registry.reading import BlockReader, Findings, detect_format
-from app.features.registry.record import RecordDates
-from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from app.features.store_compression import compress
-from app.features.stored_entry import pack, unpack
-from app.features.texts.errors import UnreadableList
-from app.features.texts.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.texts.lines import Item, LinesReader, ListReader
-from app.features.texts.parsing import parse, write_line
-from app.features.texts.references import BibtexReader, RisReader
-from app.features.texts.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
-from app.features.texts.table import ColumnReader
-from app.handle.answer import Answer, ResponseCode, read_answer
-from app.handle.location import MalformedLocations, read_locations
-from app.handle.namespace import read_namespace
-from app.handle.record import read_values, write_values
-from app.main import SuppliedParts, create
-from app.resolver.location_choice import choose_location
-from app.resolver.options import Client
-from app.upstream.retry_after import read_retry_after
-from app.web.languages import choose_language
-from app.web.negotiation import negotiate
-from app.web.request_path import read_api_options, read_form_body, read_options, read_query
+from doi_names.name import DOIName, HandleName
+from doi_names.presentation import BLANKS, read_exact, read_path, read_typed
+from doi_names.uri import url_path
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
+from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
+from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.encoding import decode_filters
+from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
+from doi_proxy.features.native.wire.public_key import decode_public_key, encode_public_key
+from doi_proxy.features.native.wire.query import encode_filters
+from doi_proxy.features.native.wire.response import AnswerText, Values, decode_response
+from doi_proxy.features.native.wire.site_value import decode_site, encode_site
+from doi_proxy.features.native_listener.messages import read_request
+from doi_proxy.features.native_listener.responder import Peer, Responder
+from doi_proxy.features.registry import csv_file
+from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive
+from doi_proxy.features.registry.crossref import CrossrefReader
+from doi_proxy.features.registry.datacite import DataCiteReader
+from doi_proxy.features.registry.import_streams import cut_blocks
+from doi_proxy.features.registry.reading import BlockReader, Findings, detect_format
+from doi_proxy.features.registry.record import RecordDates
+from doi_proxy.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
+from doi_proxy.features.store_compression import compress
+from doi_proxy.features.stored_entry import pack, unpack
+from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
+from doi_proxy.features.texts.lines import Item, LinesReader, ListReader
+from doi_proxy.features.texts.parsing import parse, write_line
+from doi_proxy.features.texts.references import BibtexReader, RisReader
+from doi_proxy.features.texts.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.main import SuppliedParts, create
+from doi_proxy.resolver.location_choice import choose_location
+from doi_proxy.resolver.options import Client
+from doi_proxy.upstream.retry_after import read_retry_after
+from doi_proxy.web.languages import choose_language
+from doi_proxy.web.negotiation import negotiate
+from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
+from handle_protocol.answer import Answer, ResponseCode, read_answer
+from handle_protocol.location import MalformedLocations, read_locations
+from handle_protocol.namespace import read_namespace
+from handle_protocol.record import read_values, write_values
 from tests.features.native.encoder import encode_response
 
 _NOW: Final = 1_700_000_000.0

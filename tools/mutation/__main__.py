@@ -112,7 +112,8 @@ class Trials:
     def _find_functions(self) -> dict[str, list[FunctionType]]:
         paths = {drawn.path for drawn in self._mutants}
         for path in sorted(paths):
-            importlib.import_module(path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"))
+            name = path.removeprefix("app/").removesuffix(".py").replace("/", ".")
+            importlib.import_module(name.removesuffix(".__init__"))
         return find_functions({str(self._root / path) for path in paths})
 
     def _note_tests(self, functions: Mapping[str, list[FunctionType]]) -> None:

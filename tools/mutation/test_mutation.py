@@ -111,7 +111,7 @@ def leave() -> int:
     return 7
 """
 _TESTS: Final = """
-from app.name import choose, double
+from names.name import choose, double
 
 def test_doubles() -> None:
     double(3)
@@ -136,22 +136,22 @@ def write_notes(root: Path, tests: str, functions: list[str]) -> None:
 
 
 def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
-    for name, text in (("app/name.py", _MODULE), ("tests/test_name.py", _TESTS), ("pytest.ini", _INI)):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name, text in (("app/names/name.py", _MODULE), ("tests/test_name.py", _TESTS), ("pytest.ini", _INI)):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / "app/__init__.py").touch()
+    (tmp_path / "app/names/__init__.py").touch()
     write_notes(tmp_path, "tests/test_far.py", ["app/other.py:f"])
     command = [sys.executable, "-m", "tools.mutation", "--jobs", "2"]
-    paths = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
+    paths = os.pathsep.join((str(tmp_path / "app"), str(Path(__file__).parents[2])))
     run = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )
-    printed = sorted(line for line in run.stdout.splitlines() if "app/name.py:" in line or "mutants: " in line)
+    printed = sorted(line for line in run.stdout.splitlines() if "app/names/name.py:" in line or "mutants: " in line)
     assert run.returncode == 1, run.stderr
     assert printed == [
-        "app/name.py:14 return 7 -> return 8  (in-process tests tried: 0)",
-        "app/name.py:9 if x < 5: -> if x < 6:  (in-process tests tried: 3)",
-        "app/name.py:9 if x < 5: -> if x <= 5:  (in-process tests tried: 3)",
+        "app/names/name.py:14 return 7 -> return 8  (in-process tests tried: 0)",
+        "app/names/name.py:9 if x < 5: -> if x < 6:  (in-process tests tried: 3)",
+        "app/names/name.py:9 if x < 5: -> if x <= 5:  (in-process tests tried: 3)",
         "mutants: fails without a change: tests/test_name.py::test_fails",
         *(line for line in printed if line.startswith("mutants: noted 4 tests")),
         *(line for line in printed if line.startswith("mutants: tests noticed 6 of 8 ")),

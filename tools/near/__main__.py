@@ -77,7 +77,8 @@ def find_functions(changes: Iterable[str], since: str) -> frozenset[str]:
 
 def mirror(path: str) -> frozenset[str]:
     """The files of tests in the folder that mirrors that of a path of app/."""
-    folder = (ROOT / "tests" / Path(path).relative_to("app")).parent
+    # tests/x/ mirrors app/doi_proxy/x/, and tests/doi_names/ mirrors app/doi_names/.
+    folder = (ROOT / "tests" / path.removeprefix("app/").removeprefix("doi_proxy/")).parent
     while not folder.is_dir():
         folder = folder.parent
     is_shared = folder in (ROOT / "tests", ROOT / "tests" / "features")

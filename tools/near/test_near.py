@@ -26,8 +26,8 @@ class Thing:
             return 2
         return inner()
 '''
-PATH = "app/doi/name.py"
-TESTS = "tests/doi/test_doi.py"
+PATH = "app/doi_names/name.py"
+TESTS = "tests/doi_names/test_doi.py"
 
 
 @table(
@@ -80,7 +80,7 @@ def test_what_one_test_of_a_file_enters_stands_for_all_its_tests() -> None:
 def test_without_notes_the_files_of_the_mirrored_folder_are_chosen() -> None:
     choice = choose([PATH], frozenset({f"{PATH}:f"}), {})
     assert choice.files == mirror(PATH) != frozenset()
-    assert all(file.startswith("tests/doi/test_") for file in choice.files)
+    assert all(file.startswith("tests/doi_names/test_") for file in choice.files)
 
 
 def test_the_cheapest_tests_are_kept() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import app.features.admin.gate
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
+import doi_proxy.features.admin.gate
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
 from tests.cluster.processes import until
 from tests.table import table
 from tests.web.proxy import Proxy, running, running_with
@@ -242,10 +242,10 @@ async def test_the_denials_in_force_are_listed(proxy: Proxy) -> None:
 async def test_an_action_is_one_line_of_the_log_without_the_token(
     proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "app.features.operators")
+    caplog.set_level(logging.INFO, "doi_proxy.features.operators")
     await act(proxy, "purge", {"doi": f"{NAME}\u2028\nforged"})
     await act(proxy, "purge", {"doi": NAME})
-    lines = [record.getMessage() for record in caplog.records if record.name == "app.features.operators"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "doi_proxy.features.operators"]
     assert lines[-1] == f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries'
     await look(proxy, f"/admin/entries/{NAME}")
     assert caplog.messages[-1] == f'admin: client 192.0.2.0/24, show {{"doi": "{NAME}"}}: absent'
@@ -383,7 +383,7 @@ def test_a_short_token_is_refused() -> None:
 
 
 def test_the_token_is_compared_in_constant_time() -> None:
-    source = ast.parse(Path(str(app.features.admin.gate.__file__)).read_text(encoding="utf-8"))
+    source = ast.parse(Path(str(doi_proxy.features.admin.gate.__file__)).read_text(encoding="utf-8"))
     calls = [ast.unparse(node.func) for node in ast.walk(source) if isinstance(node, ast.Call)]
     assert "hmac.compare_digest" in calls
     compared = [ast.unparse(node) for node in ast.walk(source) if isinstance(node, ast.Compare)]

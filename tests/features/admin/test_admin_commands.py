@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.cli.main import main
-from app.features.options import ENV_PREFIX
-from app.main import create
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.main import main
+from doi_proxy.features.options import ENV_PREFIX
+from doi_proxy.main import create
 from tests.fake_upstream import FakeUpstream
 from tests.features.listening import listening
 

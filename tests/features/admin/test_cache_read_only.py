@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from app.features.sqlite.read_only import ReadOnlySqliteStore
-from app.features.stored_entry import STORE_FORMAT
+from doi_proxy.commands.main import main
+from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore
+from doi_proxy.features.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, opened

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.entry import Entry
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import ConfigurationError
-from app.features.admin.export import RecordWriter, export_all, export_prefix
-from app.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
-from app.features.bundles.output import OutputFile
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.resolution import Origin, Resolution
-from app.resolver.resolver import Resolver
-from app.system.progress import Bar
-from app.upstream.local import SealedSource
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.admin.export import RecordWriter, export_all, export_prefix
+from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
+from doi_proxy.features.bundles.output import OutputFile
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.resolution import Origin, Resolution
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.system.progress import Bar
+from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_options

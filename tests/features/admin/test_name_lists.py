@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import ConfigurationError, InvalidName, NotADOI
-from app.features.admin.name_lists import MAX_LINE_BYTES, NameItem, RefusedItem, UniqueNames, read_lists, read_name
+from doi_names.name import HandleName
+from doi_proxy.errors import ConfigurationError, InvalidName, NotADOI
+from doi_proxy.features.admin.name_lists import (
+    MAX_LINE_BYTES,
+    NameItem,
+    RefusedItem,
+    UniqueNames,
+    read_lists,
+    read_name,
+)
 from tests.table import table
 
 HANDBOOK = "10.1000/182"

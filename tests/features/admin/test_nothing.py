@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
+from doi_proxy.commands.main import main
 from tests.cache.entries import bundle
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill

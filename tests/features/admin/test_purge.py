@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.stores import find_records
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.features.admin.purge import PurgeResult, Selection, count_selected, purge
-from app.features.sqlite.store import SqliteStore
+from doi_names.name import HandleName
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.admin.purge import PurgeResult, Selection, count_selected, purge
+from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.conftest import valkey_url  # noqa: F401 - a fixture of the next one
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.test_cache_tiered import few_announcements, open_two  # noqa: F401 - a fixture

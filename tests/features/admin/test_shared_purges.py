@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_cache, open_service_cache
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.features.admin.purge import Selection, purge
-from app.features.admin.shared_purges import MAX_SHARED, SharedPurges
+from doi_names.name import HandleName
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_cache, open_service_cache
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.admin.purge import Selection, purge
+from doi_proxy.features.admin.shared_purges import MAX_SHARED, SharedPurges
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import forbid_writing, opened

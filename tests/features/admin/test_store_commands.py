@@ -17,15 +17,15 @@ from typing import Any, Final
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.cache.entry import Entry
-from app.cli.main import main
-from app.errors import ConfigurationError
-from app.features.admin.export import ExportChoice, export
-from app.features.admin.warm import warm
-from app.features.bundles import import_bundle
-from app.features.setting_values import write_value
-from app.system.gunzip import GzipLimits
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.cache.entry import Entry
+from doi_proxy.commands.main import main
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.admin.export import ExportChoice, export
+from doi_proxy.features.admin.warm import warm
+from doi_proxy.features.bundles import import_bundle
+from doi_proxy.features.setting_values import write_value
+from doi_proxy.system.gunzip import GzipLimits
 from tests.cache.entries import bundle, entry, missing
 from tests.clock import Clock
 from tests.cluster.processes import ROOT, Proxy
@@ -114,7 +114,7 @@ def flags(settings: Settings) -> list[str]:
 
 
 def started(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "app", *arguments], cwd=ROOT, stderr=subprocess.PIPE, **more)
+    return subprocess.Popen([sys.executable, "-m", "doi_proxy", *arguments], cwd=ROOT, stderr=subprocess.PIPE, **more)
 
 
 # --- Import -------------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_pa
     other = f"sqlite:///{tmp_path}/other.sqlite3"
     with started("cache", "export", "--store-url", store, stdout=subprocess.PIPE) as exporting:
         done = subprocess.run(
-            [sys.executable, "-m", "app", "cache", "import", "--store-url", other, "-"],
+            [sys.executable, "-m", "doi_proxy", "cache", "import", "--store-url", other, "-"],
             cwd=ROOT, check=False, stdin=exporting.stdout, capture_output=True, timeout=PATIENCE,
         )  # fmt: skip
         assert exporting.stderr is not None
@@ -392,7 +392,7 @@ async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_
         upstream.hold("10.1000/2")
         given = flags(settings_for(upstream, store, upstream_max_concurrency=1))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "app", "cache", "warm", *given, listed(tmp_path, *names),
+            sys.executable, "-m", "doi_proxy", "cache", "warm", *given, listed(tmp_path, *names),
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         await upstream.arrived("10.1000/2")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import ConfigurationError, CouldNotVerify
-from app.features.admin.name_lists import NameItem, RefusedItem
-from app.features.admin.visit import (
+from doi_names.name import HandleName
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import ConfigurationError, CouldNotVerify
+from doi_proxy.features.admin.name_lists import NameItem, RefusedItem
+from doi_proxy.features.admin.visit import (
     MAX_FAILURES,
     MAX_NAMED,
     Tally,
@@ -20,13 +20,13 @@ from app.features.admin.visit import (
     VisitOutcome,
     resolve_dependencies,
 )
-from app.resolver.destination import Destinations
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
-from app.system.progress import Bar
-from app.upstream.client import HandleClient
-from app.upstream.local import SealedSource
+from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.system.progress import Bar
+from doi_proxy.upstream.client import HandleClient
+from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream

@@ -25,7 +25,7 @@ def environment() -> dict[str, str]:
 
 def arguments(upstream_url: str, *more: str, store_url: str = "memory:") -> list[str]:
     free = ("--upstream-rate", "1000000", "--upstream-burst", "1000000")
-    return ["-m", "app", "mcp", "--upstream-url", upstream_url, "--store-url", store_url, *free, *more]
+    return ["-m", "doi_proxy", "mcp", "--upstream-url", upstream_url, "--store-url", store_url, *free, *more]
 
 
 def stdio(upstream_url: str, *more: str, store_url: str = "memory:") -> StdioServerParameters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.assistants.reference import read_reference
+from doi_proxy.features.assistants.reference import read_reference
 from tests.table import table
 
 SICI = "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import DoiProxyError
-from app.features.assistants.names import ServerNames
-from app.features.assistants.tools import ToolBounds, Tools
-from app.features.lists.verdict import ListRow, Verdict, not_a_doi
-from app.proxy_client.server import parse_server
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.assistants.names import ServerNames
+from doi_proxy.features.assistants.tools import ToolBounds, Tools
+from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
+from doi_proxy.proxy_client.server import parse_server
 from tests.constants import MAX_NAMES
 from tests.fake_upstream import EVERY_NAME
 from tests.features.listening import listening

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.features.assistants.server import read_lines
+from doi_proxy.features.assistants.server import read_lines
 
 # Its streams are pipes of the system.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]

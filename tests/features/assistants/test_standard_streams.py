@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp import Client
 
-from app.cli.main import main
+from doi_proxy.commands.main import main
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.processes import DEADLINE, arguments, started, stdio
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.assembly.core import open_core
-from app.assembly.settings import Settings
-from app.errors import InvalidParameter, InvalidRequest
-from app.features.assistants.names import OwnNames
-from app.features.assistants.tools import ToolBounds, ToolName, Tools
-from app.features.lists.batch import build_batches
+from doi_proxy.assembly.core import open_core
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import InvalidParameter, InvalidRequest
+from doi_proxy.features.assistants.names import OwnNames
+from doi_proxy.features.assistants.tools import ToolBounds, ToolName, Tools
+from doi_proxy.features.lists.batch import build_batches
 from tests.constants import split
 from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import OUT_OF_THE_WAY

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from app.assembly.core import build_pages
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
-from app.doi.name import HandleName
-from app.errors import ConfigurationError
-from app.features.branding.branding import MAX_LOGO_BYTES, read_branding
-from app.features.branding.feature import rebrand
-from app.features.branding.institution import read_brand_links
-from app.features.branding.settings import BrandingSettings
-from app.main import create
-from app.web.branding import Branding
-from app.web.languages import CORE
-from app.web.pages import Link, Pages
+from doi_names.name import HandleName
+from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.branding.branding import MAX_LOGO_BYTES, read_branding
+from doi_proxy.features.branding.feature import rebrand
+from doi_proxy.features.branding.institution import read_brand_links
+from doi_proxy.features.branding.settings import BrandingSettings
+from doi_proxy.main import create
+from doi_proxy.web.branding import Branding
+from doi_proxy.web.languages import CORE
+from doi_proxy.web.pages import Link, Pages
 from tests.table import table
 from tests.web.proxy import running
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import ConfigurationError
-from app.features.branding.messages import MAX_FILE_BYTES, read_messages
-from app.web.branding import NamedLink
-from app.web.languages import CORE, Catalogue, load_catalogues, read_packaged
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.branding.messages import MAX_FILE_BYTES, read_messages
+from doi_proxy.web.branding import NamedLink
+from doi_proxy.web.languages import CORE, Catalogue, load_catalogues, read_packaged
 
 
 def load(tags: tuple[str, ...], folder: Path) -> dict[str, Catalogue]:
@@ -33,7 +33,7 @@ def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> Non
 
 
 def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:
-    own = resources.files("app.web").joinpath("texts", "en.toml").read_text("utf-8")
+    own = resources.files("doi_proxy.web").joinpath("texts", "en.toml").read_text("utf-8")
     (tmp_path / "it.toml").write_text(own.replace("Skip to content", "Vai al contenuto"), "utf-8")
     assert load(("en", "it"), tmp_path)["it"].texts["site.skip"] == "Vai al contenuto"
 

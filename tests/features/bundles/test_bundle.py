@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from app.cache.entry import Entry
-from app.features.bundles.bundle import MAX_LINE, BundleEnd, BundleItem, Checksum, Refused, read_bundle
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.bundles.bundle import MAX_LINE, BundleEnd, BundleItem, Checksum, Refused, read_bundle
 from tests.cache.entries import bundle, entry, missing
 
 ENTRIES = [entry("10.1000/1"), missing("10.1000/2"), entry("10.1000/Ä")]

@@ -6,11 +6,11 @@ import io
 
 import pytest
 
-from app.cache.entry import FOREVER
-from app.features.bundles.bundle import Refused
-from app.features.bundles.import_bundle import BundleImport, ImportBounds, bound_entry, import_bundle
-from app.features.bundles.lines import to_line
-from app.system.progress import Bar
+from doi_proxy.cache.entry import FOREVER
+from doi_proxy.features.bundles.bundle import Refused
+from doi_proxy.features.bundles.import_bundle import BundleImport, ImportBounds, bound_entry, import_bundle
+from doi_proxy.features.bundles.lines import to_line
+from doi_proxy.system.progress import Bar
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.parts import usual_cache

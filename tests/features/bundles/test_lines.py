@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.cache.entry import FOREVER, Entry
-from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
-from app.features.stored_entry import pack, unpack
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.entry import FOREVER, Entry
+from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line, to_line
+from doi_proxy.features.stored_entry import pack, unpack
+from handle_protocol.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.cache.test_cache_wire import entries
 from tests.table import table

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.cache.entry import Entry
-from app.cache.tiered import TieredStore
-from app.cli.main import main
-from app.features.bundles.bundle import read_bundle
-from app.features.bundles.import_bundle import ImportBounds
-from app.features.bundles.replacement import BundleReplacement, ListedNames
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.commands.main import main
+from doi_proxy.features.bundles.bundle import read_bundle
+from doi_proxy.features.bundles.import_bundle import ImportBounds
+from doi_proxy.features.bundles.replacement import BundleReplacement, ListedNames
 from tests.cache.conftest import valkey_url
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.entries import bundle as bundle_of

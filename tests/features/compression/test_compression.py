@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from app.features.compression.compression import Compression
-from app.web.negotiation import choose_coding
-from app.web.request import Request
-from app.web.responses import JSON, Reply
+from doi_proxy.features.compression.compression import Compression
+from doi_proxy.web.negotiation import choose_coding
+from doi_proxy.web.request import Request
+from doi_proxy.web.responses import JSON, Reply
 from tests.table import table
 from tests.web.proxy import Proxy, running
 

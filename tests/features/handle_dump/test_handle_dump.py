@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.main import main
-from app.features.handle_dump.reading import MAX_RECORD_BYTES, InvalidDump, read_dump
-from app.features.native.json_values import write_json_values
-from app.features.native.value_signature import encode_signed
-from app.features.native.wire.encoding import encode_references, encode_values
-from app.features.native.wire.site_value import Server, ServiceSite, encode_site
-from app.features.native.wire.value import TtlType, Value, ValueReference
+from doi_proxy.commands.main import main
+from doi_proxy.features.handle_dump.reading import MAX_RECORD_BYTES, InvalidDump, read_dump
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.value_signature import encode_signed
+from doi_proxy.features.native.wire.encoding import encode_references, encode_values
+from doi_proxy.features.native.wire.site_value import Server, ServiceSite, encode_site
+from doi_proxy.features.native.wire.value import TtlType, Value, ValueReference
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
 from tests.features.proof.tokens import Key, token
 from tests.table import table

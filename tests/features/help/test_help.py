@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.features.help import page as help_page
-from app.features.sqlite.earlier_targets import EarlierTarget
+from doi_proxy.features.help import page as help_page
+from doi_proxy.features.sqlite.earlier_targets import EarlierTarget
 from tests.table import table
 from tests.web.proxy import running
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.features.library.library import Library
-from app.web.application import Application
+from doi_proxy.features.library.library import Library
+from doi_proxy.web.application import Application
 
 
 def library_of(application: Application) -> Library:

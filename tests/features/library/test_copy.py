@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.doi.name import HandleName
-from app.errors import InvalidName
-from app.features.library.copy import (
+from doi_names.name import HandleName
+from doi_proxy.errors import InvalidName
+from doi_proxy.features.library.copy import (
     NO_SERVICE,
     NOT_CONCERNED,
     Decision,
@@ -22,9 +22,9 @@ from app.features.library.copy import (
     ReaderFacts,
     decide_copy,
 )
-from app.features.library.rules import read_rules
-from app.features.library.service_kinds import WrongService, build_service
-from app.resolver.options import NO_FACTS, ClientFact
+from doi_proxy.features.library.rules import read_rules
+from doi_proxy.features.library.service_kinds import WrongService, build_service
+from doi_proxy.resolver.options import NO_FACTS, ClientFact
 from tests.table import table
 
 SICI: Final = "10.1002/(SICI)1096-8644(199601)99:1<1::AID-AJPA1>3.0.CO;2-#&=+ü"

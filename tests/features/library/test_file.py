@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
-from app.errors import ConfigurationError
-from app.features.library.copy import LibraryRules
-from app.features.library.file import MAX_FILE_BYTES, LibraryFile, read_library_rules
-from app.main import check, create
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.library.copy import LibraryRules
+from doi_proxy.features.library.file import MAX_FILE_BYTES, LibraryFile, read_library_rules
+from doi_proxy.main import check, create
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.features.library.library import read_cookie, write_cookie
+from doi_proxy.features.library.library import read_cookie, write_cookie
 from tests.features.library.test_redirects import BROWSER, EZPROXY, HOME, RULES, TARGET
 from tests.table import table
 from tests.web.proxy import Proxy, running

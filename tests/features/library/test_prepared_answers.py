@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from app.features.library.file import LibraryFile
-from app.server.protocol import ExpressProtocol
+from doi_proxy.features.library.file import LibraryFile
+from doi_proxy.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
 from tests.server.test_prepared_answers import get

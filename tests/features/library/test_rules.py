@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from app.features.library.rules import MAX_NETWORKS, MAX_PROBLEMS, MAX_RULES, MAX_SERVICES, read_rules
+from doi_proxy.features.library.rules import MAX_NETWORKS, MAX_PROBLEMS, MAX_RULES, MAX_SERVICES, read_rules
 from tests.table import table
 
 EXAMPLE: Final = Path(__file__).parents[3] / "config/library-rules.toml"

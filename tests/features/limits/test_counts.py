@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.features.feature import ClientShares
-from app.features.limits.counts import (
+from doi_proxy.features.feature import ClientShares
+from doi_proxy.features.limits.counts import (
     MAX_CLIENTS,
     MAX_WAITING,
     SHARE_INTERVAL,
@@ -18,8 +18,8 @@ from app.features.limits.counts import (
     ClientCounts,
     measure_shares,
 )
-from app.features.shared_folder import lock_file
-from app.features.shared_memory import SharedMemory
+from doi_proxy.features.shared_folder import lock_file
+from doi_proxy.features.shared_memory import SharedMemory
 from tests.clock import Clock
 
 

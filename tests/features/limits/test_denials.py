@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.core import new_context
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
-from app.errors import ClientDenied
-from app.features.limits.denials import Denials
-from app.features.limits.feature import open_limits
-from app.features.shared_folder import FOLDER_VARIABLE
+from doi_proxy.assembly.core import new_context
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ClientDenied
+from doi_proxy.features.limits.denials import Denials
+from doi_proxy.features.limits.feature import open_limits
+from doi_proxy.features.shared_folder import FOLDER_VARIABLE
 from tests.clock import Clock
 
 

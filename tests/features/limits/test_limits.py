@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from app.errors import ClientDenied, ConfigurationError, RateExceeded
-from app.features.client_buckets import MAX_CLIENTS, Rate
-from app.features.limits.errors import TooManyBypasses
-from app.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
-from app.features.limits.list_file import allowed_clients, denied_clients
-from app.resolver.demand import Demand
-from app.resolver.options import ResolveOptions
-from app.web.conditions import read_demand
-from app.web.request import Request
-from app.web.responses import Message, Scope
-from app.web.stage import fold_stages
+from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
+from doi_proxy.features.client_buckets import MAX_CLIENTS, Rate
+from doi_proxy.features.limits.errors import TooManyBypasses
+from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
+from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import ResolveOptions
+from doi_proxy.web.conditions import read_demand
+from doi_proxy.web.request import Request
+from doi_proxy.web.responses import Message, Scope
+from doi_proxy.web.stage import fold_stages
 from tests.clock import Clock
 
 CLIENT, NEIGHBOUR, OTHER = "192.0.2.7", "192.0.2.8", "198.51.100.9"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.system import interruption
+from doi_proxy.system import interruption
 from tests.fake_upstream import FakeUpstream
 from tests.features.lists.command_bench import PATIENCE, Bench
 
@@ -15,7 +15,7 @@ from tests.features.lists.command_bench import PATIENCE, Bench
 @pytest.fixture(autouse=True)
 def late_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error before the first row has its status, also if a busy machine takes more than a second to find it."""
-    monkeypatch.setattr("app.features.texts.streamed_answer.HEAD_AFTER", 60.0)
+    monkeypatch.setattr("doi_proxy.features.texts.streamed_answer.HEAD_AFTER", 60.0)
 
 
 @pytest.fixture

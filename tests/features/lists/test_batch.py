@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from app.cache.tiered import TieredStore
-from app.errors import ConfigurationError
-from app.features.lists.batch import Batches, BatchInput
-from app.features.lists.name_lookup import BatchBounds, BatchOptions
-from app.features.lists.verdict import ListRow, Verdict, not_a_doi
-from app.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
-from app.features.suggestions.suggested_names import Existence, SuggestedNames
-from app.resolver.destination import Destinations
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.source import Priority
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.lists.batch import Batches, BatchInput
+from doi_proxy.features.lists.name_lookup import BatchBounds, BatchOptions
+from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
+from doi_proxy.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
+from doi_proxy.features.suggestions.suggested_names import Existence, SuggestedNames
+from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options

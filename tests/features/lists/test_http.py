@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import InvalidParameter
-from app.features.lists.answer import (
+from doi_proxy.errors import InvalidParameter
+from doi_proxy.features.lists.answer import (
     FAIR_SECONDS,
     FAIR_SHORT_SECONDS,
     SHORT_BYTES,
@@ -20,10 +20,10 @@ from app.features.lists.answer import (
     OpenBatches,
     OpenList,
 )
-from app.features.lists.errors import TooManyBatches
-from app.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
-from app.features.texts.body import BodyBuffer
-from app.features.texts.streamed_answer import Output, choose_output
+from doi_proxy.features.lists.errors import TooManyBatches
+from doi_proxy.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
+from doi_proxy.features.texts.body import BodyBuffer
+from doi_proxy.features.texts.streamed_answer import Output, choose_output
 from tests.constants import MAX_NAMES, MAX_OPEN
 from tests.table import table
 from tests.web.proxy import Proxy, running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.lists.verdict import ENTRY_BYTES, Judgement, JudgementMemory, Verdict
+from doi_proxy.features.lists.verdict import ENTRY_BYTES, Judgement, JudgementMemory, Verdict
 
 NOW = 1_700_000_000.0
 

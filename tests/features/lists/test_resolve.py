@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from app.system import interruption
+from doi_proxy.system import interruption
 from tests.features.admin.test_store_commands import serving
 from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
 from tests.features.lists.list_server import BatchServer
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 #: Constants of the program that tests change.
 REQUEST_NAMES, MOST_TRIES, ROW_TIMEOUT = (
-    f"app.features.lists.server_client.{name}" for name in ("REQUEST_NAMES", "MOST_TRIES", "ROW_TIMEOUT")
+    f"doi_proxy.features.lists.server_client.{name}" for name in ("REQUEST_NAMES", "MOST_TRIES", "ROW_TIMEOUT")
 )
 
 

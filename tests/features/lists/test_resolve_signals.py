@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from app.features.texts.list_stream import write_all
-from app.system import interruption
+from doi_proxy.features.texts.list_stream import write_all
+from doi_proxy.system import interruption
 from tests.constants import LIST_WAIT
 from tests.features.lists.command_bench import Bench
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, InvalidAnswer, NotCached, NotInBundle, PrefixDenied
-from app.features.lists.name_lookup import UpstreamWait
-from app.resolver.resolution import Origin
+from doi_proxy.errors import (
+    BreakerOpen,
+    BudgetSpent,
+    CouldNotVerify,
+    InvalidAnswer,
+    NotCached,
+    NotInBundle,
+    PrefixDenied,
+)
+from doi_proxy.features.lists.name_lookup import UpstreamWait
+from doi_proxy.resolver.resolution import Origin
 
 
 def test_all_names_share_the_timeout_from_the_first_failure() -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.errors import (
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import (
     AliasChainTooLong,
     BreakerOpen,
     BudgetSpent,
@@ -27,7 +27,7 @@ from app.errors import (
     UpstreamRefused,
     UpstreamTimeout,
 )
-from app.features.lists.verdict import (
+from doi_proxy.features.lists.verdict import (
     FIELDS,
     Judgement,
     ListRow,
@@ -40,11 +40,11 @@ from app.features.lists.verdict import (
     not_a_doi,
     read_row,
 )
-from app.features.texts.suggestion import Reading, Suggestion
-from app.handle.answer import Answer, ResponseCode
-from app.resolver.destination import Destination, Kind
-from app.resolver.resolution import Chain, Origin, Resolution, Tombstone
-from app.resolver.target import Target
+from doi_proxy.features.texts.suggestion import Reading, Suggestion
+from doi_proxy.resolver.destination import Destination, Kind
+from doi_proxy.resolver.resolution import Chain, Origin, Resolution, Tombstone
+from doi_proxy.resolver.target import Target
+from handle_protocol.answer import Answer, ResponseCode
 from tests.table import table
 
 NAME: Final = HandleName("10.5555/Name")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.settings import Settings
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
 from tests.cluster.processes import until
 from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import Proxy, running, running_with

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.features.admin.export import ExportChoice, export
-from app.features.admin.visit import MAX_FAILURES
-from app.features.admin.warm import warm
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.admin.export import ExportChoice, export
+from doi_proxy.features.admin.visit import MAX_FAILURES
+from doi_proxy.features.admin.warm import warm
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
 

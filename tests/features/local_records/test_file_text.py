@@ -8,11 +8,11 @@ import tomllib
 import msgspec
 import pytest
 
-from app.features.local_records.file_text import MAX_RECORD_CHARACTERS, read_records
-from app.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
-from app.handle.answer import ResponseCode
-from app.resolver.resolution import Tombstone
-from app.system.toml_text import FileProblem
+from doi_proxy.features.local_records.file_text import MAX_RECORD_CHARACTERS, read_records
+from doi_proxy.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
+from doi_proxy.resolver.resolution import Tombstone
+from doi_proxy.system.toml_text import FileProblem
+from handle_protocol.answer import ResponseCode
 from tests.table import table
 
 

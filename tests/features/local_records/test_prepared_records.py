@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from app.features.local_records.files import FileBounds, LocalFiles
-from app.features.local_records.records import LocalRecord, LocalRecords
-from app.server.prepared_answers import ExpressLane
-from app.server.protocol import ExpressProtocol
+from doi_proxy.features.local_records.files import FileBounds, LocalFiles
+from doi_proxy.features.local_records.records import LocalRecord, LocalRecords
+from doi_proxy.server.prepared_answers import ExpressLane
+from doi_proxy.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import Server, Ways, lane_uses

@@ -6,11 +6,17 @@ import math
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import PrefixDenied
-from app.features.local_records.file_text import read_records
-from app.features.local_records.records import LocalRecord, LocalRecords, fill_target, find_conflicts, find_expired
-from app.resolver.resolution import Origin, Resolution
+from doi_names.name import HandleName
+from doi_proxy.errors import PrefixDenied
+from doi_proxy.features.local_records.file_text import read_records
+from doi_proxy.features.local_records.records import (
+    LocalRecord,
+    LocalRecords,
+    fill_target,
+    find_conflicts,
+    find_expired,
+)
+from doi_proxy.resolver.resolution import Origin, Resolution
 from tests.table import table
 
 NOW = 1_700_000_000.0

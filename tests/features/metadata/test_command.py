@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.features.metadata.works import FetchBudget
-from app.upstream.budget import LocalBucket
+from doi_proxy.features.metadata.works import FetchBudget
+from doi_proxy.upstream.budget import LocalBucket
 from tests.clock import Clock
 from tests.features.lists.command_bench import Bench, until
 from tests.features.lists.conftest import bench  # noqa: F401 - a fixture
@@ -83,7 +83,7 @@ async def test_an_interruption_ends_after_the_fetch_under_way_and_the_rest_follo
     agency: Agency,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.features.metadata.client.FETCH_TIMEOUT", 60.0)
+    monkeypatch.setattr("doi_proxy.features.metadata.client.FETCH_TIMEOUT", 60.0)
     names = [f"10.5555/m{number}" for number in range(60)]
     for name in names:
         bench.upstream.put(name, url=f"https://publisher.example/{name}")

@@ -10,15 +10,15 @@ from typing import Final
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.cache.purging import WORKS
-from app.doi.name import HandleName
-from app.features.admin.purge import Selection, purge
-from app.features.feature import Core
-from app.features.metadata.csl import Work
-from app.features.metadata.kept import KeptWork, read_works, write_works
-from app.features.metadata.works import TTL, FetchBudget, Works
-from app.upstream.budget import LocalBucket
+from doi_names.name import HandleName
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.cache.purging import WORKS
+from doi_proxy.features.admin.purge import Selection, purge
+from doi_proxy.features.feature import Core
+from doi_proxy.features.metadata.csl import Work
+from doi_proxy.features.metadata.kept import KeptWork, read_works, write_works
+from doi_proxy.features.metadata.works import TTL, FetchBudget, Works
+from doi_proxy.upstream.budget import LocalBucket
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.metadata.agency import TITLE, item, put_prefix

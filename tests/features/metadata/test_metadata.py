@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.doi.name import HandleName
-from app.features.assistants.names import OwnNames
-from app.features.metadata.client import MetadataClient, ServerFailure
-from app.features.metadata.csl import MAX_TITLE, Work, read_work
-from app.features.metadata.match import Match, match
-from app.features.metadata.works import CONCURRENCY, HOST_FAILURES
-from app.features.native.addresses import AllowedAddresses
+from doi_names.name import HandleName
+from doi_proxy.features.assistants.names import OwnNames
+from doi_proxy.features.metadata.client import MetadataClient, ServerFailure
+from doi_proxy.features.metadata.csl import MAX_TITLE, Work, read_work
+from doi_proxy.features.metadata.match import Match, match
+from doi_proxy.features.metadata.works import CONCURRENCY, HOST_FAILURES
+from doi_proxy.features.native.addresses import AllowedAddresses
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.test_tools import running as assistants
@@ -31,7 +31,7 @@ from tests.web.proxy import Proxy, running
 pytestmark = pytest.mark.anyio
 
 BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-PAGE_TIMEOUT: Final = "app.features.metadata.section.PAGE_TIMEOUT"
+PAGE_TIMEOUT: Final = "doi_proxy.features.metadata.section.PAGE_TIMEOUT"
 ON: Final[dict[str, Any]] = {"metadata": True, "upstream_private_servers": True}
 
 

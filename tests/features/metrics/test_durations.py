@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter
 
-from app.features.metrics.durations import DurationCounters, assemble_histograms
+from doi_proxy.features.metrics.durations import DurationCounters, assemble_histograms
 
 
 def test_counters_of_observations_become_a_histogram_with_cumulative_buckets() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.features.metrics.event_loop import SAMPLE_INTERVAL, delay_histogram, sample_delay
+from doi_proxy.features.metrics.event_loop import SAMPLE_INTERVAL, delay_histogram, sample_delay
 
 pytestmark = pytest.mark.anyio
 

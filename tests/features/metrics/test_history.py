@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.features.metrics.history import LENGTH, RECORD_INTERVAL, STEP, History, SharedHistory
+from doi_proxy.features.metrics.history import LENGTH, RECORD_INTERVAL, STEP, History, SharedHistory
 
 START = 1_700_000_100.0 - 1_700_000_100.0 % STEP
 

@@ -25,14 +25,14 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.cache.coordination import Coordination
-from app.cache.store import RecordStore, Store
-from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
-from app.features.metrics.requests import HttpMetrics
-from app.features.metrics.workers import Exposition
-from app.features.shared_folder import FOLDER_PREFIX, temporary_folder
-from app.system.version import read_version
-from app.upstream.guard import UNSENT_OUTCOMES, list_outcomes
+from doi_proxy.cache.coordination import Coordination
+from doi_proxy.cache.store import RecordStore, Store
+from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
+from doi_proxy.features.metrics.requests import HttpMetrics
+from doi_proxy.features.metrics.workers import Exposition
+from doi_proxy.features.shared_folder import FOLDER_PREFIX, temporary_folder
+from doi_proxy.system.version import read_version
+from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.cluster.processes import Process, until
 from tests.cluster.processes import Proxy as ProcessProxy
 from tests.cluster.raw_http import ask

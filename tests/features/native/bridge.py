@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from app.features.native.wire.query import Query
+from doi_proxy.features.native.wire.query import Query
 from tests.features.native.records import to_values
 from tests.features.native.server import Content, HandleServer, Referral, write_bootstrap
 

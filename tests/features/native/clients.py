@@ -9,28 +9,28 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from app.doi.name import HandleName
-from app.errors import BudgetSpent, CouldNotVerify
-from app.features.native.addresses import AllowedAddresses
-from app.features.native.direct import DirectLimits, DirectServer, NamedServer
-from app.features.native.directory import Directory
-from app.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
-from app.features.native.health import HealthLimits, ServerHealth
-from app.features.native.lookups import DirectoryLimits, DirectoryLog, Lookups
-from app.features.native.referral import HandleService
-from app.features.native.root_file import RootFile
-from app.features.native.site import Candidate, Endpoint
-from app.features.native.source import Finder, NativeSource
-from app.features.native.transport.base import Transport
-from app.features.native.transport.egress import Egress
-from app.features.native.transport.http import HttpAnswer
-from app.features.native.transport.stream import ConnectionPool
-from app.features.native.transport.tcp import TcpTransport
-from app.features.native.transport.tunnel import TunnelTransport
-from app.features.native.transport.udp import UdpTransport
-from app.features.native.wire.message import ENVELOPE_BYTES
-from app.features.native.wire.site_value import ServiceSite, TransportProtocol
-from app.upstream.source import UpstreamQuery, Verification
+from doi_names.name import HandleName
+from doi_proxy.errors import BudgetSpent, CouldNotVerify
+from doi_proxy.features.native.addresses import AllowedAddresses
+from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
+from doi_proxy.features.native.directory import Directory
+from doi_proxy.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
+from doi_proxy.features.native.health import HealthLimits, ServerHealth
+from doi_proxy.features.native.lookups import DirectoryLimits, DirectoryLog, Lookups
+from doi_proxy.features.native.referral import HandleService
+from doi_proxy.features.native.root_file import RootFile
+from doi_proxy.features.native.site import Candidate, Endpoint
+from doi_proxy.features.native.source import Finder, NativeSource
+from doi_proxy.features.native.transport.base import Transport
+from doi_proxy.features.native.transport.egress import Egress
+from doi_proxy.features.native.transport.http import HttpAnswer
+from doi_proxy.features.native.transport.stream import ConnectionPool
+from doi_proxy.features.native.transport.tcp import TcpTransport
+from doi_proxy.features.native.transport.tunnel import TunnelTransport
+from doi_proxy.features.native.transport.udp import UdpTransport
+from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
+from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
+from doi_proxy.upstream.source import UpstreamQuery, Verification
 from tests.features.native.server import HandleServer
 
 MAX_BYTES: Final = 1024 * 1024

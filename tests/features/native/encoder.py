@@ -9,9 +9,9 @@ from dataclasses import replace
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.encoding import decode_filters, encode_message, encode_values
-from app.features.native.wire.fields import U8, U32, encode_string
-from app.features.native.wire.message import (
+from doi_proxy.features.native.wire.encoding import decode_filters, encode_message, encode_values
+from doi_proxy.features.native.wire.fields import U8, U32, encode_string
+from doi_proxy.features.native.wire.message import (
     NO_CREDENTIAL,
     Credential,
     Message,
@@ -20,9 +20,9 @@ from app.features.native.wire.message import (
     decode_message,
     encode_header,
 )
-from app.features.native.wire.query import Filters, Query
-from app.features.native.wire.response import AnswerText, Response, Values
-from app.features.native.wire.site_value import ServiceSite, encode_site
+from doi_proxy.features.native.wire.query import Filters, Query
+from doi_proxy.features.native.wire.response import AnswerText, Response, Values
+from doi_proxy.features.native.wire.site_value import ServiceSite, encode_site
 
 _CREDENTIAL: Final = Struct(">BBH")
 

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import rsa_crt_dmq1 as crt_q
 from cryptography.hazmat.primitives.asymmetric.rsa import rsa_crt_iqmp as crt_inverse
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from app.features.native.wire.fields import U32
-from app.features.native.wire.message import Credential, Envelope, Signature
-from app.features.native.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
-from app.features.native.wire.response import Response
+from doi_proxy.features.native.wire.fields import U32
+from doi_proxy.features.native.wire.message import Credential, Envelope, Signature
+from doi_proxy.features.native.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
+from doi_proxy.features.native.wire.response import Response
 from tests.features.native.encoder import as_received, encode_content, encode_signature
 
 _P: Final = int(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from app.features.native.wire.message import (
+from doi_proxy.features.native.wire.message import (
     ENVELOPE_BYTES,
     Envelope,
     Header,
@@ -15,9 +15,9 @@ from app.features.native.wire.message import (
     decode_envelope,
     encode_envelope,
 )
-from app.features.native.wire.packets import MAX_PACKET_BYTES
-from app.features.native.wire.response import AnswerText, Digest, Response, Values
-from app.features.native.wire.value import Value
+from doi_proxy.features.native.wire.packets import MAX_PACKET_BYTES
+from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values
+from doi_proxy.features.native.wire.value import Value
 from tests.features.native.encoder import encode_response
 
 _PAYLOAD: Final = MAX_PACKET_BYTES - ENVELOPE_BYTES

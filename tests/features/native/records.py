@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from app.features.native.json_sites import read_sites
-from app.features.native.wire.encoding import encode_references
-from app.features.native.wire.fields import encode_string
-from app.features.native.wire.site_value import encode_site
-from app.features.native.wire.value import TtlType, Value, ValueReference
-from app.handle.record import read_values
+from doi_proxy.features.native.json_sites import read_sites
+from doi_proxy.features.native.wire.encoding import encode_references
+from doi_proxy.features.native.wire.fields import encode_string
+from doi_proxy.features.native.wire.site_value import encode_site
+from doi_proxy.features.native.wire.value import TtlType, Value, ValueReference
+from handle_protocol.record import read_values
 
 
 def to_values(objects: list[dict[str, Any]]) -> tuple[Value, ...]:

@@ -33,9 +33,9 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from app.features.native.json_values import write_json_values
-from app.features.native.transport.tunnel import MESSAGE
-from app.features.native.wire.message import (
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.transport.tunnel import MESSAGE
+from doi_proxy.features.native.wire.message import (
     ENVELOPE_BYTES,
     Envelope,
     Header,
@@ -46,11 +46,18 @@ from app.features.native.wire.message import (
     decode_message,
     encode_header,
 )
-from app.features.native.wire.packets import PacketBuffer
-from app.features.native.wire.query import Query
-from app.features.native.wire.response import AnswerText, Digest, Response, Values
-from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, encode_site
-from app.features.native.wire.value import Value
+from doi_proxy.features.native.wire.packets import PacketBuffer
+from doi_proxy.features.native.wire.query import Query
+from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values
+from doi_proxy.features.native.wire.site_value import (
+    Interface,
+    Purpose,
+    Server,
+    ServiceSite,
+    TransportProtocol,
+    encode_site,
+)
+from doi_proxy.features.native.wire.value import Value
 from tests.accepting import abort_all, accept_into, stop_accepting
 from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign

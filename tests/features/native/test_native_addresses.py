@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.features.native import direct
-from app.features.native.referral import HandleService, Question
-from app.features.native.wire.message import ResponseStatus
-from app.features.native.wire.site_value import TransportProtocol
-from app.handle.answer import ResponseCode
+from doi_proxy.features.native import direct
+from doi_proxy.features.native.referral import HandleService, Question
+from doi_proxy.features.native.wire.message import ResponseStatus
+from doi_proxy.features.native.wire.site_value import TransportProtocol
+from handle_protocol.answer import ResponseCode
 from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import (
     HTTP,

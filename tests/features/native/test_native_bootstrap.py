@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import ConfigurationError, InvalidAnswer
-from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_sites
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.site_value import (
+from doi_proxy.errors import ConfigurationError, InvalidAnswer
+from doi_proxy.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_sites
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.site_value import (
     HashOption,
     Interface,
     Server,
@@ -22,8 +22,8 @@ from app.features.native.wire.site_value import (
     decode_site,
     encode_site,
 )
-from app.features.native.wire.value import Value
-from app.handle.record import read_values
+from doi_proxy.features.native.wire.value import Value
+from handle_protocol.record import read_values
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
 from tests.features.native.recorded import Row, needs_recordings, rows
 from tests.table import table

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.errors import SignatureInvalid, UpstreamUnreachable
-from app.features.native import direct
-from app.features.native.addresses import AllowedAddresses
-from app.features.native.direct import DirectLimits, DirectServer, NamedServer
-from app.features.native.errors import MalformedMessage
-from app.features.native.health import ServerHealth
-from app.features.native.opening import QueryTokens, open_native
-from app.features.native.referral import HandleService, Question
-from app.features.native.site import rank_candidates
-from app.features.native.wire.message import Envelope, Header, OpCode
-from app.features.native.wire.response import AnswerText, Response
-from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
-from app.handle.answer import ResponseCode
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import SignatureInvalid, UpstreamUnreachable
+from doi_proxy.features.native import direct
+from doi_proxy.features.native.addresses import AllowedAddresses
+from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
+from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.features.native.health import ServerHealth
+from doi_proxy.features.native.opening import QueryTokens, open_native
+from doi_proxy.features.native.referral import HandleService, Question
+from doi_proxy.features.native.site import rank_candidates
+from doi_proxy.features.native.wire.message import Envelope, Header, OpCode
+from doi_proxy.features.native.wire.response import AnswerText, Response
+from doi_proxy.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
+from handle_protocol.answer import ResponseCode
 from tests.clock import Clock
 from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import HEALTH, HTTPS, TCP, Tokens, client_of, direct_server, open_exchange, query
@@ -315,7 +315,7 @@ async def test_one_server_of_several_is_a_warning(caplog: pytest.LogCaptureFixtu
 
     async with HandleServer() as server:
         server.site_information = site_of(*server.site().servers, server_at("127.0.0.2"))
-        with caplog.at_level(logging.WARNING, logger="app.features.native.opening"):
+        with caplog.at_level(logging.WARNING, logger="doi_proxy.features.native.opening"):
             source = open_native(Settings(upstream_url=server.url), server.url, QueryTokens(allow, Tokens().spend))
             await source.probe()
             for _ in range(100):

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import BudgetSpent, SignatureInvalid, UpstreamTimeout
-from app.features.native.errors import ServiceNotFound
-from app.features.native.referral import read_lead
-from app.features.native.wire.message import ResponseStatus
-from app.features.native.wire.site_value import Server, ServiceSite, encode_site
-from app.features.native.wire.value import Permission, TtlType, Value
+from doi_proxy.errors import BudgetSpent, SignatureInvalid, UpstreamTimeout
+from doi_proxy.features.native.errors import ServiceNotFound
+from doi_proxy.features.native.referral import read_lead
+from doi_proxy.features.native.wire.message import ResponseStatus
+from doi_proxy.features.native.wire.site_value import Server, ServiceSite, encode_site
+from doi_proxy.features.native.wire.value import Permission, TtlType, Value
 from tests.features.native.world import (
     LIMITS,
     ROOT,

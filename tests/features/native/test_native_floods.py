@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from app.errors import UpstreamTimeout, UpstreamUnreachable
-from app.features.native.errors import MalformedMessage
-from app.features.native.transport.strangers import Strangers
-from app.features.native.transport.udp import _Packets
-from app.features.native.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
-from app.features.native.wire.packets import split_message
-from app.features.native.wire.query import Filters, Query, encode_query
+from doi_proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.features.native.transport.strangers import Strangers
+from doi_proxy.features.native.transport.udp import _Packets
+from doi_proxy.features.native.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
+from doi_proxy.features.native.wire.packets import split_message
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from tests.constants import changed
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.features.native.server import HandleServer
@@ -26,7 +26,7 @@ from tests.features.native.server import HandleServer
 pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
-MAX_STRANGERS = "app.features.native.transport.udp._MAX_STRANGERS"
+MAX_STRANGERS = "doi_proxy.features.native.transport.udp._MAX_STRANGERS"
 
 
 def message(request_id: int) -> bytes:

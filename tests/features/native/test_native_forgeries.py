@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
-from app.features.native.wire.fields import U32
-from app.features.native.wire.message import Credential, OpFlag, Signature
-from app.features.native.wire.query import Query
-from app.features.native.wire.response import AnswerText, Digest, Response, Values
-from app.features.native.wire.site_value import ServiceSite, decode_site, encode_site
-from app.features.native.wire.value import Value
+from doi_proxy.features.native.wire.fields import U32
+from doi_proxy.features.native.wire.message import Credential, OpFlag, Signature
+from doi_proxy.features.native.wire.query import Query
+from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values
+from doi_proxy.features.native.wire.site_value import ServiceSite, decode_site, encode_site
+from doi_proxy.features.native.wire.value import Value
 from tests.features.native.clients import LONG
 from tests.features.native.encoder import encode_content, encode_response, encode_signature
 from tests.features.native.keys import dsa_key, other_dsa_key, rsa_key, sign

@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from app.features.native.json_sites import read_service_values
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.public_key import RSA, RSA_PADDING, KeyNumbers, encode_public_key
-from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
-from app.features.native.wire.value import Permission, TtlType, Value, ValueReference
-from app.handle.record import read_values
+from doi_proxy.features.native.json_sites import read_service_values
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.public_key import RSA, RSA_PADDING, KeyNumbers, encode_public_key
+from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
+from doi_proxy.features.native.wire.value import Permission, TtlType, Value, ValueReference
+from handle_protocol.record import read_values
 from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import running

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.assembly.settings import Settings
-from app.errors import ConfigurationError
-from app.features.check import Inspection
-from app.features.native.check import find_native_problems
-from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.site_value import (
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.check import Inspection
+from doi_proxy.features.native.check import find_native_problems
+from doi_proxy.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.site_value import (
     Interface,
     Purpose,
     ServiceSite,
@@ -28,8 +28,8 @@ from app.features.native.wire.site_value import (
     encode_site,
     pack_address,
 )
-from app.features.native.wire.value import Value
-from app.main import create
+from doi_proxy.features.native.wire.value import Value
+from doi_proxy.main import create
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import running

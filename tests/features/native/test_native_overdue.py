@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from app.errors import (
+from doi_proxy.errors import (
     BreakerOpen,
     CouldNotVerify,
     SignatureInvalid,
@@ -16,10 +16,10 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
-from app.features.native.referral import Question
-from app.features.native.wire.value import Value
-from app.handle.answer import ResponseCode
+from doi_proxy.features.native.errors import HandleServerUnreachable, ServiceNotFound
+from doi_proxy.features.native.referral import Question
+from doi_proxy.features.native.wire.value import Value
+from handle_protocol.answer import ResponseCode
 from tests.clock import Clock
 from tests.features.native.clients import client_of, query
 from tests.features.native.server import HandleServer, write_bootstrap

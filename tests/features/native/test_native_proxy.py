@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 from pydantic import ValidationError
 
-from app.assembly.settings import Settings
-from app.errors import ConfigurationError
-from app.features.native.wire.message import OpFlag
-from app.features.native.wire.value import Value
-from app.main import create
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.native.wire.message import OpFlag
+from doi_proxy.features.native.wire.value import Value
+from doi_proxy.main import create
 from tests.constants import BYPASSES
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.errors import AnswerTooLarge
-from app.features.native.errors import MalformedMessage
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.encoding import decode_filters, encode_message
-from app.features.native.wire.fields import U32
-from app.features.native.wire.message import (
+from doi_proxy.errors import AnswerTooLarge
+from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.encoding import decode_filters, encode_message
+from doi_proxy.features.native.wire.fields import U32
+from doi_proxy.features.native.wire.message import (
     Envelope,
     Message,
     OpFlag,
@@ -24,11 +24,11 @@ from app.features.native.wire.message import (
     decode_signature,
     encode_envelope,
 )
-from app.features.native.wire.packets import PacketBuffer, split_message
-from app.features.native.wire.public_key import KeyNumbers, decode_public_key, encode_public_key
-from app.features.native.wire.query import encode_filters
-from app.features.native.wire.response import DIGEST_NAMES, AnswerText, Response, Values, decode_response
-from app.features.native.wire.site_value import (
+from doi_proxy.features.native.wire.packets import PacketBuffer, split_message
+from doi_proxy.features.native.wire.public_key import KeyNumbers, decode_public_key, encode_public_key
+from doi_proxy.features.native.wire.query import encode_filters
+from doi_proxy.features.native.wire.response import DIGEST_NAMES, AnswerText, Response, Values, decode_response
+from doi_proxy.features.native.wire.site_value import (
     Purpose,
     ServiceSite,
     SiteKind,
@@ -36,7 +36,7 @@ from app.features.native.wire.site_value import (
     decode_site,
     encode_site,
 )
-from app.features.native.wire.value import Value, decode_references
+from doi_proxy.features.native.wire.value import Value, decode_references
 from tests.features.native.encoder import encode_response, encode_signature
 from tests.features.native.recorded import Row, messages, needs_recordings, rows
 from tests.table import table

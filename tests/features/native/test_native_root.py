@@ -17,15 +17,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
-from app.errors import InvalidAnswer, SignatureInvalid, UpstreamTimeout
-from app.features.native.lookups import DirectoryLog
-from app.features.native.referral import ROOT_HANDLE, HandleService
-from app.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_chain
-from app.features.native.root_file import RootFile, root_file_path
-from app.features.native.wire.message import Envelope, Header, OpCode
-from app.features.native.wire.response import Response, Values
-from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
-from app.features.native.wire.value import Value
+from doi_proxy.errors import InvalidAnswer, SignatureInvalid, UpstreamTimeout
+from doi_proxy.features.native.lookups import DirectoryLog
+from doi_proxy.features.native.referral import ROOT_HANDLE, HandleService
+from doi_proxy.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_chain
+from doi_proxy.features.native.root_file import RootFile, root_file_path
+from doi_proxy.features.native.wire.message import Envelope, Header, OpCode
+from doi_proxy.features.native.wire.response import Response, Values
+from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
+from doi_proxy.features.native.wire.value import Value
 from tests.clock import Clock
 from tests.features.native.encoder import encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign

@@ -7,10 +7,17 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.addresses import AllowedAddresses
-from app.features.native.health import HealthLimits, ServerHealth
-from app.features.native.site import Candidate, rank_candidates, select_server
-from app.features.native.wire.site_value import HashOption, Interface, Server, ServiceSite, SiteKind, TransportProtocol
+from doi_proxy.features.native.addresses import AllowedAddresses
+from doi_proxy.features.native.health import HealthLimits, ServerHealth
+from doi_proxy.features.native.site import Candidate, rank_candidates, select_server
+from doi_proxy.features.native.wire.site_value import (
+    HashOption,
+    Interface,
+    Server,
+    ServiceSite,
+    SiteKind,
+    TransportProtocol,
+)
 from tests.features.native.recorded import Row, needs_recordings, rows
 from tests.table import table
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from app.features.native.health import HealthLimits, ServerHealth
-from app.upstream.budget import SLOW_PREFIX_SECONDS
-from app.upstream.places import SLOW_AFTER
+from doi_proxy.features.native.health import HealthLimits, ServerHealth
+from doi_proxy.upstream.budget import SLOW_PREFIX_SECONDS
+from doi_proxy.upstream.places import SLOW_AFTER
 from tests.clock import Clock
 from tests.features.native.clients import client_of, query
 from tests.features.native.server import HandleServer

@@ -7,13 +7,13 @@ from typing import Final
 
 import pytest
 
-from app.errors import AnswerTooLarge, SignatureInvalid, UpstreamRefused, UpstreamUnreachable
-from app.features.native.errors import HandleServerUnreachable, ServiceNotFound
-from app.features.native.wire.message import OpFlag
-from app.features.native.wire.site_value import SiteKind
-from app.features.native.wire.value import Permission, Value, ValueReference
-from app.handle.answer import Answer, ResponseCode
-from app.handle.record import MAX_VALUES
+from doi_proxy.errors import AnswerTooLarge, SignatureInvalid, UpstreamRefused, UpstreamUnreachable
+from doi_proxy.features.native.errors import HandleServerUnreachable, ServiceNotFound
+from doi_proxy.features.native.wire.message import OpFlag
+from doi_proxy.features.native.wire.site_value import SiteKind
+from doi_proxy.features.native.wire.value import Permission, Value, ValueReference
+from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.record import MAX_VALUES
 from tests.features.native.clients import TCP, Exchanges, client_of, query
 from tests.features.native.keys import dsa_key
 from tests.features.native.server import HandleServer

@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from app.cache.entry import Entry
-from app.cache.tiered import TieredStore
-from app.errors import SignatureInvalid, UpstreamUnreachable
-from app.features.native.json_sites import read_service_values
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.value import TtlType, Value
-from app.handle.answer import Answer, ResponseCode
-from app.handle.record import read_values
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import SignatureInvalid, UpstreamUnreachable
+from doi_proxy.features.native.json_sites import read_service_values
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.value import TtlType, Value
+from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.record import read_values
 from tests.clock import Clock
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.native.world import POLICY, ROOT, Bench, Content, serv_value, site_value

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
-from app.features.native.wire.query import Query
-from app.features.native.wire.response import AnswerText, Digest, Response, Values
+from doi_proxy.features.native.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
+from doi_proxy.features.native.wire.query import Query
+from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values
 from tests.features.native.encoder import encode_response, encode_signature
 from tests.features.native.keys import dsa_key, rsa_key, sign
 from tests.features.native.server import Content, HandleServer, write_bootstrap

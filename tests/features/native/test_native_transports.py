@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import UpstreamTimeout, UpstreamUnreachable
-from app.features.native import direct
-from app.features.native.errors import AnswerMismatch
-from app.features.native.health import HealthLimits
-from app.features.native.referral import Question
-from app.features.native.source import NativeSource
-from app.features.native.transport.udp import FIRST_WAIT
-from app.features.native.wire.message import OpFlag
-from app.features.native.wire.query import Filters, Query, encode_query
-from app.handle.answer import ResponseCode
+from doi_proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.features.native import direct
+from doi_proxy.features.native.errors import AnswerMismatch
+from doi_proxy.features.native.health import HealthLimits
+from doi_proxy.features.native.referral import Question
+from doi_proxy.features.native.source import NativeSource
+from doi_proxy.features.native.transport.udp import FIRST_WAIT
+from doi_proxy.features.native.wire.message import OpFlag
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from handle_protocol.answer import ResponseCode
 from tests.features.native.clients import (
     HEALTH,
     HTTP,

@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
-from app.features.native.referral import HandleService, Question
-from app.features.native.server_keys import compare_certificate
-from app.features.native.site import Candidate, Endpoint
-from app.features.native.transport.http import HttpConnection
-from app.features.native.wire.message import ResponseStatus
-from app.features.native.wire.query import Filters, Query, encode_query
+from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.features.native.referral import HandleService, Question
+from doi_proxy.features.native.server_keys import compare_certificate
+from doi_proxy.features.native.site import Candidate, Endpoint
+from doi_proxy.features.native.transport.http import HttpConnection
+from doi_proxy.features.native.wire.message import ResponseStatus
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import HTTP, HTTPS, MAX_BYTES, Exchanges, Tokens, open_exchange, open_transports
 from tests.features.native.keys import dsa_key

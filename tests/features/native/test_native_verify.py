@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import SignatureInvalid
-from app.features.native.errors import AnswerMismatch, MalformedMessage
-from app.features.native.server_keys import verify_bytes
-from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
-from app.features.native.wire.encoding import decode_filters
-from app.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
-from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
-from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import AnswerText, Digest, Response, Values, decode_response
+from doi_proxy.errors import SignatureInvalid
+from doi_proxy.features.native.errors import AnswerMismatch, MalformedMessage
+from doi_proxy.features.native.server_keys import verify_bytes
+from doi_proxy.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
+from doi_proxy.features.native.wire.encoding import decode_filters
+from doi_proxy.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
+from doi_proxy.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values, decode_response
 from tests.features.native.clients import client_of, query
 from tests.features.native.encoder import as_received, encode_signature
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign

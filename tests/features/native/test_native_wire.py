@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import AnswerTooLarge, InvalidAnswer
-from app.features.native.errors import MalformedMessage
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.encoding import decode_filters, encode_message
-from app.features.native.wire.fields import FieldReader
-from app.features.native.wire.message import (
+from doi_proxy.errors import AnswerTooLarge, InvalidAnswer
+from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.encoding import decode_filters, encode_message
+from doi_proxy.features.native.wire.fields import FieldReader
+from doi_proxy.features.native.wire.message import (
     Credential,
     Envelope,
     Header,
@@ -29,13 +29,13 @@ from app.features.native.wire.message import (
     decode_message,
     decode_signature,
 )
-from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
-from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
-from app.features.native.wire.query import Filters, Query, encode_query
-from app.features.native.wire.response import AnswerText, Body, Digest, Response, Values, decode_response
-from app.features.native.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
-from app.features.native.wire.value import Permission, Value, ValueReference
-from app.handle.record import MAX_VALUES, read_values
+from doi_proxy.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
+from doi_proxy.features.native.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
+from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from doi_proxy.features.native.wire.response import AnswerText, Body, Digest, Response, Values, decode_response
+from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
+from doi_proxy.features.native.wire.value import Permission, Value, ValueReference
+from handle_protocol.record import MAX_VALUES, read_values
 from tests.features.native.encoder import decode_query, encode_credential, encode_response, encode_signature
 from tests.table import table
 

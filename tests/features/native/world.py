@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from app.cache.tiered import TieredStore
-from app.errors import CouldNotVerify
-from app.features.native.directory import Directory
-from app.features.native.lookups import Lookups
-from app.features.native.referral import HandleService, Question
-from app.features.native.root_file import RootFile
-from app.features.native.service_records import ServiceRecords
-from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
-from app.features.native.wire.response import AnswerText, Response, Values
-from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
-from app.features.native.wire.value import Value
-from app.resolver.resolution import TtlPolicy
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import CouldNotVerify
+from doi_proxy.features.native.directory import Directory
+from doi_proxy.features.native.lookups import Lookups
+from doi_proxy.features.native.referral import HandleService, Question
+from doi_proxy.features.native.root_file import RootFile
+from doi_proxy.features.native.service_records import ServiceRecords
+from doi_proxy.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
+from doi_proxy.features.native.wire.response import AnswerText, Response, Values
+from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
+from doi_proxy.features.native.wire.value import Value
+from doi_proxy.resolver.resolution import TtlPolicy
 from tests.clock import Clock
 from tests.features.native.clients import LIMITS as USUAL_LIMITS
 from tests.features.native.clients import Reports, Tokens

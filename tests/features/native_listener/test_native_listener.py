@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.json_sites import read_site_file
-from app.features.native.wire.encoding import encode_message
-from app.features.native.wire.message import Envelope, Header, Message, OpCode, OpFlag
-from app.features.native.wire.query import Filters, Query, encode_digested, encode_query
-from app.features.native.wire.response import AnswerText, Values, decode_response
-from app.features.native.wire.site_value import ServiceSite, TransportProtocol
-from app.features.native.wire.value import TtlType
+from doi_proxy.features.native.json_sites import read_site_file
+from doi_proxy.features.native.wire.encoding import encode_message
+from doi_proxy.features.native.wire.message import Envelope, Header, Message, OpCode, OpFlag
+from doi_proxy.features.native.wire.query import Filters, Query, encode_digested, encode_query
+from doi_proxy.features.native.wire.response import AnswerText, Values, decode_response
+from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
+from doi_proxy.features.native.wire.value import TtlType
 from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import TRANSPORTS, listening
 from tests.table import table

@@ -13,12 +13,12 @@ from typing import Final
 
 import pytest
 
-from app.doi.name import fold
-from app.features.native.json_values import write_json_values
-from app.features.native.wire.message import OpFlag
-from app.features.native.wire.packets import PacketBuffer
-from app.features.native.wire.response import Response, Values, decode_response
-from app.features.native.wire.value import Permission, TtlType, Value
+from doi_names.name import fold
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.wire.message import OpFlag
+from doi_proxy.features.native.wire.packets import PacketBuffer
+from doi_proxy.features.native.wire.response import Response, Values, decode_response
+from doi_proxy.features.native.wire.value import Permission, TtlType, Value
 from tests.features.native.recorded import Row, messages, needs_recordings
 from tests.features.native_listener.listening import Listening, listening, post
 
@@ -106,7 +106,7 @@ def _compare(recorded: Response, answer: Response) -> bool:
 
 async def test_every_recorded_request_is_answered_as_it_was_or_as_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     # One client sends them all.
-    monkeypatch.setattr("app.features.native_listener.datagrams.MAX_ANSWERS", 10**6)
+    monkeypatch.setattr("doi_proxy.features.native_listener.datagrams.MAX_ANSWERS", 10**6)
     counts: Counter[str] = Counter()
     unlike: list[str] = []
     async with listening(resolve="any") as proxy:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from app.features.native.wire.message import OpFlag
+from doi_proxy.features.native.wire.message import OpFlag
 from tests.features.native_listener.listening import TRANSPORTS, listening
 
 pytestmark = pytest.mark.anyio

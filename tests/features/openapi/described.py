@@ -7,11 +7,11 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from app.assembly.settings import Settings
-from app.features.setup.probe_path import PROBE_PATH
-from app.main import create
-from app.web.application import Application
-from app.web.route import STATIC_PATH, Paths, find_route
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.setup.probe_path import PROBE_PATH
+from doi_proxy.main import create
+from doi_proxy.web.application import Application
+from doi_proxy.web.route import STATIC_PATH, Paths, find_route
 
 #: Headers that the document leaves out: OpenAPI has the media type elsewhere, and each answer with a body has a length.
 _FRAMING: Final = {"content-type", "content-length"}

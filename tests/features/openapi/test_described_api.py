@@ -15,12 +15,12 @@ from urllib.parse import urlencode
 import pytest
 from jsonschema import Draft202012Validator
 
-from app.doi.name import MAX_NAME_BYTES
-from app.resolver.metadata_format import MEDIA_TYPES
-from app.web.api import MAX_CALLBACK
-from app.web.request_path import MAX_INDEX, MAX_LOCATTS, MAX_PARAMETERS
-from app.web.responses import PAGE_POLICY
-from app.web.which_ra import MAX_NAMES
+from doi_names.name import MAX_NAME_BYTES
+from doi_proxy.resolver.metadata_format import MEDIA_TYPES
+from doi_proxy.web.api import MAX_CALLBACK
+from doi_proxy.web.request_path import MAX_INDEX, MAX_LOCATTS, MAX_PARAMETERS
+from doi_proxy.web.responses import PAGE_POLICY
+from doi_proxy.web.which_ra import MAX_NAMES
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio

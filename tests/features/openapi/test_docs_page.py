@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.assembly.core import build_pages
-from app.assembly.settings import Settings
-from app.web.pages import Link
+from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.web.pages import Link
 from tests.web.proxy import running
 from tests.web.test_pages import Page
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import pytest
 from msgspec import UNSET
 
-from app.features.privacy.access_log import AccessLog
-from app.features.privacy.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
-from app.web.freshness import NO_STORE
-from app.web.request import Request
-from app.web.responses import Message, Reply, Scope, send_reply
+from doi_proxy.features.privacy.access_log import AccessLog
+from doi_proxy.features.privacy.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
+from doi_proxy.web.freshness import NO_STORE
+from doi_proxy.web.request import Request
+from doi_proxy.web.responses import Message, Reply, Scope, send_reply
 from tests.table import table
 from tests.web.proxy import Proxy, running
 

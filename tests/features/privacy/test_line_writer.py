@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from app.features.privacy.line import MAX_PATH, LineFormat, LogLine
-from app.features.privacy.line_writer import LineWriter
+from doi_proxy.features.privacy.line import MAX_PATH, LineFormat, LogLine
+from doi_proxy.features.privacy.line_writer import LineWriter
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALLEST_PIPE = 4_096
@@ -103,7 +103,7 @@ def test_a_reader_that_stands_still_stops_no_request_and_costs_counted_lines(
 
 def test_the_end_gives_up_on_a_reader_that_stands_still(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     reader, descriptor = pipe
-    monkeypatch.setattr("app.features.privacy.line_writer.CLOSE_TIMEOUT", 0.01)
+    monkeypatch.setattr("doi_proxy.features.privacy.line_writer.CLOSE_TIMEOUT", 0.01)
     writer = LineWriter(descriptor, LineFormat("json", 0))
     for number in range(1_000):
         writer.write(line(number))
@@ -128,9 +128,9 @@ def test_a_full_disk_is_logged_once_and_its_lines_are_counted(caplog: pytest.Log
 
 END = """
 import asyncio, multiprocessing, sys
-from app.features.privacy.feature import LineService
-from app.features.privacy.line import LogLine, LineFormat
-from app.features.privacy.line_writer import LineWriter
+from doi_proxy.features.privacy.feature import LineService
+from doi_proxy.features.privacy.line import LogLine, LineFormat
+from doi_proxy.features.privacy.line_writer import LineWriter
 service = LineService(LineWriter(1, LineFormat("json", 0)), print)
 def run():
     asyncio.run(service.start())

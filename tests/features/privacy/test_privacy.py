@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.assembly.core import build_pages
-from app.assembly.settings import Settings
-from app.features.privacy.facts import PrivacyFacts, read_privacy
-from app.web.pages import Link
+from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.privacy.facts import PrivacyFacts, read_privacy
+from doi_proxy.web.pages import Link
 from tests.web.proxy import running
 from tests.web.test_pages import Page
 

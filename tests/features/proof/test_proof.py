@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.main import main
-from app.errors import CouldNotVerify
-from app.features.native.json_sites import read_bootstrap
-from app.features.native.wire.site_value import ServiceSite, encode_site
-from app.features.native.wire.value import Value
-from app.features.proof.document import verify_document
+from doi_proxy.commands.main import main
+from doi_proxy.errors import CouldNotVerify
+from doi_proxy.features.native.json_sites import read_bootstrap
+from doi_proxy.features.native.wire.site_value import ServiceSite, encode_site
+from doi_proxy.features.native.wire.value import Value
+from doi_proxy.features.proof.document import verify_document
 from tests.features.native.keys import dsa_key, public_bytes
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from app.features.native.json_values import write_json_values
-from app.features.native.value_signature import encode_signed
-from app.features.native.wire.value import Value, ValueReference
+from doi_proxy.features.native.json_values import write_json_values
+from doi_proxy.features.native.value_signature import encode_signed
+from doi_proxy.features.native.wire.value import Value, ValueReference
 from tests.features.native.keys import dsa_key, rsa_key
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.proof.tokens import Json, Key, base64url, token

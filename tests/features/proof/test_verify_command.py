@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.main import main
+from doi_proxy.commands.main import main
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.doi.name import HandleName
-from app.errors import ConfigurationError
-from app.features.record_headers.headers import NEVER, read_allowed, record_headers
-from app.handle.record import read_values
+from doi_names.name import HandleName
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.record_headers.headers import NEVER, read_allowed, record_headers
+from handle_protocol.record import read_values
 from tests.table import table
 from tests.web.proxy import running
 

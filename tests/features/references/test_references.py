@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from app.features.references import page
-from app.features.references.form import read_typed_text
-from app.features.references.result import CheckedReference, correct
-from app.rationing.shares import SharedPlaces
+from doi_proxy.features.references import page
+from doi_proxy.features.references.form import read_typed_text
+from doi_proxy.features.references.result import CheckedReference, correct
+from doi_proxy.rationing.shares import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table
 from tests.web.proxy import Proxy, running

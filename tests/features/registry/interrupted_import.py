@@ -9,10 +9,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.features.registry import import_files as tested
-from app.features.registry.import_files import ImportRequest, import_registry
-from app.features.registry.import_report import RegistryReport
-from app.system.progress import Bar
+from doi_proxy.features.registry import import_files as tested
+from doi_proxy.features.registry.import_files import ImportRequest, import_registry
+from doi_proxy.features.registry.import_report import RegistryReport
+from doi_proxy.system.progress import Bar
 
 NOW = 1_800_000_000.0
 #: Small sizes, so that there are several runs and several transactions.

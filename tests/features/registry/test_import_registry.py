@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.stores import find_records
-from app.errors import ConfigurationError
-from app.features.registry import import_files as tested
-from app.features.registry.import_absent import Missing
-from app.features.registry.import_files import ImportRequest, import_registry
-from app.features.registry.import_job import JobFolder
-from app.features.registry.import_report import RegistryReport
-from app.features.registry.reading import RegistryFormat
-from app.features.registry.sqlite_table import RegistryTable
-from app.features.registry.store_table import count_registry
-from app.features.sqlite.store import SqliteStore
-from app.system.progress import Bar
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.registry import import_files as tested
+from doi_proxy.features.registry.import_absent import Missing
+from doi_proxy.features.registry.import_files import ImportRequest, import_registry
+from doi_proxy.features.registry.import_job import JobFolder
+from doi_proxy.features.registry.import_report import RegistryReport
+from doi_proxy.features.registry.reading import RegistryFormat
+from doi_proxy.features.registry.sqlite_table import RegistryTable
+from doi_proxy.features.registry.store_table import count_registry
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.system.progress import Bar
 from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar, write

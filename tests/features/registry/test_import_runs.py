@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import ConfigurationError
-from app.features.registry import import_runs
-from app.features.registry.import_runs import (
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.registry import import_runs
+from doi_proxy.features.registry.import_runs import (
     MAX_MERGED,
     PartReport,
     Run,
@@ -24,8 +24,8 @@ from app.features.registry.import_runs import (
     run_path,
     write_run,
 )
-from app.features.registry.import_worker import RUN_SECONDS, RunWriter, WorkerOptions
-from app.features.registry.wire import RegistryRow
+from doi_proxy.features.registry.import_worker import RUN_SECONDS, RunWriter, WorkerOptions
+from doi_proxy.features.registry.wire import RegistryRow
 from tests.clock import Clock
 
 

@@ -13,9 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.features.registry.archive import BLOCK_BYTES, MAX_HEADER_BYTES, ArchiveReader, InvalidArchive, Member, is_tar
-from app.features.registry.import_streams import OversizeRecord, cut_blocks, is_gzip
-from app.features.registry.reading import RegistryFormat, detect_format
+from doi_proxy.features.registry.archive import (
+    BLOCK_BYTES,
+    MAX_HEADER_BYTES,
+    ArchiveReader,
+    InvalidArchive,
+    Member,
+    is_tar,
+)
+from doi_proxy.features.registry.import_streams import OversizeRecord, cut_blocks, is_gzip
+from doi_proxy.features.registry.reading import RegistryFormat, detect_format
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 from tests.table import table
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.cache.entry import FOREVER
-from app.errors import DamagedEntry
-from app.features.registry.record import LAST_DATE
-from app.features.registry.wire import (
+from doi_proxy.cache.entry import FOREVER
+from doi_proxy.errors import DamagedEntry
+from doi_proxy.features.registry.record import LAST_DATE
+from doi_proxy.features.registry.wire import (
     FORMAT_VERSION,
     MAX_BYTES,
     MAX_ROWS,

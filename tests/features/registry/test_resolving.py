@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
-from app.errors import NotInBundle, UpstreamRefused
-from app.resolver.demand import Demand
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.resolution import Origin
-from app.resolver.resolver import REGISTRY_SECONDS, Resolver
-from app.upstream.local import SealedSource
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import NotInBundle, UpstreamRefused
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.resolution import Origin
+from doi_proxy.resolver.resolver import REGISTRY_SECONDS, Resolver
+from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_options

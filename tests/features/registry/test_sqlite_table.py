@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.doi.name import HandleName
-from app.errors import DamagedEntry, StoreError
-from app.features.registry import sqlite_blocks as registry_blocks
-from app.features.registry.record import RegistryRecord
-from app.features.registry.sqlite_blocks import WriteCounts
-from app.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
-from app.features.registry.store_table import count_registry
-from app.features.registry.wire import MAX_ROWS, RegistryRow, to_row
-from app.features.store_file import connect_to_read
+from doi_names.name import HandleName
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.registry import sqlite_blocks as registry_blocks
+from doi_proxy.features.registry.record import RegistryRecord
+from doi_proxy.features.registry.sqlite_blocks import WriteCounts
+from doi_proxy.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
+from doi_proxy.features.registry.store_table import count_registry
+from doi_proxy.features.registry.wire import MAX_ROWS, RegistryRow, to_row
+from doi_proxy.features.store_file import connect_to_read
 from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.examples import examples

@@ -13,14 +13,14 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from app.assembly.stores import find_records
-from app.cache.entry import Entry, RegistryEntry
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import StoreError
-from app.features.admin.purge import Selection, purge
-from app.features.sqlite.read_only import ReadOnlySqliteStore
-from app.features.sqlite.store import SqliteStore
+from doi_names.name import HandleName
+from doi_proxy.assembly.stores import find_records
+from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.admin.purge import Selection, purge
+from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore
+from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from app.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
-from app.assembly.settings import Settings
-from app.assembly.settings.sources import read_sources
-from app.errors import ConfigurationError
-from app.features.certificate_check import find_certificate_problems
-from app.features.check import Finding, exit_status
-from app.features.options import variable
-from app.features.setup.check_command import CHECKS
-from app.features.setup.command import COMMANDS
-from app.features.setup.machine_checks import find_machine_limits
-from app.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
+from doi_proxy.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.settings.sources import read_sources
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.certificate_check import find_certificate_problems
+from doi_proxy.features.check import Finding, exit_status
+from doi_proxy.features.options import variable
+from doi_proxy.features.setup.check_command import CHECKS
+from doi_proxy.features.setup.command import COMMANDS
+from doi_proxy.features.setup.machine_checks import find_machine_limits
+from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from tests.certificates import self_signed
 from tests.parts import command_context
 

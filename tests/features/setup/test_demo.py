@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.main import main
+from doi_proxy.commands.main import main
 from tests.ports import free_port
 
 pytestmark = pytest.mark.process
@@ -46,7 +46,7 @@ def wait_until_it_answers(demo: subprocess.Popen[Any], port: int) -> None:
 
 def start_demo(port: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "app", "demo", "--port", str(port)],
+        [sys.executable, "-m", "doi_proxy", "demo", "--port", str(port)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_a_demo_that_is_ended_leaves_no_proxy() -> None:
 def test_a_terminal_that_closes_leaves_no_proxy() -> None:
     port = free_port()
     terminal, inside = pty.openpty()
-    command = ["setsid", "--ctty", sys.executable, "-m", "app", "demo", "--port", str(port)]
+    command = ["setsid", "--ctty", sys.executable, "-m", "doi_proxy", "demo", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdin=inside, stdout=inside, stderr=inside) as demo:
         os.close(inside)
         wait_until_it_answers(demo, port)

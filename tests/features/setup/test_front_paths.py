@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.main import main
+from doi_proxy.commands.main import main
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import Proxy
 from tests.features.setup.generated_front import GeneratedFront

@@ -15,10 +15,10 @@ from typing import Final
 
 import pytest
 
-from app.assembly.settings import Settings, load
-from app.cli.main import main
-from app.errors import ConfigurationError
-from app.features.setup.installation import add_networks, change_settings
+from doi_proxy.assembly.settings import Settings, load
+from doi_proxy.commands.main import main
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.setup.installation import add_networks, change_settings
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import ROOT, Proxy, until
 from tests.cluster.raw_http import ask
@@ -129,7 +129,7 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
         ("Replace", "y"),
     ]
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "app", "setup", "--root", str(tmp_path)]
+    command = [sys.executable, "-m", "doi_proxy", "setup", "--root", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs

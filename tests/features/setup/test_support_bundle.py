@@ -13,10 +13,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.cli.main import main
-from app.features.options import ENV_PREFIX
-from app.main import create
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.main import main
+from doi_proxy.features.options import ENV_PREFIX
+from doi_proxy.main import create
 from tests.accepting import accept_into, close_server
 from tests.fake_upstream import FakeUpstream
 from tests.features.listening import listening
@@ -112,7 +112,7 @@ def test_without_a_proxy_and_a_store_it_says_what_is_missing(
 async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.features.setup.support_bundle._DEADLINE", 0.5)
+    monkeypatch.setattr("doi_proxy.features.setup.support_bundle._DEADLINE", 0.5)
     ended, tasks, writers = asyncio.Event(), set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
 
     async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

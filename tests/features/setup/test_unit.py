@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.cli.main import main
-from app.errors import ConfigurationError
-from app.features.setup.unit import write_unit
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.main import main
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.setup.unit import write_unit
 from tests.cluster.processes import ROOT
 
 

@@ -15,10 +15,10 @@ from threading import Event
 
 import pytest
 
-from app.errors import StoreError
-from app.features.sqlite import writer
-from app.features.sqlite.store import SqliteStore
-from app.features.sqlite.writer import GATHER, BatchWriter, Change
+from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite import writer
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER, keys, opened

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.entry import Entry
-from app.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN
-from app.features.sqlite.batch import write_batch
-from app.features.sqlite.file import connect, prepare
-from app.features.sqlite.writer import Change
-from app.features.stored_entry import unpack
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN
+from doi_proxy.features.sqlite.batch import write_batch
+from doi_proxy.features.sqlite.file import connect, prepare
+from doi_proxy.features.sqlite.writer import Change
+from doi_proxy.features.stored_entry import unpack
 from tests.cache.entries import NOW, entry
 
 KEY = "10.1000/182"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.features.sqlite.coordination import CoordinationFile
+from doi_proxy.features.sqlite.coordination import CoordinationFile
 from tests.cache.entries import NOW
 from tests.clock import Clock
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.store import StoreUnavailable
-from app.errors import StoreError
-from app.features.sqlite import file as file_module
-from app.features.sqlite.file import exclusive_lock, mark_damaged
-from app.features.sqlite.store import SqliteStore
-from app.features.stored_entry import STORE_FORMAT
+from doi_proxy.cache.store import StoreUnavailable
+from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite import file as file_module
+from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged
+from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.features.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, keys, opened

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import DamagedEntry, StoreError
-from app.features.sqlite.batch import write_batch
-from app.features.sqlite.file import connect, prepare
-from app.features.sqlite.notes import read_note
-from app.features.sqlite.rows import Rows
-from app.features.sqlite.writer import Change
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.sqlite.batch import write_batch
+from doi_proxy.features.sqlite.file import connect, prepare
+from doi_proxy.features.sqlite.notes import read_note
+from doi_proxy.features.sqlite.rows import Rows
+from doi_proxy.features.sqlite.writer import Change
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import StoreError
-from app.features.sqlite import writer as writer_module
-from app.features.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later, split_changes
+from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite import writer as writer_module
+from doi_proxy.features.sqlite.writer import BATCH, MAX_PENDING, BatchWriter, Change, is_later, split_changes
 from tests.cache.entries import NOW, entry
 from tests.features.sqlite.sqlite_stores import NEVER
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.entry import Entry
-from app.features.sqlite.earlier_targets import read_earlier_targets
-from app.features.sqlite.store import SqliteStore
-from app.handle.answer import Answer, ResponseCode
+from doi_proxy.cache.entry import Entry
+from doi_proxy.features.sqlite.earlier_targets import read_earlier_targets
+from doi_proxy.features.sqlite.store import SqliteStore
+from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.settings import Settings
-from app.assembly.stores import open_service_cache
-from app.cache.tiered import TieredStore
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import open_service_cache
+from doi_proxy.cache.tiered import TieredStore
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import keys, opened

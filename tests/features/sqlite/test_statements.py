@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-APP: Final = Path(__file__).resolve().parents[3] / "app"
+APP: Final = Path(__file__).resolve().parents[3] / "app" / "doi_proxy"
 #: For Python, `?1` is the name of a value. From 3.12 it warns of a sequence of values, and from 3.14 refuses it.
 NUMBERED: Final = re.compile(r"(?:[=<>(,]|LIMIT|VALUES) *\?[0-9]")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.features.status.events import MAX_EVENTS, Event, EventLog, add_event
-from app.features.status.reader import sum_outages
+from doi_proxy.features.status.events import MAX_EVENTS, Event, EventLog, add_event
+from doi_proxy.features.status.reader import sum_outages
 
 
 def fold(*events: Event) -> list[Event]:

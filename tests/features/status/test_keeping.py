@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.features.metrics.history import LENGTH, STEP, Point, SharedHistory
-from app.features.sqlite.notes import write_note
-from app.features.status.events import EventLog
-from app.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKeeper, decode_note
+from doi_proxy.features.metrics.history import LENGTH, STEP, Point, SharedHistory
+from doi_proxy.features.sqlite.notes import write_note
+from doi_proxy.features.status.events import EventLog
+from doi_proxy.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKeeper, decode_note
 from tests.clock import Clock
 from tests.web.proxy import running_with
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.assembly.features import text_folders
-from app.features.status.models import StatusSummary, UpstreamName
-from app.features.status.numbers import write_count, write_number, write_share
-from app.features.status.summary import write_sentence
-from app.web.languages import CORE, load_catalogues
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.features.status.models import StatusSummary, UpstreamName
+from doi_proxy.features.status.numbers import write_count, write_number, write_share
+from doi_proxy.features.status.summary import write_sentence
+from doi_proxy.web.languages import CORE, load_catalogues
 
 PACKAGES = (CORE, *(folder.package for folder in text_folders()))
 TEXTS = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.features.status.models import HistoryPoint
-from app.features.status.plot import HEIGHT, STEP, WIDTH, plot
+from doi_proxy.features.status.models import HistoryPoint
+from doi_proxy.features.status.plot import HEIGHT, STEP, WIDTH, plot
 
 #: Noon of a day, in seconds since the epoch.
 NOON: Final = 1_699_963_200

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import yaml
 
-from app.assembly.settings import Settings
-from app.cli.main import create_parser
-from app.features.status.prefixes import KINDS
-from app.web.languages import read_packaged
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.main import create_parser
+from doi_proxy.features.status.prefixes import KINDS
+from doi_proxy.web.languages import read_packaged
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = (ROOT / "docs/runbook.md").read_text(encoding="utf-8")
-TEMPLATE: Final = (ROOT / "app/features/status/texts/status.html").read_text(encoding="utf-8")
-TEXTS: Final = read_packaged("app.features.status", "en")
+TEMPLATE: Final = (ROOT / "app/doi_proxy/features/status/texts/status.html").read_text(encoding="utf-8")
+TEXTS: Final = read_packaged("doi_proxy.features.status", "en")
 
 
 def headings(section: str) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.status.models import EventStatus, Status, UpstreamName
-from app.features.status.reader import StatusReader
-from app.features.status.samples import sample_status
-from app.features.status.summary import summarize, write_event, write_sentence, write_uptime
-from app.web.languages import Catalogue, read_packaged
+from doi_proxy.features.status.models import EventStatus, Status, UpstreamName
+from doi_proxy.features.status.reader import StatusReader
+from doi_proxy.features.status.samples import sample_status
+from doi_proxy.features.status.summary import summarize, write_event, write_sentence, write_uptime
+from doi_proxy.web.languages import Catalogue, read_packaged
 from tests.cache.entries import entry
 from tests.table import table
 from tests.web.proxy import Proxy, running
@@ -69,7 +69,7 @@ def find_reader(proxy: Proxy) -> StatusReader:
     ],
 )
 def test_an_event_is_a_sentence(event: tuple[Any, ...], words: str) -> None:
-    texts = Catalogue("en", read_packaged("app.features.status", "en"))
+    texts = Catalogue("en", read_packaged("doi_proxy.features.status", "en"))
     assert write_event(texts, EventStatus(**dict(zip(EventStatus.model_fields, event, strict=True)))) == words
 
 
@@ -174,7 +174,9 @@ async def test_a_store_that_failed_is_an_event_with_its_end(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("state", ["unknown", "ok"])
 def test_an_upstream_of_some_prefixes_does_not_hide_that_the_others_are_down(state: Any) -> None:
-    texts = Catalogue("en", {**read_packaged("app.features.status", "en"), **read_packaged("app.web", "en")})
+    texts = Catalogue(
+        "en", {**read_packaged("doi_proxy.features.status", "en"), **read_packaged("doi_proxy.web", "en")}
+    )
     main = UpstreamName(name="doi.org", state="failing", down_since=1_000)
     route = UpstreamName(name="handle.example", state=state, down_since=None, is_route=True)
     status: Status = sample_status()["status"]["status"].model_copy(update={"history": []})

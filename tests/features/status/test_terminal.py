@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import DoiProxyError
-from app.features.status.command import show_status
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.status.command import show_status
 from tests.web.proxy import running
 
 NAME: Final = "10.5555/known"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from app.doi.name import HandleName
-from app.errors import CouldNotVerify
-from app.features.shared_memory import SharedMemory
-from app.features.shared_states import SharedStates
-from app.features.status.upstream_states import UpstreamStates
-from app.upstream.breaker import Breaker, BreakerState
-from app.upstream.budget import Budget, BudgetLimits
-from app.upstream.guard import Guard
-from app.upstream.source import UpstreamQuery
+from doi_names.name import HandleName
+from doi_proxy.errors import CouldNotVerify
+from doi_proxy.features.shared_memory import SharedMemory
+from doi_proxy.features.shared_states import SharedStates
+from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.upstream.breaker import Breaker, BreakerState
+from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.guard import Guard
+from doi_proxy.upstream.source import UpstreamQuery
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api

@@ -13,11 +13,11 @@ from threading import Event
 
 import pytest
 
-from app.cache.store import NearKeys
-from app.doi.name import HandleName
-from app.features.sqlite.near import NearSearch
-from app.features.suggestions.nearest import MAX_CACHED, select_neighbours, spell_like
-from app.features.suggestions.one_edit import MAX_CHARACTERS, list_edited_keys
+from doi_names.name import HandleName
+from doi_proxy.cache.store import NearKeys
+from doi_proxy.features.sqlite.near import NearSearch
+from doi_proxy.features.suggestions.nearest import MAX_CACHED, select_neighbours, spell_like
+from doi_proxy.features.suggestions.one_edit import MAX_CHARACTERS, list_edited_keys
 from tests.clock import Clock
 from tests.registry_records import write_registry
 from tests.web.proxy import Proxy, running
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 REAL = "10.5555/amajethics.2021.550"
-QUERIES = "app.features.suggestions.feature.QUERIES"
+QUERIES = "doi_proxy.features.suggestions.feature.QUERIES"
 
 
 def shown(got: Reply, section: str) -> list[str]:
@@ -145,7 +145,7 @@ async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
         return find(store, key, candidates)
 
     monkeypatch.setattr(NearSearch, "find", find_slowly)
-    timeout = "app.features.suggestions.suggested_names.QUERY_TIMEOUT"
+    timeout = "doi_proxy.features.suggestions.suggested_names.QUERY_TIMEOUT"
     async with running(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0}) as proxy:
         asyncio.get_running_loop().set_default_executor(threads := ThreadPoolExecutor(2))
         proxy.upstream.put(REAL, url="https://example.org/")

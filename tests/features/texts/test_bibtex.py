@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from app.doi.presentation import read_typed
-from app.features.texts.lines import ListItem
-from app.features.texts.references import MAX_LINKS, MAX_PART_CHARACTERS, BibtexReader
+from doi_names.presentation import read_typed
+from doi_proxy.features.texts.lines import ListItem
+from doi_proxy.features.texts.references import MAX_LINKS, MAX_PART_CHARACTERS, BibtexReader
 from tests.table import table
 
 LIMIT = 65_536

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.main import main
+from doi_proxy.commands.main import main
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixt
 @pytest.mark.process
 def test_the_web_framework_is_not_imported() -> None:
     code = (
-        "from app.cli.main import main; main(['parse', '10.1000/182']); import sys\n"
+        "from doi_proxy.commands.main import main; main(['parse', '10.1000/182']); import sys\n"
         "print(*{'fastapi', 'starlette', 'httpx', 'lxml', 'redis', 'jinja2'} & set(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

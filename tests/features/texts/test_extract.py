@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.features.texts.extract import FoundNameModel
+from doi_proxy.features.texts.extract import FoundNameModel
 from tests.table import table
 from tests.web.proxy import Proxy, running
 from tests.world.answer import Reply

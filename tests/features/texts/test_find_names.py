@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from random import Random
 
-from app.features.texts.find_names import MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
+from doi_proxy.features.texts.find_names import MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
 from tests.table import table
 
 TEXTS = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import UnsupportedBody
-from app.features.texts.body import read_content_type
-from app.web.media_types import CSV, JSON, NDJSON, TEXT
-from app.web.request import media_type_of
+from doi_proxy.errors import UnsupportedBody
+from doi_proxy.features.texts.body import read_content_type
+from doi_proxy.web.media_types import CSV, JSON, NDJSON, TEXT
+from doi_proxy.web.request import media_type_of
 
 
 @pytest.mark.parametrize(

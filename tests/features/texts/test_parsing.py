@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.doi.name import MAX_NAME_BYTES
-from app.doi.presentation import read_typed
-from app.errors import InvalidName
-from app.features.texts.parsing import parse, to_object
+from doi_names.name import MAX_NAME_BYTES
+from doi_names.presentation import read_typed
+from doi_proxy.errors import InvalidName
+from doi_proxy.features.texts.parsing import parse, to_object
 from tests.table import table
 
 BASE = "https://doi.example.org/sub"

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.doi.presentation import read_typed
-from app.features.texts.find_names import find_names
-from app.features.texts.parsing import parse, to_object
+from doi_names.presentation import read_typed
+from doi_proxy.features.texts.find_names import find_names
+from doi_proxy.features.texts.parsing import parse, to_object
 
 VECTORS: Final[dict[str, list[dict[str, Any]]]] = json.loads(
     Path(__file__).parents[3].joinpath("docs/vectors/parse.json").read_text("utf-8")

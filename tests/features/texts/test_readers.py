@@ -12,12 +12,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.features.texts.errors import UnreadableList
-from app.features.texts.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
-from app.features.texts.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem, open_gunzip
-from app.features.texts.list_stream import format_of, has_gzip_name
-from app.features.texts.references import BibtexReader, RisReader
-from app.features.texts.table import ColumnReader
+from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
+from doi_proxy.features.texts.lines import (
+    Item,
+    LineCutter,
+    LinesReader,
+    ListItem,
+    ListReader,
+    UnreadableItem,
+    open_gunzip,
+)
+from doi_proxy.features.texts.list_stream import format_of, has_gzip_name
+from doi_proxy.features.texts.references import BibtexReader, RisReader
+from doi_proxy.features.texts.table import ColumnReader
 from tests.table import table
 
 LIMIT: Final = 100

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.errors import NotUTF8
-from app.features.texts.lines import ListItem, UnreadableItem
-from app.features.texts.references import MAX_LINKS, RisReader
+from doi_proxy.errors import NotUTF8
+from doi_proxy.features.texts.lines import ListItem, UnreadableItem
+from doi_proxy.features.texts.references import MAX_LINKS, RisReader
 from tests.table import table
 
 LIMIT = 1_000

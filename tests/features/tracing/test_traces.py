@@ -15,9 +15,9 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from app.features.tracing.collector_log import LoggedExporter
-from app.features.tracing.opening import Export, TracedRequest, Traces, open_traces
-from app.server.proxies import trusted_addresses
+from doi_proxy.features.tracing.collector_log import LoggedExporter
+from doi_proxy.features.tracing.opening import Export, TracedRequest, Traces, open_traces
+from doi_proxy.server.proxies import trusted_addresses
 from tests.features.tracing.collector import attributes, collecting
 from tests.server.served import CLIENT, served
 from tests.web.proxy import running

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.errors import StoreError
-from app.features.stored_entry import pack
-from app.features.valkey.layout import KEY_PREFIX
-from app.features.valkey.node import PAUSE
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.stored_entry import pack
+from doi_proxy.features.valkey.layout import KEY_PREFIX
+from doi_proxy.features.valkey.node import PAUSE
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from app.errors import StoreError
-from app.features.valkey.layout import PARTITIONS, partitions_of_cluster
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.layout import PARTITIONS, partitions_of_cluster
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_cluster import PRIMARIES, Cluster, running_cluster

@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from app.cache.memory import MemoryStore
-from app.cache.purges import EVERYTHING
-from app.cache.store import change_note
-from app.cache.tiered import TieredStore
-from app.errors import StoreError
-from app.features.valkey.layout import KEY_PREFIX
-from app.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.purges import EVERYTHING
+from doi_proxy.cache.store import change_note
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.layout import KEY_PREFIX
+from doi_proxy.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import StoreError
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_sentinel import SentinelSet, running_sentinels

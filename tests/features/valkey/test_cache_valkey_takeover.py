@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.errors import BucketSettling, StoreError
-from app.features.valkey.layout import KEY_PREFIX
-from app.features.valkey.node import PAUSE
-from app.features.valkey.scripts import SETTLING
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import BucketSettling, StoreError
+from doi_proxy.features.valkey.layout import KEY_PREFIX
+from doi_proxy.features.valkey.node import PAUSE
+from doi_proxy.features.valkey.scripts import SETTLING
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
 

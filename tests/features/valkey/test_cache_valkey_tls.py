@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import ConfigurationError, StoreError
-from app.features.store_url import StoreOptions
-from app.features.valkey.openers import open_server
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.errors import ConfigurationError, StoreError
+from doi_proxy.features.store_url import StoreOptions
+from doi_proxy.features.valkey.openers import open_server
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_cluster import Server, running_cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.valkey.openers import SCHEMES
-from app.features.valkey.url import Address, StoreKind, parse_store_url
+from doi_proxy.features.valkey.openers import SCHEMES
+from doi_proxy.features.valkey.url import Address, StoreKind, parse_store_url
 from tests.table import table
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from app.errors import StoreError
-from app.features.valkey.store import ValkeyStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_cluster import Server, running_cluster

@@ -10,15 +10,15 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from app.cache.entry import Entry
-from app.cache.memory import MemoryStore
-from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
-from app.errors import CouldNotVerify, StoreError
-from app.features.valkey.store import ValkeyStore
-from app.resolver.failure_memory import FailureMemory
-from app.resolver.resolution import Origin
-from app.resolver.resolver import Resolver
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import CouldNotVerify, StoreError
+from doi_proxy.features.valkey.store import ValkeyStore
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.resolution import Origin
+from doi_proxy.resolver.resolver import Resolver
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream

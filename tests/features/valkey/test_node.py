@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from app.errors import StoreError
-from app.features.valkey.node import PAUSE, Access, CommandPause, Node, Work, command
-from app.features.valkey.url import Address
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.node import PAUSE, Access, CommandPause, Node, Work, command
+from doi_proxy.features.valkey.url import Address
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
 from tests.ports import free_port

@@ -1,8 +1,0 @@
-"""`python -m app` is `doi-proxy`."""
-
-import sys
-
-from app.cli.main import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,159 @@
+"""DOI names and handles: their syntax, how they are compared, and which characters they must not contain."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from string import ascii_lowercase, ascii_uppercase
+from typing import Final
+
+from doi_names.code_point import CodePoint, first_not_graphic, questionable
+from doi_proxy.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
+
+#: The longest name accepted, in bytes of UTF-8. ISO 26324 sets no limit; no request line holds more than about this.
+MAX_NAME_BYTES: Final = 8192
+
+_FOLD: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
+_MAX_UTF8_BYTES_A_CHARACTER: Final = 4
+#: "10", then one or more elements of the registrant code, each after a dot (DOI Handbook, section 2.2.2).
+_DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
+#: A prefix without a suffix is recognised by its registrant code, which consists of letters, digits and hyphens.
+_PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
+_DOI: Final = re.compile(_DOI_PREFIX.pattern + "/.", re.DOTALL)
+#: Empty for a name that begins with a slash.
+_HANDLE_PREFIX: Final = re.compile(r"[0-9A-Za-z._-]*")
+#: A shortDOI without its "10/". Those in use have three to eight letters and digits.
+_BARE_SHORT_DOI: Final = re.compile(r"[0-9A-Za-z]{3,12}")
+_SHORT_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
+#: General categories Cc and Cs. Their ranges never change (Unicode stability policy).
+_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def fold(text: str) -> str:
+    """`text` with the ASCII letters a-z in upper case and everything else unchanged (DOI Handbook, section 2.4)."""
+    return text.upper() if text.isascii() else text.translate(_FOLD)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandleName:
+    """A name that can be resolved: a DOI name, a shortDOI, a prefix or another handle.
+
+    `text` is the spelling of the caller and is never normalised. `key` is used for comparison, hashing and caching.
+    Ill-formed names are registered too, so only control characters and surrogates are refused.
+
+    Raises EmptyName, NameTooLong, and ForbiddenCodePoint with the code point and its place.
+    """
+
+    text: str
+    key: str = field(init=False, repr=False)
+    #: Whether it has the form of a DOI name: "10.", a registrant code, a slash and a suffix that is not empty.
+    is_doi: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_length(self.text)
+        if not self.text.isprintable() and (found := _FORBIDDEN.search(self.text)):
+            raise _forbidden_code_point(CodePoint(found[0], found.start() + 1))
+        object.__setattr__(self, "key", fold(self.text))
+        object.__setattr__(self, "is_doi", _DOI.match(self.text) is not None)
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, HandleName) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def prefix(self) -> str:
+        """The part before the first slash; the whole name if it has no slash."""
+        return self.text.partition("/")[0]
+
+    @property
+    def suffix(self) -> str | None:
+        """The part after the first slash; None if the name has no slash."""
+        _, slash, suffix = self.text.partition("/")
+        return suffix if slash else None
+
+    @property
+    def can_be_handle(self) -> bool:
+        """Whether its prefix has only characters of handle prefixes in use, such as 0.NA, 10.SERV and 20.500.12592.
+
+        RFC 3651, section 2 allows more, but a colon or a blank there is a label, a URL or a sentence.
+        """
+        return _HANDLE_PREFIX.fullmatch(self.prefix) is not None
+
+    @property
+    def is_short_doi(self) -> bool:
+        """Whether it is a shortDOI, such as 10/abcde (shortDOI service of the DOI Foundation)."""
+        return _SHORT_DOI.fullmatch(self.text) is not None
+
+    def expand_short_doi(self) -> HandleName | None:
+        """The shortDOI 10/abcde if this name is its short form abcde; None if it cannot be one."""
+        return HandleName("10/" + self.text) if _BARE_SHORT_DOI.fullmatch(self.text) else None
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it is a DOI prefix without a suffix, such as 10.1000."""
+        return _PREFIX_ALONE.fullmatch(self.text) is not None
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the suffix begins with one character and a slash, which ANSI/NISO Z39.84-2005 reserves."""
+        suffix = self.suffix
+        return suffix is not None and suffix[1:2] == "/"
+
+    def questionable(self, most: int) -> tuple[CodePoint, ...]:
+        """The first formatting, private-use and unassigned code points. Allowed, but likely copying errors."""
+        return tuple(islice(questionable(self.text), most))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DOIName(HandleName):
+    """A DOI name in the strict sense of ISO 26324; equal to a HandleName with the same key.
+
+    Raises EmptyName, NameTooLong, NotADOI, and ForbiddenCodePoint for a code point that is not graphic.
+    """
+
+    def __post_init__(self) -> None:
+        _check_length(self.text)
+        if found := first_not_graphic(self.text):
+            raise _forbidden_code_point(found)
+        if _DOI.match(self.text) is None:
+            raise NotADOI(_explain(self.text))
+        object.__setattr__(self, "key", fold(self.text))
+        object.__setattr__(self, "is_doi", True)
+
+    @classmethod
+    def parse(cls, text: str) -> DOIName:
+        """Read `text` as a DOI name. Nothing is trimmed or decoded. See the class for the errors."""
+        return cls(text)
+
+
+def _check_length(text: str) -> None:
+    if not text:
+        raise EmptyName()
+    characters = len(text)
+    if characters * _MAX_UTF8_BYTES_A_CHARACTER <= MAX_NAME_BYTES:
+        return
+    if characters > MAX_NAME_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+        raise NameTooLong(f"The name is longer than {MAX_NAME_BYTES} bytes of UTF-8.")
+
+
+def _forbidden_code_point(point: CodePoint) -> ForbiddenCodePoint:
+    return ForbiddenCodePoint(f"The name contains {point}, {point.kind}, which a DOI name must not contain.")
+
+
+def _explain(text: str) -> str:
+    prefix, slash, _ = text.partition("/")
+    if blank := re.search(r"\s", prefix):
+        return f"A DOI prefix must not contain white space: {CodePoint(blank[0], blank.start() + 1)}."
+    if not prefix.startswith("10."):
+        return 'A DOI name begins with "10." at character 1.'
+    if empty := re.search(r"\.(?=\.|\Z)", prefix):
+        return f"The DOI prefix has an empty element after the dot at character {empty.start() + 1}."
+    if not slash:
+        return f"A DOI name has a slash after its prefix, at character {len(prefix) + 1}."
+    return f"A DOI name has a suffix after its slash, from character {len(prefix) + 2}."

@@ -1,0 +1,211 @@
+"""Builds the core from the settings and from what features add to it: the parts that answer names, and the pages."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from doi_proxy.assembly.descriptors import connections_that_fit
+from doi_proxy.assembly.features import switched_on, text_folders
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.resolving import UNOBSERVED, assemble
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.feature import Context, Core, Facts, Observers, Opened
+from doi_proxy.features.shared_folder import FOLDER_VARIABLE
+from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.fetcher import ResolverTimeouts
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.which_ra import WhichRa
+from doi_proxy.server.connections import (
+    BODY_TIMEOUT,
+    HEAD_TIMEOUT,
+    IDLE_TIMEOUT,
+    PER_CLIENT,
+    WRITE_TIMEOUT,
+    ConnectionLimits,
+    Connections,
+)
+from doi_proxy.server.prepared_answers import ExpressLane
+from doi_proxy.server.proxies import trusted_addresses
+from doi_proxy.system.version import read_version
+from doi_proxy.upstream.source import Source
+from doi_proxy.web.api import RestApi
+from doi_proxy.web.client_network import client_of
+from doi_proxy.web.error_handlers import ErrorPages
+from doi_proxy.web.name_pages import NamePages
+from doi_proxy.web.operations import Face
+from doi_proxy.web.pages import Link, Pages
+from doi_proxy.web.redirect import RedirectFacts, Redirects
+from doi_proxy.web.stage import Stage, Stages
+
+
+def read_sub_path(settings: Settings) -> str:
+    """The path under which a front proxy serves the service, without a slash at its end."""
+    return urlsplit(settings.public_url or "").path.rstrip("/")
+
+
+def read_public_url(settings: Settings) -> str | None:
+    """This resolver's own URL without a slash at its end."""
+    return settings.public_url.rstrip("/") if settings.public_url else None
+
+
+def read_facts(settings: Settings) -> Facts:
+    """What features can know of the settings of the core."""
+    return Facts(
+        version=read_version(),
+        mode=settings.mode,
+        public_url=read_public_url(settings),
+        store_url=settings.store_url,
+        privacy_level=settings.privacy_level,
+        trusted_proxies=settings.trusted_proxies,
+        upstream_rate=settings.upstream_rate,
+        grace=settings.cache_grace,
+    )
+
+
+def read_redirect_facts(context: Context, chance: Callable[[], float]) -> RedirectFacts:
+    """What redirects need besides a request, once the features are open."""
+    return RedirectFacts(
+        clock=context.clock,
+        chance=chance,
+        country=context.find_country,
+        read_headers=context.read_headers,
+    )
+
+
+def build_pages(settings: Settings) -> Pages:
+    """The pages, with the texts and templates of the features."""
+    return Pages(
+        base_url_hint=settings.public_url or "",
+        product_version=read_version(),
+        of_features=text_folders(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SuppliedParts:
+    """Parts that the caller supplies. The settings decide about those that are None."""
+
+    cache: TieredStore | None = None
+    #: Returns the source that the resolver queries, given the upstream.
+    wrap_source: Callable[[Source], Source] | None = None
+    access_log: Stage | None = None
+    timeouts: ResolverTimeouts | None = None
+
+
+NO_PARTS: Final = SuppliedParts()
+
+
+def open_core(
+    settings: Settings,
+    context: Context | None = None,
+    observers: Observers = UNOBSERVED,
+    *,
+    parts: SuppliedParts = NO_PARTS,
+    read_only: bool = False,
+) -> Core:
+    """The parts that answer names, with the local sources of features. Raises ConfigurationError.
+
+    A command needs no `context`. If it is `read_only`, it has the records of the store alone.
+    """
+    context = context or new_context(settings, Lifecycle(settings))
+    assembled = assemble(
+        settings,
+        context.clock,
+        observers,
+        cache=parts.cache,
+        wrap_source=parts.wrap_source,
+        timeouts=parts.timeouts,
+        read_only=read_only,
+    )
+    prefixes = PrefixChain(assembled.resolver, observers.resolver)
+    core = Core(
+        cache=assembled.cache,
+        upstream=assembled.upstream,
+        resolver=assembled.resolver,
+        prefixes=prefixes,
+        destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve),
+        link=Link(base=read_sub_path(settings)),
+        read_tokens=assembled.read_tokens,
+        prepared=[],
+    )
+    context.use_core(core)
+    for feature in () if read_only else switched_on(settings):
+        if feature.add_sources is not None:
+            feature.add_sources(context)
+    return core
+
+
+def new_context(settings: Settings, reloads: Lifecycle, clock: Callable[[], float] = time.time) -> Context:
+    """What features are opened with."""
+    return Context(settings, read_facts(settings), reloads, clock, _shared_folder(settings))
+
+
+def _shared_folder(settings: Settings) -> Path | None:
+    """Where the workers of this machine share files until the service ends, None for a process alone."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named and settings.workers > 1 else None
+
+
+def build_face(
+    settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
+) -> Face:
+    """The answers to names."""
+    sections = opened.sections
+    api = RestApi(
+        resolver=core.resolver,
+        clock=facts.clock,
+        resolves=settings.resolve,
+        stages=stages,
+    )
+    redirects = Redirects(
+        destinations=core.destinations,
+        api=api,
+        name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock),
+        facts=facts,
+        stages=stages,
+    )
+    which_ra = WhichRa(core.resolver, core.prefixes, core.upstream.agencies)
+    errors = ErrorPages(pages=pages, link=core.link, sections=sections)
+    return Face(redirects, which_ra, api, errors, pages, core.link, stages)
+
+
+def build_prepared_answers(
+    settings: Settings, core: Core, face: Face, clock: Callable[[], float]
+) -> ExpressLane | None:
+    """The prepared answers, if they are switched on."""
+    if not settings.express_lane:
+        return None
+    prepared = ExpressLane(
+        core.resolver,
+        face,
+        clock=clock,
+        timer=time.perf_counter,
+        sub_path=read_sub_path(settings).encode(),
+        secret=secrets.token_bytes(16),
+        max_bytes=settings.express_memory_bytes,
+    )
+    core.prepared.append(prepared)
+    return prepared
+
+
+def open_connections(settings: Settings) -> Connections:
+    """What the server keeps about the connections of this process."""
+    limits = ConnectionLimits(
+        head_timeout=HEAD_TIMEOUT,
+        body_timeout=BODY_TIMEOUT,
+        write_timeout=WRITE_TIMEOUT,
+        idle_timeout=IDLE_TIMEOUT,
+        total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
+        per_client=PER_CLIENT,
+        client_of=client_of,
+        is_trusted=trusted_addresses(settings.trusted_proxies),
+    )
+    return Connections(limits)

@@ -1,0 +1,130 @@
+"""The state of a running process that can change: its settings, and whether it is draining."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from doi_proxy.assembly.settings import Settings, mask_settings
+from doi_proxy.assembly.settings.sources import names_from_files
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.shared_memory import SharedMemory, Use
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two cancellations of a task that is still running, and how many there are.
+_CANCEL_INTERVAL: Final = 0.1
+_MAX_CANCELS: Final = 50
+
+#: Applies new settings to one part. Raises ConfigurationError, and then changes nothing.
+Apply = Callable[[Settings], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part that can be reloaded, with the names of the settings that it uses."""
+
+    apply: Apply
+    names: frozenset[str]
+
+
+class Lifecycle:
+    """The settings in force, the parts that follow a reload, and whether the process is draining."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        #: Whether `/readyz` answers 503, because the process is about to end.
+        self.draining = False
+        #: Reloads the whole service, all workers included. None where nothing follows a reload.
+        self.request_reload: Callable[[], None] | None = None
+        #: What the workers share besides files. Empty for a process alone.
+        self.memories: Mapping[Use, SharedMemory] = {}
+        #: Makes the other workers follow a change. None for a process alone.
+        self.send_change: Callable[[], None] | None = None
+        self._followers: list[Callable[[], None]] = []
+        self._parts: list[_Part] = []
+
+    def on_reload(self, apply: Apply, *names: str) -> None:
+        """Call `apply` at each reload, even if no setting has changed: a file that a setting names may have."""
+        self._parts.append(_Part(apply, frozenset(names)))
+
+    def announce_change(self) -> None:
+        """Let the other workers read the files that all share, which they otherwise do within a second."""
+        if self.send_change is not None:
+            self.send_change()
+
+    def on_change(self, follow: Callable[[], None]) -> None:
+        """Call `follow` after another worker has changed a file that the workers share."""
+        self._followers.append(follow)
+
+    def follow(self) -> None:
+        """Follow the changes of another worker."""
+        for follow in self._followers:
+            follow()
+
+    @property
+    def reloaded(self) -> frozenset[str]:
+        """The names of the settings that the parts reload."""
+        return frozenset().union(*(part.names for part in self._parts))
+
+    def show_settings(self) -> dict[str, Any]:
+        """The settings in force, with secrets masked."""
+        return dict(mask_settings(self.settings, names_from_files(os.environ, Settings.model_fields)))
+
+    def start_draining(self) -> None:
+        """Answer 503 at `/readyz` from now on."""
+        self.draining = True
+
+    def reload(self, fresh: Settings) -> None:
+        """Apply the reloadable settings. A part that cannot use them keeps its previous ones and logs the reason."""
+        before, unchanged = self.settings, set[str]()
+        after = merge(before, fresh)
+        for part in self._parts:
+            try:
+                part.apply(after)
+            except ConfigurationError as error:
+                log.error("reload failed, the previous settings stay in force: %s", error.message)
+                unchanged |= part.names
+        self.settings = after.model_copy(update={name: getattr(before, name) for name in unchanged})
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended.
+
+    One cancellation is not enough for a task that uses the store in a loop. redis-py sends with `asyncio.wait_for`. In
+    Python 3.11 that loses a cancellation which arrives together with its result (python/cpython#86296).
+    """
+    pending = set(tasks)
+    for _ in range(_MAX_CANCELS):
+        if not pending:
+            return
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_INTERVAL)
+
+
+def merge(in_force: Settings, fresh: Settings) -> Settings:
+    """The settings in force with the reloadable ones from `fresh`."""
+    return in_force.model_copy(update={name: getattr(fresh, name) for name in in_force.reloadable()})
+
+
+def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings:
+    """Load the settings again and log the differences. Returns `in_force` if the new settings cannot be used."""
+    try:
+        fresh = load()
+    except ConfigurationError as error:
+        log.error("SIGHUP: reload failed, the previous settings stay in force: %s", error.message)
+        return in_force
+    changed = {name for name in Settings.model_fields if getattr(fresh, name) != getattr(in_force, name)}
+    log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & in_force.reloadable()))
+    if unapplied := changed - in_force.reloadable():
+        log.warning("SIGHUP: these settings changed and need a restart: %s", _join(unapplied))
+    return fresh
+
+
+def _join(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,82 @@
+"""The log of the program, on standard error, as text or as one JSON object per line.
+
+Requests are logged by app/doi_proxy/features/privacy/access_log.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import sys
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.shared_states import SharedStates
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: In a worker: each of them writes the line about a state that it sees.
+_WORKER_TEXT: Final = "%(asctime)s %(levelname)s [%(processName)s] %(name)s: %(message)s"
+
+
+class JSONFormatter(logging.Formatter):
+    """Formats a record as one JSON object without line breaks: time, level, logger, message and, if any, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": time, "level": record.levelname.lower(), "logger": record.name}
+        if is_worker():
+            line["worker"] = str(record.processName)
+        line["message"] = _encodable(record.getMessage().strip())
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = _encodable(self.formatException(record.exc_info))
+        if record.stack_info:
+            line["stack"] = _encodable(self.formatStack(record.stack_info))
+        return msgspec.json.encode(line).decode()
+
+
+def begin_logging(settings: Settings, states: SharedStates | None = None) -> None:
+    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash.
+
+    With the `states` that workers share, the first worker that finds out about one writes its line.
+    """
+    handler = logging.StreamHandler()
+    if states is not None:
+        handler.addFilter(lambda record: _is_news(record, states))
+    handler.setFormatter(
+        JSONFormatter() if settings.log_format == "json" else logging.Formatter(_WORKER_TEXT if is_worker() else _TEXT)
+    )
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_crash
+
+
+def _is_news(record: logging.LogRecord, states: SharedStates) -> bool:
+    part, state = getattr(record, "part", None), getattr(record, "state", "")
+    return part is None or states.begin(part, state)
+
+
+def is_worker() -> bool:
+    """Whether this process is a worker of a service."""
+    return multiprocessing.parent_process() is not None
+
+
+def set_log_level(settings: Settings) -> None:
+    """Set the lowest severity that is logged."""
+    logging.getLogger().setLevel(settings.log_level.upper())
+
+
+def _log_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logging.getLogger(__name__).critical("the program crashed; please report this", exc_info=(kind, error, trace))
+
+
+def _encodable(text: str) -> str:
+    # Python represents a file name that is not UTF-8 with lone surrogates, which cannot be encoded.
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,137 @@
+"""Builds cache, upstream and resolver from the settings. `main` adds HTTP."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from doi_proxy.assembly.allotment import AllottedBucket
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.shared_budget import SharedBucket
+from doi_proxy.assembly.stores import open_cache
+from doi_proxy.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream, read_queue_timeouts
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.feature import Observers
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.resolution import TtlPolicy
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.budget import TokenBucket
+from doi_proxy.upstream.routed import Upstream
+from doi_proxy.upstream.source import Priority, Source, Verification
+
+#: Seconds to wait for the upstream before a stale record is served instead. A reader does not leave in two seconds, and
+#: clients of the handle API time out after a few.
+STALE_TIMEOUT: Final = 1.8
+#: Seconds before the next query for a name that is served stale after a failed query. A popular name costs a failing
+#: upstream two queries a minute.
+RECHECK: Final = 30.0
+#: Seconds between two reads of the store while another process queries the upstream for the same name.
+_POLL_INTERVAL: Final = 0.05
+#: Seconds before the next query for a name that the upstream refused, or whose record is unreadable.
+FAILURE_TTL: Final = 15.0
+#: Memory for the names whose queries failed, in bytes.
+_FAILURE_BYTES: Final = 4 * 1024 * 1024
+#: Tokens of a shared store that one process reserves at a time, at most.
+_ALLOTMENT: Final = 16
+#: Length of a lease on a query, in seconds. It is renewed while the query lasts.
+_LEASE: Final = 1.5
+
+
+UNOBSERVED: Final = Observers()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one process."""
+
+    settings: Settings
+    cache: TieredStore
+    upstream: Upstream
+    resolver: Resolver
+    #: The budget's tokens, if other processes share them.
+    bucket: SharedBucket | None = None
+
+    async def read_tokens(self) -> float:
+        """The tokens of the budget, those of other processes included."""
+        return self.upstream.budget.tokens if self.bucket is None else await self.bucket.look()
+
+
+def assemble(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observers: Observers = UNOBSERVED,
+    *,
+    cache: TieredStore | None = None,
+    wrap_source: Callable[[Source], Source] | None = None,
+    timeouts: ResolverTimeouts | None = None,
+    read_only: bool = False,
+) -> Parts:
+    """The parts that resolve names, without HTTP. Raises ConfigurationError.
+
+    `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
+    queries, given the upstream. `timeouts` take the place of the usual ones.
+    """
+    cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
+    # To the upstream, all processes with this store are one client, also a command beside a running proxy.
+    is_stored = settings.store_url.partition(":")[0] != "memory"
+    rate, burst = settings.upstream_rate, settings.upstream_burst
+    bucket = SharedBucket(cache, rate, burst, count_processes(settings)) if is_stored else None
+    policy = read_ttl_policy(settings)
+    upstream = open_upstream(settings, _allot(settings, bucket), cache, policy, clock, observers=observers)
+    resolver = Resolver(
+        cache,
+        wrap_source(upstream.source) if wrap_source else upstream.source,
+        clock,
+        options=ResolverOptions(
+            policy,
+            timeouts or read_resolver_timeouts(settings),
+            owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
+            verification=read_verification(settings),
+        ),
+        failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
+        observer=observers.resolver,
+    )
+    return Parts(settings, cache, upstream, resolver, bucket)
+
+
+def read_ttl_policy(settings: Settings) -> TtlPolicy:
+    """The limits of a record's lifetime."""
+    return TtlPolicy(
+        floor=settings.cache_ttl_floor,
+        ceiling=settings.cache_ttl_ceiling,
+        negative=settings.cache_negative_ttl,
+        grace=settings.cache_grace,
+    )
+
+
+def read_verification(settings: Settings) -> Verification:
+    """Which answers are verified: none without handle servers."""
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
+    return settings.upstream_verify if any(map(is_signed, urls)) else "never"
+
+
+def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
+    """How long the resolver waits."""
+    return ResolverTimeouts(
+        upstream=STALE_TIMEOUT,
+        recheck=RECHECK,
+        query=settings.upstream_timeout + read_queue_timeouts()[Priority.PERSON],
+        lease=_LEASE,
+        poll=_POLL_INTERVAL,
+    )
+
+
+def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | None:
+    if bucket is None:
+        return None
+    return AllottedBucket(bucket, burst=settings.upstream_burst, most=_ALLOTMENT, clock=time.monotonic)
+
+
+def _is_shared(settings: Settings) -> bool:
+    return settings.workers > 1 or urlsplit(settings.store_url).scheme not in ("memory", "sqlite")

@@ -1,0 +1,139 @@
+"""The server: addresses, certificates, logs, and which names are resolved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from doi_proxy.features.options import (
+    MAX_BYTES,
+    MAX_COUNT,
+    RELOADED,
+    UNIX_ADDRESS,
+    SettingsGroup,
+    require_host,
+    require_networks,
+)
+from doi_proxy.features.setting_values import Size, TextList
+from doi_proxy.server.listening import UNIX
+
+
+class ServerSettings(SettingsGroup):
+    """The server: addresses, certificates, logs, and which names are resolved."""
+
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on; `::` serves IPv6 and IPv4, and `unix:/run/doi-proxy/http.sock` a front "
+        "proxy on this machine. Change it if clients or a front proxy on another machine connect.",
+    )
+    port: int = Field(
+        8000, ge=0, le=65535, description="Port to listen on. Change it if another program has this port."
+    )
+    workers: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="Number of worker processes; they share one SQLite store or one Valkey server. `0` starts one "
+        "for each processor, at most 4, and one with `memory:`. Change it on a machine with several "
+        "processors.",
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="PEM file with the certificate chain, to serve HTTPS without a front proxy. Set it if there "
+        "is no front proxy.",
+        json_schema_extra=RELOADED,
+    )
+    tls_key: Path | None = Field(
+        None,
+        description="PEM file with the certificate's private key. Set it with `tls_cert`.",
+        json_schema_extra=RELOADED,
+    )
+    trusted_proxies: TextList = Field(
+        ("127.0.0.1",),
+        description="Addresses and networks of front proxies whose X-Forwarded-For and X-Forwarded-Proto are "
+        "trusted; `*` trusts every address. Change it if the front proxy is on another machine.",
+        json_schema_extra=RELOADED,
+    )
+    mode: Literal["online", "sealed"] = Field(
+        "online",
+        description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "
+        "store gets 504. Change it where no upstream can be reached.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description="Lowest severity that is logged. Change it to `debug` while you look for a fault.",
+        json_schema_extra=RELOADED,
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text",
+        description="Format of the program's log on standard error: `text`, or `json` with one object a line. "
+        "Change it if a program reads the log.",
+    )
+    privacy_level: int = Field(
+        2,
+        ge=0,
+        le=3,
+        description="What the access log records of a request: 0 address, name and query; 1 network and name; 2 "
+        "name only; 3 none of them. Lower it if you may record who reads what, and raise it if even "
+        "the names are confidential.",
+    )
+    max_connections: int = Field(
+        0,
+        ge=0,
+        le=MAX_COUNT,
+        description="Open client connections of one worker process; `0` for as many as the limit of open files "
+        "allows. Set it to bound the memory that connections take.",
+    )
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^?#\s]+$",
+        description="This resolver's own URL as browsers see it, with the sub-path if there is one. If it is not "
+        "set, redirects to this resolver use the scheme and `Host` of the request. Set it for every "
+        "service behind a front proxy.",
+    )
+    resolve: Literal["doi", "any"] = Field(
+        "doi",
+        description="Names that pages resolve: `doi` answers 400 for a handle that is not a DOI name, `any` "
+        "resolves it. Change it to resolve handles of other prefixes on pages too.",
+    )
+    express_lane: bool = Field(
+        True,
+        description="Send repeated simple requests a prepared answer. The bytes are the same as without it. Turn "
+        "it off to compare answers and speed.",
+    )
+    express_memory_bytes: Size = Field(
+        128 * 1024 * 1024,
+        ge=0,
+        le=MAX_BYTES,
+        description="Memory for prepared answers, in addition to the memory tier. Change it with the memory of "
+        "the machine.",
+    )
+
+    @field_validator("host")
+    @classmethod
+    def _check_socket(cls, value: str) -> str:
+        if value.startswith(UNIX) and not UNIX_ADDRESS.fullmatch(value):
+            raise ValueError(f"{value[:120]!r} is not a socket; write it as unix:/run/doi-proxy/http.sock")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        require_networks(item for item in value if item != "*")
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _name_public_host(cls, value: str | None) -> str | None:
+        if value is not None:
+            require_host(value)
+        return value
+
+    @model_validator(mode="after")
+    def _keep_tls_off_sockets(self) -> Self:
+        if self.tls_cert is not None and self.host.startswith(UNIX):
+            raise ValueError("tls_cert: a Unix socket has no TLS; the front proxy on this machine has the certificate")
+        return self

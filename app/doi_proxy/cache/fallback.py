@@ -1,0 +1,210 @@
+"""A store that may fail, and this process's memory in its place. No method raises StoreError."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.store import SharedStore, StoreStats
+from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+#: Seconds without a failure after which a store that failed counts as up again.
+QUIET: Final = 5.0
+
+
+@dataclass(slots=True)
+class TierCounters:
+    """Counters since start-up. The resolver counts answers."""
+
+    store_errors: int = 0
+    lease_fallbacks: int = 0  # leases of this process only, because the store failed
+    budget_fallbacks: int = 0  # tokens of this process only, because the store failed
+
+
+@dataclass(frozen=True, slots=True)
+class TierStats:
+    """The state of both tiers. `store` is None if there is only memory."""
+
+    memory_entries: int
+    memory_bytes: int
+    memory_evictions: int
+    store: StoreStats | None
+    counters: TierCounters
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the store works. Memory always works."""
+        return self.store is None or self.store.healthy
+
+    @property
+    def state(self) -> Literal["memory-only", "ok", "read-only", "failing"]:
+        """The state of the store as a word. A store that is read-only reads, but does not write."""
+        if self.store is None:
+            return "memory-only"
+        return "ok" if self.store.healthy else "read-only" if self.store.is_read_only else "failing"
+
+
+class Outage:
+    """Detects the outages of a store. `clock` gives seconds.
+
+    An outage ends when an operation that failed succeeds and no operation has failed for `quiet` seconds. A store that
+    fails intermittently therefore logs one outage, not two lines for each failure.
+    """
+
+    def __init__(self, clock: Callable[[], float], quiet: float) -> None:
+        self._clock = clock
+        self._quiet = quiet
+        self._began = 0.0
+        self._last_failure = 0.0
+        self._failed: set[str] = set()
+
+    @property
+    def began(self) -> float | None:
+        """When the outage under way began. None if the store works."""
+        return self._began if self._failed else None
+
+    def record_failure(self, operation: str, reason: str) -> None:
+        """Record a failure. The first one of an outage is logged."""
+        now = self._clock()
+        if not self._failed:
+            self._began = now
+            log.warning("The store is down: %s failed; this process continues with its memory. %s", operation, reason)
+        self._failed.add(operation)
+        self._last_failure = now
+
+    def record_success(self, operation: str) -> None:
+        """Record a success. The one that ends an outage is logged."""
+        if operation in self._failed:
+            self.end()
+
+    def end(self) -> None:
+        """End the outage, unless an operation has failed a moment ago."""
+        now = self._clock()
+        # A clock that was set back must not prolong the outage.
+        if not 0.0 <= now - self._last_failure < self._quiet:
+            self._failed.clear()
+            log.warning("The store is up again after %.0f seconds.", max(0.0, now - self._began))
+
+
+class FallbackStore:
+    """What the processes that share a store agree on. If the store fails, it holds in this process only."""
+
+    def __init__(
+        self,
+        memory: MemoryStore,
+        store: SharedStore | None,
+        *,
+        clock: Callable[[], float],
+        observer: Callable[[str], None] | None = None,
+    ) -> None:
+        """`clock` gives seconds since the epoch. `observer` is called with the method of each failure."""
+        self.memory = memory
+        #: The second tier. None if there is only memory.
+        self.store = store
+        self._observer = observer
+        self._outage = Outage(clock, QUIET)
+        #: The buckets whose tokens come from this process, since the store failed.
+        self._own_buckets: set[str] = set()
+        #: Those of them that have given a token since.
+        self._spent_buckets: set[str] = set()
+        self.counters = TierCounters()
+
+    async def lease(self, key: str, owner: str, seconds: float) -> bool:
+        """Take the lease of a name; see Store. If the store fails, the lease holds in this process only."""
+        if self.store is not None:
+            taken = await self._try("lease", self.store.lease(key, owner, seconds), None)
+            if taken is not None:
+                return taken
+            self.counters.lease_fallbacks += 1
+        return await self.memory.lease(key, owner, seconds)
+
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """Let a lease end after `seconds` from now; see Store."""
+        await self.memory.renew(key, owner, seconds)
+        if self.store is not None:
+            await self._try("renew", self.store.renew(key, owner, seconds), None)
+
+    async def release(self, key: str, owner: str) -> None:
+        """Release a lease."""
+        await self.memory.release(key, owner)
+        if self.store is not None:
+            await self._try("release", self.store.release(key, owner), None)
+
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, processes: int = 1
+    ) -> float:
+        """Take tokens; see Store. If the store fails, they come from a bucket of this process only.
+
+        That bucket has an equal part of the tokens that `processes` processes share. It is empty when the store begins
+        to fail, also at the start of a process: the tokens of the store may be spent. If it has given any, the bucket
+        of the store is empty when the store is back.
+        """
+        if self.store is not None:
+            wait = await self._try("take", self._take_from(self.store, bucket, rate, burst, leaving, count), None)
+            if wait is not None:
+                self._own_buckets.discard(bucket)
+                return wait
+            self.counters.budget_fallbacks += 1
+            if bucket not in self._own_buckets:
+                self._own_buckets.add(bucket)
+                await self.memory.back_off(bucket, 0.0)
+        # A bucket that cannot hold `count` tokens would never give them.
+        part = max(float(count), burst / processes)
+        wait = await self.memory.take(bucket, rate / processes, part, leaving / processes, count)
+        if wait == 0.0:
+            self._spent_buckets.add(bucket)
+        return wait
+
+    async def _take_from(
+        self, store: SharedStore, bucket: str, rate: float, burst: float, leaving: float, count: int
+    ) -> float:
+        if bucket in self._spent_buckets:
+            # The store has gained tokens for the time in which this process spent its own.
+            await store.back_off(bucket, 0.0)
+            self._spent_buckets.discard(bucket)
+        return await store.take(bucket, rate, burst, leaving, count)
+
+    async def back_off(self, bucket: str, seconds: float) -> None:
+        """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""
+        await self.memory.back_off(bucket, seconds)
+        if self.store is not None:
+            await self._try("back_off", self.store.back_off(bucket, seconds), None)
+
+    @property
+    def down_since(self) -> float | None:
+        """When the store began to fail, in seconds since the epoch. None if it works."""
+        return self._outage.began
+
+    async def end_outage(self) -> None:
+        """End an outage if the store works again, also if no request uses what had failed."""
+        if self.store is not None and self._outage.began is not None:
+            stats = await self._try("stats", self.store.stats(), None)
+            if stats is not None and stats.healthy:
+                self._outage.end()
+
+    async def _try(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
+        try:
+            result = await work
+        except BucketSettling:
+            # The store works.
+            return instead
+        except StoreError as error:
+            self._record_failure(operation, error)
+            return instead
+        self._outage.record_success(operation)
+        return result
+
+    def _record_failure(self, operation: str, error: StoreError) -> None:
+        self.counters.store_errors += 1
+        # One damaged entry is not an outage. A write that fails because of it is lost, as any other is.
+        if operation != "get" or not isinstance(error, DamagedEntry):
+            self._outage.record_failure(operation, error.message)
+        if self._observer is not None:
+            self._observer(operation)

@@ -1,0 +1,80 @@
+"""A store that cannot be used now, and is opened again: at the start, or after its file was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from doi_proxy.cache.entry import RegistryEntry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.purges import Purges
+from doi_proxy.cache.store import SharedStore
+from doi_proxy.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+#: Entries of memory that are put between two flushes, or checked in one step.
+ENTRIES_A_STEP: Final = 250
+
+
+class LateStore:
+    """Opens a store later. `open_store` raises StoreError while the store cannot be opened."""
+
+    def __init__(self, open_store: Callable[[], SharedStore | None], reason: str = "") -> None:
+        """`reason` says why the store could not be opened at the start. Without one, it is open."""
+        self.reason = reason
+        self._open_store = open_store
+        self._began = time.monotonic()
+        self._logged = ""  # the last reason
+        #: Set while the cache uses the store.
+        self.used = asyncio.Event()
+        if not reason:
+            self.used.set()
+
+    def lose(self, reason: str) -> None:
+        """The open store cannot be used any more."""
+        self.reason = reason
+        self._began = time.monotonic()
+        self.used.clear()
+        log.error("%s", reason)
+
+    async def open(self) -> SharedStore | None:
+        """The store, None if it still cannot be opened. Each new reason is logged once."""
+        try:
+            store = await asyncio.to_thread(self._open_store)
+        except StoreError as error:
+            self.reason = error.message
+            if self.reason != self._logged:
+                self._logged = self.reason
+                log.error(
+                    "%s New records are kept in memory alone; the store is tried again every second.", self.reason
+                )
+            return None
+        self._logged = ""
+        log.warning("The store is open after %.0f seconds, and gets the records since.", time.monotonic() - self._began)
+        return store
+
+    async def replace(self, before: SharedStore | None) -> None:
+        """The cache uses the store. Close the one that it used before."""
+        self.used.set()
+        if before is not None:
+            with suppress(StoreError):
+                await before.close()
+
+
+async def fill_store(store: SharedStore, memory: MemoryStore, purges: Purges, now: float) -> None:
+    """Give a store that was opened late the records of memory. What fails is only in memory."""
+    for number, key in enumerate(memory.unsorted_keys()):
+        entry = memory.peek(key)
+        if entry is None or isinstance(entry, RegistryEntry):
+            continue
+        # A purge by another process can be newer than the record. One by this process is older: memory has it.
+        is_purged = purges.refuses(key, 0.0, now)
+        with suppress(StoreError):
+            if number % ENTRIES_A_STEP == 0:
+                await store.flush()
+            await store.put(entry, unless_newer=True, sent_at=None if is_purged else entry.fetched_at)

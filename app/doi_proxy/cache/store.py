@@ -1,0 +1,153 @@
+"""The interface of every store, the second tier of the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from doi_proxy.cache.coordination import Coordination
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import StoreError
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be opened now. It can be later: the disk is full or read-only, or another process locks it."""
+
+
+class StoreLost(StoreError):
+    """The file of the store was deleted, replaced or damaged while it was open. It must be opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """The state of a store: its entries, its bytes, whether its last operation succeeded, and a description.
+
+    `registry` is the number of its records from the registration agencies' files, which `entries` and `bytes` do not
+    include. With `is_read_only`, it is not healthy because it reads, but does not write.
+    """
+
+    entries: int
+    bytes: int
+    healthy: bool
+    detail: str
+    registry: int = 0
+    is_read_only: bool = False
+
+
+class Store(Protocol):
+    """Entries by key. Every method may raise StoreError."""
+
+    async def get(self, key: str) -> Entry | None:
+        """The entry, or None if there is none or its hard expiry has passed.
+
+        If the store has only the registry's record of the name, that is a RegistryEntry.
+        """
+
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
+        """Store an entry, replacing the previous one. With `announce`, other processes drop their copy from memory.
+
+        The entry is visible to this process immediately, and to other processes at the latest after `flush`. It is not
+        stored if its key was purged after `sent_at`, the time at which its query was sent. With `unless_newer`, it
+        does not replace a usable entry that was fetched later. An entry that is not verified never replaces a fresh
+        verified one; the key is announced, because processes may have it in memory. All is decided together with the
+        write.
+        """
+
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
+        """Purge an entry and announce it. Returns whether there was one. The deletion is durable after `flush`.
+
+        `put` refuses the answers to earlier queries (see purges.py). A key with a slash at its end stands
+        for all keys that begin with it, and "" for all keys: their earlier queries are refused, and the caller
+        deletes the entries, without `announce`. With the entry of a name, its registry record is deleted.
+        """
+
+    async def announce(self, scope: str) -> None:
+        """Let other processes drop their copies of a scope, or see REGISTRY_CHANGED. Durable after `flush`."""
+
+    def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """The entries whose key begins with `prefix`, in SQLite in key order. Pages have a limited size.
+
+        Entries that are put or deleted meanwhile may be missing. Valkey may return an entry twice.
+        """
+
+    async def read_note(self, name: str) -> bytes | None:
+        """The value that a feature keeps under a name of its own."""
+
+    async def write_note(self, name: str, data: bytes) -> None:
+        """Keep a value. Earlier changes are durable before it, and it is durable at the end."""
+
+    async def stats(self) -> StoreStats:
+        """The state of the store. This does not visit every entry."""
+
+    async def flush(self) -> None:
+        """Return when all earlier changes are durable and visible to all processes."""
+
+    async def close(self) -> None:
+        """Flush, and close files, connections and threads."""
+
+
+@runtime_checkable
+class ImmediateStore(Protocol):
+    """A store on this machine: reading an entry takes microseconds, and no task."""
+
+    def read_now(self, key: str) -> Entry | None:
+        """The same as `Store.get`. Raises StoreError."""
+
+
+@runtime_checkable
+class PatientStore(Protocol):
+    """A store on another machine, which can be too slow for a look-up."""
+
+    async def get_late(self, key: str) -> Entry | None:
+        """An entry whose last `get` failed, with a longer timeout. None if that did not fail. Raises StoreError."""
+
+
+@runtime_checkable
+class RecordStore(Store, Protocol):
+    """A store with records of the registration agencies' files. Every method may raise StoreError.
+
+    Whatever writes or deletes such records announces REGISTRY_CHANGED in the same transaction.
+    """
+
+    async def forget_registry(self, prefix: str) -> int:
+        """Delete the registry records whose key begins with `prefix`, and return their number."""
+
+    async def count_registry(self, prefix: str) -> int:
+        """The number of names whose key begins with `prefix` and that have a registry record and no usable entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearKeys:
+    """Keys near a key. `known` are those of its candidates that the store has, in no order.
+
+    `before` and `after` are the keys of registry records next to it in order, the nearest first.
+    """
+
+    known: Sequence[str] = ()
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+    #: The candidates with a registry record, which are not in `known`.
+    records: Sequence[str] = ()
+
+
+@runtime_checkable
+class SearchableStore(Protocol):
+    """A store that finds many keys at once, in a thread. Raises StoreError."""
+
+    async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """The candidates that the store has, and the registry keys next to `key`. Likely candidates come first."""
+
+
+class SharedStore(Store, Coordination, Protocol):
+    """A store and what the processes that share it agree on: SQLite, Valkey, or memory for one process."""
+
+
+async def change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    """Replace the value of a note by what `change`, in a thread, returns for it. Another process may change it too."""
+    before = await store.read_note(name)
+    if (after := await asyncio.to_thread(change, before)) != (before or b""):
+        await store.write_note(name, after)

@@ -1,0 +1,407 @@
+"""The cache of the resolver: this process's memory in front of one store. A failure of the store is a miss."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Final
+
+from msgspec.structs import replace
+
+from doi_names.name import fold
+from doi_proxy.cache.coordination import REGISTRY_CHANGED
+from doi_proxy.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
+from doi_proxy.cache.fallback import FallbackStore, TierStats
+from doi_proxy.cache.late import ENTRIES_A_STEP, LateStore, fill_store
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
+from doi_proxy.cache.purging import delete_purged, forget_works
+from doi_proxy.cache.store import (
+    ImmediateStore,
+    PatientStore,
+    RecordStore,
+    SharedStore,
+    StoreLost,
+    StoreStats,
+    change_note,
+)
+from doi_proxy.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
+WATCH_INTERVAL: Final = 1.0
+
+
+class TieredStore(FallbackStore):
+    """Both tiers as one cache. No method raises StoreError: a failure of the store counts as a miss."""
+
+    def __init__(
+        self,
+        memory: MemoryStore,
+        store: SharedStore | None,
+        *,
+        clock: Callable[[], float],
+        ceiling: float,
+        observer: Callable[[str], None] | None = None,
+        only_verified: bool = False,
+        late: LateStore | None = None,
+    ) -> None:
+        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are. `late` opens a store
+        that could not be opened, or that is lost; `watch` tries again, and until then `store` is only read.
+
+        With `only_verified`, an entry that is not verified is stale here, whatever its times in the store are.
+        """
+        super().__init__(memory, store, clock=clock, observer=observer)
+        #: The entry of a key if it is in memory, even if stale. Does not wait.
+        self.peek = memory.peek
+        self._use(store)
+        self._opener, self._late = late, late if late and late.reason else None
+        self._clock = clock
+        self._ceiling = ceiling
+        self._latest = clock()
+        self._only_verified = only_verified
+        self._cursor: str | None = None
+        self._reading_changes = asyncio.Lock()
+        self._purges = Purges()
+        self._purges.most = MAX_PURGES if self._late is None else MAX_LATE_PURGES
+        #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
+        #: import changes more records than can be announced or dropped one by one.
+        self.edition = 0
+        #: Whether this process has replaced a registry record that other processes may have in memory.
+        self._has_confirmed = False
+
+    def last_purge(self, *scopes: str) -> float:
+        """The last purge of these scopes in the last hour or more, in seconds since the epoch. 0.0 without one."""
+        return max(self._purges.get(scope, 0.0) for scope in scopes)
+
+    def _use(self, store: SharedStore | None) -> None:
+        given: object = store
+        self.store = store
+        self._read_now = given.read_now if isinstance(given, ImmediateStore) else None
+        #: Whether `read_late` may find something.
+        self.is_patient = isinstance(given, PatientStore)
+
+    async def get(self, key: str) -> Entry | None:
+        """The entry from memory, or from the store if memory has none or a stale one.
+
+        Another process may have refreshed a stale entry, so the newer one wins.
+        """
+        cached = self.memory.peek(key)
+        if cached is not None and (self.store is None or cached.is_fresh(self._clock())):
+            return cached
+        return self._choose(cached, await self._read_store(key))
+
+    def load(self, key: str) -> Entry | None:
+        """The entry of the store, if memory has none and reading it takes no task. Otherwise None: use `get`."""
+        if self._read_now is None or self.memory.peek(key) is not None:
+            return None
+        try:
+            stored = self._read_now(key)
+        except StoreError:
+            return None  # `get` meets the same error, and reports it
+        self._outage.record_success("get")
+        return self._choose(None, self._bound(stored))
+
+    async def reread(self, key: str) -> Entry | None:
+        """The newest entry of any process: from the store, or from memory if the store has none or an older one."""
+        return self._choose(self.memory.peek(key), await self._read_store(key))
+
+    async def read_late(self, key: str) -> bool:
+        """Read an entry whose last read failed, with a longer timeout. Returns whether memory has it now."""
+        store: object = self.store
+        late = await self._try("get", store.get_late(key), None) if isinstance(store, PatientStore) else None
+        if (entry := self._bound(late)) is not None:
+            self.memory.keep(entry)
+        return entry is not None
+
+    def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
+        """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""
+        if isinstance(cached, RegistryEntry):
+            # Only a copy of what the store had.
+            self.memory.drop(cached.key)
+            cached = None
+        if stored is None:
+            return cached
+        if isinstance(stored, RegistryEntry):
+            if cached is not None and cached.is_usable(self._clock()):
+                return cached
+            copy = replace(stored, read_at=self._clock(), edition=self.edition)
+            self.memory.admit(copy)
+            return copy
+        if cached is not None and cached.fetched_at >= stored.fetched_at:
+            return cached
+        keep = self.memory.admit if cached is None else self.memory.keep
+        keep(stored)
+        return stored
+
+    async def put(
+        self, entry: Entry, announce: bool = False, *, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
+        """Put an entry into both tiers. With `announce`, other processes drop their copy from memory.
+
+        It is not put if its key was purged after its query was sent at `sent_at`, or if it is not verified and would
+        replace a fresh verified one. For `unless_newer`, see Store.
+        """
+        is_refused = sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock())
+        if is_refused or loses_proof(self.memory.peek(entry.key), entry, self._clock()):
+            return
+        self._keep(entry)
+        if self.store is not None:
+            write = self.store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
+            await self._try("put", write, None)
+
+    async def put_newer(self, entry: Entry) -> bool:
+        """Put an entry unless the cache has one that is as new, or a fresh verified one. Returns whether it was put.
+
+        An import must call `flush` from time to time, because the queue of writes is limited.
+        """
+        newest, now = await self.reread(entry.key), self._clock()
+        if isinstance(newest, RegistryEntry):
+            newest = None
+        elif newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):
+            return False
+        # Another process may fetch the record until this one is written, so the store compares again.
+        await self.put(entry, announce=newest is not None, unless_newer=True)
+        return True
+
+    async def expire(self, entry: Entry, *, announce: bool = True) -> None:
+        """Make an entry stale: it is served only while the upstream cannot be queried. A "not found" is deleted.
+
+        A registry record is never fresh, so it stays as it is.
+        """
+        if isinstance(entry, RegistryEntry):
+            return
+        if entry.is_negative:
+            await self.delete(entry.key, announce=announce)
+            return
+        stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
+        if self.store is None or self._late is not None:
+            self.memory.keep(stale)
+            return
+        # The next request takes it from the store, if it is still needed.
+        self.memory.drop(entry.key)
+        await self._try("put", self.store.put(stale, announce=announce, unless_newer=True), None)
+
+    async def begin_purge(self, scope: str, dropped: list[str] | None = None) -> None:
+        """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.
+
+        `scope` is a key, a prefix with a slash at its end, or "" for everything. The caller deletes or expires the
+        entries in the store afterwards. With memory alone, nothing is dropped here. `dropped` gets the dropped keys.
+        """
+        self._purges.record(scope, self._clock())
+        if self.store is not None:
+            # Entries that still wait to be written are older than the purge.
+            await self.flush()
+            await self._try("delete", self.store.delete(scope), False)
+            await self.flush()
+            async for key in self.memory.drop_scope(scope):
+                if dropped is not None:
+                    dropped.append(key)
+        await self.forget_works([scope])
+
+    async def end_purge(self, scope: str) -> None:
+        """Let other processes drop what they read before the caller deleted it without announcing it."""
+        if self.store is not None:
+            await self._try("announce", self.store.announce(scope), None)
+            await self.flush()
+
+    async def forget_works(self, scopes: Collection[str]) -> None:
+        """Drop the works of scopes from their note."""
+        if self.store is not None:
+            await self._try("write_note", forget_works(self.store, frozenset(scopes)), None)
+
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
+        """Delete an entry in both tiers and, with `announce`, in other processes. Returns whether there was one."""
+        if announce:
+            self._purges.record(key, self._clock())
+        existed = self.memory.drop(key)
+        if self.store is not None:
+            existed = await self._try("delete", self.store.delete(key, announce=announce), False) or existed
+            await self.flush()
+        return existed
+
+    async def clear_prefix(self, prefix: str) -> int:
+        """Delete all names under a DOI prefix, with their registry records. Returns their number."""
+        start = fold(prefix).rstrip("/") + "/"
+        dropped, count = list[str](), 0
+        await self.begin_purge(start, dropped)
+        if self.store is not None:
+            count = len(dropped)
+            while dropped:  # freed in one turn, 1,000,000 keys take 46 ms
+                if len(dropped) % ENTRIES_A_STEP == 0:
+                    await asyncio.sleep(0)
+                await self._try("delete", self.store.delete(dropped.pop(), announce=False), False)
+            async for entry in self.scan(start):
+                await self._try("delete", self.store.delete(entry.key, announce=False), False)
+                count += 1
+            await self.end_purge(start)
+        # With memory alone, or what was read from the store again meanwhile.
+        async for _ in self.memory.drop_scope(start):
+            count += self.store is None
+        return count + await self.forget_registry(start)
+
+    async def forget_registry(self, prefix: str = "") -> int:
+        """Delete the registry records whose key begins with `prefix`, and return their number."""
+        if not isinstance(store := self.store, RecordStore):
+            return 0
+        forgotten = await self._try("forget_registry", store.forget_registry(prefix), 0)
+        self.edition += 1
+        return forgotten
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """All entries whose key begins with `prefix`; see Store. A failure of the store ends the scan."""
+        try:
+            async for entry in (self.store or self.memory).scan(prefix):
+                yield entry
+        except StoreError as error:
+            self._record_failure("scan", error)
+
+    async def count_registry(self, prefix: str = "") -> int:
+        """The number of names under `prefix` with a registry record and no entry; see RecordStore."""
+        if not isinstance(store := self.store, RecordStore):
+            return 0
+        return await self._try("count_registry", store.count_registry(prefix), 0)
+
+    async def read_note(self, name: str) -> bytes | None:
+        """The value of a note; see Store. None if the store fails."""
+        return None if self.store is None else await self._try("read_note", self.store.read_note(name), None)
+
+    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace the value of a note by what `change` returns for it. If it cannot be read, it stays."""
+        if self.store is not None:
+            await self._try("write_note", change_note(self.store, name, change), None)
+
+    async def stats(self) -> TierStats:
+        """The state of both tiers."""
+        store = None
+        if self.store is not None:
+            store = await self._try("stats", self.store.stats(), StoreStats(0, 0, False, "the store does not answer"))
+        if self._late is not None:
+            seen = store or StoreStats(0, 0, False, "")
+            store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry, seen.healthy)
+        return TierStats(self.memory.entries, self.memory.bytes, self.memory.evictions, store, self.counters)
+
+    async def check(self) -> None:
+        """Raise StoreError if the store has failed since it was opened. For commands: a proxy counts that as a miss."""
+        if self.counters.store_errors:
+            stats = await self.stats()
+            detail = "" if stats.store is None else stats.store.detail
+            raise StoreError(f"The store failed, so the result is not complete: {detail}")
+
+    async def flush(self) -> None:
+        """Return when all earlier changes are durable, or the store has failed."""
+        if self.store is not None:
+            await self._try("flush", self.store.flush(), None)
+
+    async def close(self) -> None:
+        """Close both tiers."""
+        if self.store is not None:
+            await self._try("close", self.store.close(), None)
+        await self.memory.close()
+
+    async def watch(self, interval: float = WATCH_INTERVAL) -> None:
+        """Keep memory consistent with the store and the clock. A task runs this loop until it is cancelled."""
+        while True:
+            await self.open_late()
+            if self._late is None:
+                await self.end_outage()
+            await self.forget_announced()
+            await self.announce_confirmed()
+            self.memory.drop_expired()
+            await self.notice_clock_step()
+            await asyncio.sleep(interval)
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether there is a store that could not be opened yet."""
+        return self._late is not None
+
+    async def wait_for_store(self) -> SharedStore | None:
+        """The store, once it is open. None if there is only memory."""
+        if self._late is not None:
+            await self._late.used.wait()
+        return self.store
+
+    async def open_late(self) -> None:
+        """Try again to open a store that could not be opened. It then gets the purges and the records since."""
+        late = self._late
+        if late is None or (store := await late.open()) is None:
+            return
+        await delete_purged(store, self._purges)
+        before, self._late = self.store, None
+        self._use(store)
+        # The announcements of another file have other numbers.
+        self._cursor, self.edition = None, self.edition + 1
+        await fill_store(store, self.memory, self._purges, self._clock())
+        await late.replace(before)
+
+    def _record_failure(self, operation: str, error: StoreError) -> None:
+        if self._opener is None or not isinstance(error, StoreLost):
+            super()._record_failure(operation, error)
+        elif self._late is None:
+            self._late, self._purges.most = self._opener, MAX_LATE_PURGES
+            self._late.lose(error.message)
+
+    async def forget_announced(self) -> None:
+        """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""
+        if self.store is None:
+            return
+        # Two calls at a time would read the same changes, and record a purge again, at a later time.
+        async with self._reading_changes:
+            changes = await self._try("changes", self.store.changes(self._cursor), None)
+            if changes is None:
+                return
+            self._cursor = changes.cursor
+            scopes = (UNKNOWN,) if changes.overrun else changes.keys
+            self.edition += REGISTRY_CHANGED in scopes
+            scopes, now = tuple(scope for scope in scopes if scope != REGISTRY_CHANGED), self._clock()
+            for scope in scopes:
+                self._purges.record(scope, now)
+            # Until they are written, this process reads its own waiting entries, which the store may refuse.
+            if scopes:
+                await self.flush()
+            for scope in scopes:
+                async for _ in self.memory.drop_scope(scope):
+                    pass
+
+    async def announce_confirmed(self) -> None:
+        """Let other processes read registry records again, if the upstream has answered about one since the last call.
+
+        One announcement stands for all records: one for each would empty the memory of every process.
+        """
+        if self._has_confirmed and isinstance(self.store, RecordStore):
+            self._has_confirmed = False
+            await self._try("announce", self.store.announce(REGISTRY_CHANGED), None)
+
+    async def notice_clock_step(self) -> None:
+        """Limit the times of the entries in memory if the clock was set back since the last call."""
+        now = self._clock()
+        step, self._latest = self._latest - now, max(self._latest, now)
+        if step <= MAX_SKEW:
+            return
+        self._latest = now
+        log.warning("The clock was set back by %.0f seconds; records with a later fetch time now count as stale.", step)
+        async for key in self.memory.walk():
+            self.memory.bound_times(key, self._ceiling)
+
+    async def _read_store(self, key: str) -> Entry | None:
+        return self._bound(None if self.store is None else await self._try("get", self.store.get(key), None))
+
+    def _bound(self, stored: Entry | None) -> Entry | None:
+        """What an entry of the store counts as in this process. One that is only read still has what was purged."""
+        now = self._clock()
+        if stored is None or (self._late and self._purges.refuses(stored.key, stored.fetched_at, now)):
+            return None
+        bounded = bound_times(stored, now, self._ceiling)
+        return expire_unverified(bounded) if bounded is not None and self._only_verified else bounded
+
+    def _keep(self, entry: Entry) -> None:
+        """Replace the entry in memory."""
+        self._has_confirmed = self._has_confirmed or isinstance(self.memory.peek(entry.key), RegistryEntry)
+        admitted = expire_unverified(entry) if self._only_verified else entry
+        if admitted is None:
+            self.memory.drop(entry.key)
+        else:
+            self.memory.keep(admitted)

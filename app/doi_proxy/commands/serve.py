@@ -1,0 +1,256 @@
+"""`doi-proxy serve`: one process, or a supervisor and its workers."""
+
+from __future__ import annotations
+
+import io
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Final
+
+from doi_proxy.assembly.lifecycle import Lifecycle, merge, reload_settings
+from doi_proxy.assembly.program_log import begin_logging, set_log_level
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.stores import describe_left_file, fitting_bytes
+from doi_proxy.commands.imports import collect_nothing
+from doi_proxy.commands.signal_server import SignalServer, ignore_hangup
+from doi_proxy.commands.supervisor import Supervisor
+from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier
+from doi_proxy.commands.worker import WorkerServer
+from doi_proxy.errors import ConfigurationError, DoiProxyError
+from doi_proxy.features.certificate_check import find_certificate_problems
+from doi_proxy.features.check import Inspection
+from doi_proxy.features.shared_folder import FOLDER_VARIABLE, temporary_folder
+from doi_proxy.features.shared_memory import SharedMemory, Use, create_memories
+from doi_proxy.features.shared_states import SharedStates
+from doi_proxy.features.store_url import find_store_file
+from doi_proxy.main import check, create
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.http_server import GRACE, Events, FurtherListener, HttpServer, ServerOptions
+from doi_proxy.server.listening import UNIX, listen, listen_at
+from doi_proxy.web.application import Application
+
+log = logging.getLogger(__name__)
+
+#: The key of the socket of the service.
+MAIN: Final = "port"
+#: Connections that are accepted in one turn of the event loop: libuv accepts one for each handle of a socket.
+ACCEPTED_A_TURN: Final = 8
+Sockets = Mapping[str, socket.socket]
+
+
+def serve(load: Callable[[], Settings]) -> int:
+    """Serve until a signal ends the process. `load` reads the settings at the start and at each reload.
+
+    Returns the exit status. Raises ConfigurationError for a setting, certificate or store that cannot be used, and
+    another DoiProxyError for what can pass by itself, such as a port in use.
+    """
+    ignore_hangup()
+    _write_at_once()
+    settings = load()
+    begin_logging(settings)
+    certificate = Certificate(settings.tls_cert, settings.tls_key)
+    sockets = _open_sockets(settings)
+    notifier = Notifier(os.environ.get(SOCKET_VARIABLE))
+    try:
+        run = _serve_alone if settings.workers == 1 else _supervise
+        return 0 if run(settings, load, sockets, notifier, certificate) else 1
+    finally:
+        for listening in sockets.values():
+            listening.close()
+
+
+def _write_at_once() -> None:
+    """Replace standard output and error by streams without a buffer.
+
+    What a full disk refuses stays in a buffer, and the flush before the start of a worker would end the service.
+    """
+    for name in ("stdout", "stderr"):
+        with suppress(AttributeError, OSError):  # None if it was closed, and a test's stream has no descriptor
+            raw = io.FileIO(getattr(sys, name).fileno(), "w", closefd=False)
+            stream = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+            setattr(sys, name, stream)
+
+
+def _further_addresses(settings: Settings) -> dict[str, str]:
+    """The addresses of further listeners, by their setting."""
+    names = ("admin_listen",) if settings.value("admin_token") is not None else ()
+    return {name: address for name in (*names, "native_listen") if (address := settings.value(name)) is not None}
+
+
+def _open_sockets(settings: Settings) -> Sockets:
+    """The socket of the service, and those of further listeners by their setting. Raises DoiProxyError."""
+    sockets = {MAIN: listen(settings.host, settings.port)}
+    try:
+        for name, address in _further_addresses(settings).items():
+            sockets[name] = listen_at(address)
+    except DoiProxyError:
+        for listening in sockets.values():
+            listening.close()
+        raise
+    return sockets
+
+
+def _further_listeners(application: Application, sockets: Sockets) -> list[FurtherListener]:
+    """The listeners besides that of the service."""
+    return [FurtherListener(served, sockets[name]) for name, served in application.listeners.items()]
+
+
+def _serve_alone(
+    settings: Settings,
+    load: Callable[[], Settings],
+    sockets: Sockets,
+    notifier: Notifier,
+    certificate: Certificate,
+) -> bool:
+    lifecycle = Lifecycle(settings)
+    with collect_nothing():
+        application = create(settings, lifecycle=lifecycle)
+    status = _announce(settings, sockets[MAIN])
+
+    def reload() -> None:
+        notifier.reloading()
+        lifecycle.reload(reload_settings(lifecycle.settings, load))
+        _judge_certificate(lifecycle.settings)
+        notifier.ready(status)
+
+    def drain() -> None:
+        notifier.stopping("draining")
+        lifecycle.start_draining()
+
+    events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
+    lifecycle.request_reload = reload
+    further = _further_listeners(application, sockets)
+    server = SignalServer(application, server_options(settings, certificate), events, reload, further)
+    register(server, lifecycle)
+    server.run(sockets=handles_of(sockets[MAIN]))
+    return server.started
+
+
+def handles_of(listening: socket.socket) -> list[socket.socket]:
+    """The socket and handles of it, for a service of one process.
+
+    Among workers, the first to wake would accept as many connections as it has handles, and keep them.
+    """
+    return [listening, *(listening.dup() for _ in range(ACCEPTED_A_TURN - 1))]
+
+
+def _supervise(
+    settings: Settings,
+    load: Callable[[], Settings],
+    sockets: Sockets,
+    notifier: Notifier,
+    certificate: Certificate,
+) -> bool:
+    in_force = settings
+
+    def reload() -> Settings:
+        nonlocal in_force
+        notifier.reloading()
+        in_force = merge(in_force, reload_settings(in_force, load))
+        set_log_level(in_force)
+        # For a worker that is started later. The workers report a certificate that cannot be used.
+        with suppress(ConfigurationError):
+            certificate.replace(in_force.tls_cert, in_force.tls_key)
+            _judge_certificate(in_force)
+        return in_force
+
+    with temporary_folder() as folder:
+        os.environ[FOLDER_VARIABLE] = str(folder)
+        check(settings)
+        memories = create_memories(folder)
+        status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
+        return Supervisor(
+            lambda pipe: work(in_force, sockets, pipe, certificate, memories),
+            settings.workers,
+            [*sockets.values()],
+            Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
+            reload=reload,
+            seconds_to_end=GRACE,
+        ).run()
+
+
+def work(
+    settings: Settings,
+    sockets: Sockets,
+    pipe: Connection,
+    certificate: Certificate,
+    memories: Mapping[Use, SharedMemory],
+) -> None:
+    """Serve as one of several workers, until the supervisor sends END through the pipe."""
+    ignore_hangup()
+    begin_logging(settings, SharedStates(memories["log"]))
+    lifecycle = Lifecycle(settings)
+    lifecycle.request_reload, lifecycle.memories = _hang_up_supervisor, memories
+    try:
+        with collect_nothing():
+            application = create(settings, lifecycle=lifecycle)
+    except DoiProxyError as error:
+        log.error("the worker cannot start: %s", error.message)
+        sys.exit(1)
+    options, further = server_options(settings, certificate), _further_listeners(application, sockets)
+    server = WorkerServer(application, options, pipe, lifecycle, further)
+    lifecycle.send_change = server.send_change
+    register(server, lifecycle)
+    server.run(sockets=[sockets[MAIN]])
+
+
+def _hang_up_supervisor() -> None:
+    """Make the supervisor reload the settings and send them to every worker."""
+    supervisor = multiprocessing.parent_process()
+    # If it has ended, another process may have its number.
+    if supervisor is not None and supervisor.pid == os.getppid():
+        os.kill(supervisor.pid, signal.SIGHUP)
+
+
+def register(server: HttpServer, lifecycle: Lifecycle) -> None:
+    """Apply a reload to the server."""
+    lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
+    lifecycle.on_reload(lambda new: server.set_trusted_proxies(new.trusted_proxies), "trusted_proxies")
+
+
+def server_options(settings: Settings, certificate: Certificate) -> ServerOptions:
+    """The settings of the server."""
+    return ServerOptions(trusted_proxies=settings.trusted_proxies, certificate=certificate, grace=GRACE)
+
+
+def _report_ready(notifier: Notifier, status: str) -> None:
+    """Report that the service answers: to systemd, and as the last log line of the start."""
+    log.info("%s (Ctrl-C stops it)", status)
+    notifier.ready(status)
+
+
+def _announce(settings: Settings, listening: socket.socket) -> str:
+    """Log the address of the service. Returns the status text for systemd."""
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    is_file = settings.host.startswith(UNIX)
+    address = settings.host if is_file else f"{scheme}://{host}:{listening.getsockname()[1]}"
+    log.info("starting on %s", address)
+    for name, further in _further_addresses(settings).items():
+        log.info("%s: listening on %s", name, further)
+    if (left := describe_left_file(settings)) is not None:
+        log.warning("%s; name that file in store_url to end this warning", left)
+    file = find_store_file(settings.store_url)
+    if file is not None and (bytes_used := fitting_bytes(settings, file)) < settings.store_max_bytes:
+        log.warning("the store may grow to %.0f MB, to keep half of the free disk space free", bytes_used / 1e6)
+    _judge_certificate(settings)
+    if settings.upstream_contact is None and settings.mode == "online":
+        log.warning(
+            "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to an "
+            "e-mail address or a URL"
+        )
+    return f"serving on {address}"
+
+
+def _judge_certificate(settings: Settings) -> None:
+    """Log what is wrong with a certificate that can be used, such as its end. No client that it keeps away can tell."""
+    if settings.tls_cert is not None:
+        for finding in find_certificate_problems(Inspection(settings)):
+            log.warning("%s", finding)

@@ -1,0 +1,380 @@
+"""The base classes of all errors, and the errors of the core. A feature has its own in its file errors.py.
+
+The docstring of a class is its default message. `status` is the HTTP status that `web` answers with; packages below
+`web` do not use HTTP exceptions. `token` is the stable name of the class for programs. docs/errors.md lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import ClassVar
+
+
+class DoiProxyError(Exception):
+    """The request failed."""
+
+    status: ClassVar[int] = 500
+    #: The error as one token of a structured header (RFC 9651, section 3.3.4): in problem types, headers and metrics.
+    token: ClassVar[str] = "internal-error"
+    #: The title of the problem type of a feature's error (RFC 9457, section 3.1.3). web/problem.py has the core's.
+    title: ClassVar[str] = ""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        """What is wrong, where, and what to do."""
+        return str(self.args[0])
+
+
+class InvalidRequest(DoiProxyError):
+    """The request cannot be answered as it was sent."""
+
+    status = 400
+    token = "invalid-request"
+
+
+class InvalidName(InvalidRequest):
+    """The name cannot be a DOI name."""
+
+    token = "invalid-name"
+
+
+class MalformedEscape(InvalidName):
+    """A "%" must be followed by two hexadecimal digits; write a literal percent sign as "%25"."""
+
+    token = "malformed-escape"
+
+
+class NotUTF8(InvalidName):
+    """The bytes of the name are not UTF-8; encode it in UTF-8, then percent-encode it."""
+
+    token = "not-utf-8"
+
+
+class ForbiddenCodePoint(InvalidName):
+    """The name contains a code point that is not allowed in a DOI name."""
+
+    token = "forbidden-code-point"
+
+
+class NameTooLong(InvalidName):
+    """The name is longer than this resolver accepts."""
+
+    status = 414
+    token = "name-too-long"
+
+
+class EmptyName(InvalidName):
+    """The request has no DOI name."""
+
+    token = "empty-name"
+
+
+class NotADOI(InvalidName):
+    """The name is not a DOI name."""
+
+    token = "not-a-doi"
+
+
+class NoDOIInOpenURL(NotADOI):
+    """This OpenURL does not name a DOI; send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182."""
+
+    token = "no-doi-in-openurl"
+
+
+class InvalidParameter(InvalidRequest):
+    """A query parameter has an invalid value."""
+
+    token = "invalid-parameter"
+
+
+class RequestTooLarge(InvalidRequest):
+    """The request is larger than this resolver accepts."""
+
+    status = 413
+    token = "request-too-large"
+
+
+class UnsupportedBody(InvalidRequest):
+    """The body is not of a media type that this path reads."""
+
+    status = 415
+    token = "unsupported-media-type"
+
+
+class ClientDenied(InvalidRequest):
+    """This resolver does not serve the network of this client."""
+
+    status = 403
+    token = "client-denied"
+
+
+class RequestLoop(InvalidRequest):
+    """This resolver sent this request to itself; set upstream.url to an address that does not lead back here."""
+
+    # RFC 5842, section 7.2.
+    status = 508
+    token = "request-loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The limit of one client: `amount` requests or queries in `window` seconds."""
+
+    #: The name of the limit in RateLimit headers, and in metrics as the reason of a refusal.
+    name: str
+    amount: int
+    window: int
+
+
+class TooManyRequests(InvalidRequest):
+    """This client sent too many requests; try again later."""
+
+    status = 429
+    token = "too-many-requests"
+
+    def __init__(self, message: str | None = None, *, quota: Quota, retry_after: float) -> None:
+        super().__init__(message)
+        self.quota = quota
+        #: Seconds to wait before the next attempt.
+        self.retry_after = retry_after
+
+
+class RateExceeded(TooManyRequests):
+    """This client sent requests faster than this resolver allows; wait, then send them at a lower rate."""
+
+    token = "rate-exceeded"
+
+
+class NotAnswerable(DoiProxyError):
+    """The handle system has no answer for this name."""
+
+    status = 404
+    token = "not-answerable"
+
+
+class AliasChainTooLong(NotAnswerable):
+    """The aliases of this name form a loop or a chain that is too long."""
+
+    token = "alias-chain-too-long"
+
+    def __init__(self, message: str | None = None, *, reached: str) -> None:
+        super().__init__(message)
+        #: The alias at which the resolver stopped.
+        self.reached = reached
+
+
+class PrefixInactive(NotAnswerable):
+    """The prefix of this name is out of use."""
+
+    token = "prefix-inactive"
+
+    def __init__(self, message: str | None = None, *, status_message: str | None, contact: str | None) -> None:
+        super().__init__(message)
+        #: The status message and the contact in the prefix record.
+        self.status_message = status_message
+        self.contact = contact
+
+
+class CouldNotVerify(DoiProxyError):
+    """The upstream could not be queried, so it is unknown whether this name is registered."""
+
+    status = 502
+    #: The error type of RFC 9209, section 2.3, for the `Proxy-Status` header.
+    proxy_error: ClassVar[str] = "proxy_internal_error"
+    token = "not-asked"
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None, detail: str = "") -> None:
+        super().__init__(message)
+        #: Seconds to wait before the next attempt, if known.
+        self.retry_after = retry_after
+        #: The text of a library, a host name: only for the log, never for a client.
+        self.detail = detail
+
+    @property
+    def concerns_name(self) -> bool:
+        """Whether the failure concerns one name only. The upstream may work for all other names."""
+        return False
+
+
+class UpstreamTimeout(CouldNotVerify):
+    """The upstream did not answer in time."""
+
+    status = 504
+    proxy_error = "http_response_timeout"
+    token = "upstream-timeout"
+
+
+class UpstreamUnreachable(CouldNotVerify):
+    """The upstream could not be reached."""
+
+    proxy_error = "destination_unavailable"
+    token = "upstream-unreachable"
+
+
+class UpstreamRefused(CouldNotVerify):
+    """The upstream refused or failed to answer."""
+
+    proxy_error = "http_protocol_error"
+    token = "upstream-refused"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        upstream_status: int | None = None,
+        response_code: int | None = None,
+        retry_after: float | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, detail=detail)
+        #: The HTTP status that the upstream sent, if it sent one.
+        self.upstream_status = upstream_status
+        #: The response code of the handle API, if the upstream spoke that.
+        self.response_code = response_code
+
+    @property
+    def requests_pause(self) -> bool:
+        """Whether Retry-After holds for the whole upstream: 429 (RFC 6585, 4) and 503 (RFC 9110, 15.6.4)."""
+        return self.upstream_status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    @property
+    def concerns_name(self) -> bool:
+        """See CouldNotVerify. A working upstream reports the failure of a handle server as a response code."""
+        if self.requests_pause:
+            return False
+        status = self.upstream_status or HTTPStatus.INTERNAL_SERVER_ERROR
+        return status < HTTPStatus.INTERNAL_SERVER_ERROR or self.response_code is not None
+
+
+class InvalidAnswer(CouldNotVerify):
+    """The upstream's answer is not a valid answer of the handle API."""
+
+    proxy_error = "http_protocol_error"
+    token = "upstream-bad-answer"
+
+    @property
+    def concerns_name(self) -> bool:
+        """See CouldNotVerify."""
+        return True
+
+
+class AnswerTooLarge(InvalidAnswer):
+    """The upstream's answer is larger than this resolver accepts."""
+
+    # The upstream did nothing wrong. Its other servers and transports have the same answer.
+    @classmethod
+    def over(cls, max_bytes: int) -> AnswerTooLarge:
+        """The error for an answer with more bytes than the limit."""
+        return cls(f"The upstream's answer is longer than {max_bytes} bytes.")
+
+
+class SignatureInvalid(InvalidAnswer):
+    """The signature of the handle server's answer is missing or wrong."""
+
+    token = "signature-invalid"
+
+
+class BreakerOpen(CouldNotVerify):
+    """The upstream failed repeatedly, so this resolver does not query it for a short time; try again later."""
+
+    status = 503
+    proxy_error = "destination_unavailable"
+    token = "breaker-open"
+
+
+class UpstreamPaused(CouldNotVerify):
+    """The upstream has requested a pause with Retry-After; try again later."""
+
+    status = 503
+    proxy_error = "destination_unavailable"
+    token = "upstream-paused"
+
+
+class UpstreamLoop(CouldNotVerify):
+    """The query to the upstream came back to this resolver; set upstream.url to an address that does not lead here."""
+
+    proxy_error = "proxy_loop_detected"
+    token = "upstream-loop"
+
+
+class BudgetSpent(CouldNotVerify):
+    """This resolver's budget of upstream queries is spent; try again later."""
+
+    status = 503
+    proxy_error = "connection_limit_reached"
+    token = "budget-spent"
+
+
+class ShareSpent(BudgetSpent):
+    """This client has reached its limit of waiting upstream queries; try again later."""
+
+    status = 429
+    token = "share-spent"
+
+    def __init__(self, message: str | None = None, *, quota: Quota, retry_after: float) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.quota = quota
+        self.retry_after: float = retry_after
+
+
+class NotInBundle(CouldNotVerify):
+    """This resolver runs in sealed mode, and the name is not in its store; import the record."""
+
+    status = 504
+    proxy_error = "destination_unavailable"
+    token = "sealed"
+
+
+class NotCached(CouldNotVerify):
+    """The cache has no answer about this name, and the request allows no upstream query."""
+
+    # RFC 9111, section 5.2.1.7.
+    status = 504
+    proxy_error = "destination_unavailable"
+    token = "not-cached"
+
+
+class PrefixDenied(CouldNotVerify):
+    """This resolver does not answer names of this prefix."""
+
+    status = 403
+    # RFC 9209, section 2.3.17: refused by the configuration, and not forwarded.
+    proxy_error = "http_request_denied"
+    token = "prefix-denied"
+
+
+def list_errors(kind: type[DoiProxyError] = DoiProxyError) -> list[type[DoiProxyError]]:
+    """A class and those below it, of the loaded modules `errors`. An error of another module only ends a command."""
+    below = [error for error in kind.__subclasses__() if error.__module__.endswith("errors")]
+    return [kind, *(failure for error in below for failure in list_errors(error))]
+
+
+def failure_tokens() -> frozenset[str]:
+    """The token of every failure to verify a name: the closed vocabulary of headers, metrics and logs."""
+    return frozenset(error.token for error in list_errors(CouldNotVerify))
+
+
+class StoreError(DoiProxyError):
+    """The store could not be read or written."""
+
+
+class DamagedEntry(StoreError):
+    """The store's entry for one name is damaged."""
+
+
+class BucketSettling(StoreError):
+    """A server of the store took over the tokens a moment ago, and gives none yet."""
+
+
+class ConfigurationError(DoiProxyError):
+    """The configuration cannot be used."""
+
+
+def refuse_stripped_texts() -> None:
+    """Raise ConfigurationError if Python has left the docstrings out: messages and descriptions are among them."""
+    if __doc__ is None:
+        raise ConfigurationError("python -OO (PYTHONOPTIMIZE=2) removes texts that this program needs; -O keeps them")

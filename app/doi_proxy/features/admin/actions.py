@@ -1,0 +1,145 @@
+"""What an operator can do to a running process, for the admin API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+from doi_names.name import HandleName
+from doi_proxy.errors import CouldNotVerify, InvalidParameter
+from doi_proxy.features.admin.http import AdminActions
+from doi_proxy.features.admin.models import (
+    DenialsReport,
+    DenyReport,
+    DenyRequest,
+    EntryReport,
+    PrefixRefreshReport,
+    PurgeReport,
+    PurgeRequest,
+    RefreshReport,
+    ReloadReport,
+)
+from doi_proxy.features.admin.purge import Selection, count_selected, purge
+from doi_proxy.features.admin.refresh import refresh_prefix
+from doi_proxy.features.admin.shared_purges import SharedPurges
+from doi_proxy.features.admin.show import describe_entry, show_time
+from doi_proxy.features.feature import Context, Core
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.resolution import Origin
+
+
+def share_purges(context: Context) -> SharedPurges:
+    """What repeats the purges of other workers."""
+    cache = context.core.cache
+
+    async def repeat(body: dict[str, Any], name: str) -> None:
+        request = PurgeRequest.model_validate(body)
+        await purge(cache, _selection(request, HandleName(name) if name else None), soft=request.soft)
+
+    return SharedPurges(context.shared_file("purges.json"), cache, context.clock, repeat)
+
+
+def build_actions(context: Context, purges: SharedPurges) -> AdminActions:
+    """The actions on one process. A purge reaches the others by the store, or by `purges`; a denial by a file."""
+    core, clock, reloads = context.core, context.clock, context.reloads
+
+    async def show(name: HandleName) -> EntryReport | None:
+        return await _report_entry(core, name, clock())
+
+    def find_hiding(name: HandleName) -> str | None:
+        return _find_hiding(core, name, clock())
+
+    async def purge_entries(request: PurgeRequest, name: HandleName | None) -> PurgeReport:
+        selection = _selection(request, name)
+        result = await (
+            count_selected(core.cache, selection, soft=request.soft)
+            if request.dry_run
+            else purge(core.cache, selection, soft=request.soft)
+        )
+        if not request.dry_run:
+            purges.announce(request.model_dump(exclude_defaults=True), "" if name is None else name.text)
+            context.record_event("purge", result.count)
+        return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
+
+    async def refresh(name: HandleName) -> RefreshReport:
+        return await _refresh(core, name, clock)
+
+    async def refresh_names(prefix: HandleName, limit: int) -> PrefixRefreshReport:
+        result = await refresh_prefix(core.cache, core.resolver, prefix, limit=limit)
+        return PrefixRefreshReport(
+            prefix=prefix.text,
+            refreshed=result.refreshed,
+            failed=result.failed,
+            left_out=result.left_out,
+            failure=result.failure,
+        )
+
+    def reload() -> ReloadReport:
+        if reloads.request_reload is None:
+            raise InvalidParameter("This process does not reload its settings; restart it.")
+        # After the answer, because a reload takes a moment.
+        asyncio.get_running_loop().call_soon(reloads.request_reload)
+        return ReloadReport()
+
+    return AdminActions(
+        show,
+        find_hiding,
+        purge_entries,
+        refresh,
+        refresh_names,
+        reload,
+        partial(_deny, context),
+        partial(_list_denials, context),
+        reloads.show_settings,
+    )
+
+
+def _deny(context: Context, request: DenyRequest) -> DenyReport:
+    if context.deny is None:
+        raise InvalidParameter("This installation has no limits of clients; deny the network in the front proxy.")
+    report = DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
+    if request.seconds:
+        context.record_event("deny")
+    return report
+
+
+def _list_denials(context: Context) -> DenialsReport:
+    ends = sorted(context.read_denials().items())
+    return DenialsReport(denied=[DenyReport(network=network, until=show_time(end)) for network, end in ends])
+
+
+def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:
+    if name is None:
+        return Selection(negative=request.negative, everything=request.all)
+    return Selection(prefix=name) if request.prefix is not None else Selection(names=(name,))
+
+
+async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> RefreshReport:
+    """Query the upstream now. An upstream that is a proxy queries a primary server (`auth`)."""
+    try:
+        resolution = await core.resolver.resolve(name, Demand(authoritative=True))
+    except CouldNotVerify as failure:
+        return RefreshReport(doi=name.key, refreshed=False, failure=failure.token)
+    failure_token = None if resolution.failure is None else resolution.failure.token
+    entry = await _report_entry(core, name, clock())
+    return RefreshReport(
+        doi=name.key, refreshed=resolution.origin is Origin.BYPASSED, failure=failure_token, entry=entry
+    )
+
+
+async def _report_entry(core: Core, name: HandleName, now: float) -> EntryReport | None:
+    """The cached answer about a name, as an operator sees it. None without one."""
+    cached = core.cache.peek(name.key)
+    newest = await core.cache.reread(name.key)
+    if newest is None:
+        return None
+    tier: Literal["memory", "store"] = "memory" if newest is cached else "store"
+    return EntryReport(**describe_entry(newest, now), tier=tier, hidden_by=_find_hiding(core, name, now))
+
+
+def _find_hiding(core: Core, name: HandleName, now: float) -> str | None:
+    """File and line of the local record that wins over the cache."""
+    records = core.resolver.local_records
+    return None if records is None else records.find_place(name, now)

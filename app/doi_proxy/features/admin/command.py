@@ -1,0 +1,208 @@
+"""Runs `doi-proxy cache show|refresh` on a running proxy or on the store."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from doi_names.name import HandleName
+from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, NotADOI
+from doi_proxy.features.admin.show import describe_entry
+from doi_proxy.features.command import (
+    Command,
+    CommandContext,
+    Stores,
+    add_server,
+    read_argument,
+    read_prefix,
+    set_usage,
+    whole_number,
+)
+from doi_proxy.features.running_proxy import open_client
+from doi_proxy.proxy_client.admin import AdminClient
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.upstream.source import Priority
+
+# --- On a running proxy -------------------------------------------------------------------------------------------
+
+
+def show_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
+    """Print the entries of names as JSON. Exit status 1 if one has none."""
+    return _print_each(names, lambda name: client.show(name.text))
+
+
+def refresh_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
+    """Fetch names from the upstream now. Exit status 1 if the upstream did not answer for one."""
+    status = 0
+    for name in names:
+        report = client.act("refresh", {"doi": name.text})
+        status |= _print_refresh(name, None if report["refreshed"] else str(report["failure"]))
+    return status
+
+
+def refresh_prefix_remote(client: AdminClient, prefix: HandleName, limit: int) -> int:
+    """Fetch the names under a prefix from the upstream now. Exit status 1 if the upstream did not answer for one."""
+    return _print_prefix(client.act("refresh", {"prefix": prefix.text, "limit": limit}))
+
+
+def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, soft: bool, dry_run: bool) -> int:
+    """Purge entries."""
+    count = sum(
+        client.act("purge", {**selection, "soft": soft, "dry_run": dry_run})["entries"] for selection in selections
+    )
+    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
+    return 0
+
+
+# --- On the store -------------------------------------------------------------------------------------------------
+
+
+async def show_stored(stores: Stores, names: Sequence[HandleName]) -> int:
+    """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
+    stores.require()
+    async with stores.open(read_only=True) as cache:
+        entries = {name.key: await cache.reread(name.key) for name in names}
+
+    def find(name: HandleName) -> dict[str, Any]:
+        entry = entries[name.key]
+        if entry is None:
+            raise DoiProxyError(f"{name.text}: not in the store")
+        return {**describe_entry(entry, time.time()), "tier": "store"}
+
+    return _print_each(names, find)
+
+
+async def refresh_stored(stores: Stores, names: Sequence[HandleName]) -> int:
+    """Fetch names from the upstream now, into the store. Exit status 1 if the upstream did not answer for one."""
+    status = 0
+    async with stores.open_online() as parts:
+        for name in names:
+            failure: CouldNotVerify | None = None
+            try:
+                demand = Demand(authoritative=True, priority=Priority.BULK)
+                failure = (await parts.resolver.resolve(name, demand)).failure
+            except CouldNotVerify as error:
+                failure = error
+            status |= _print_refresh(name, None if failure is None else failure.token)
+    return status
+
+
+async def refresh_prefix_stored(stores: Stores, prefix: HandleName, limit: int) -> int:
+    """The same as `refresh_prefix_remote`, in the store."""
+    from doi_proxy.features.admin.refresh import refresh_prefix
+
+    stores.require()
+    async with stores.open_online() as parts:
+        result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
+    return _print_prefix(asdict(result))
+
+
+def _print_prefix(report: dict[str, Any]) -> int:
+    print(f"refreshed {report['refreshed']}, failed {report['failed']}, left out {report['left_out']}")
+    if report["failure"] is not None:
+        print(f"the last failure is {report['failure']}; the entries are unchanged", file=sys.stderr)
+    elif report["left_out"]:
+        print("run the command again for the rest; the oldest answers come first", file=sys.stderr)
+    return 1 if report["failed"] else 0
+
+
+def _print_refresh(name: HandleName, failure: str | None) -> int:
+    print(f"{name.text}: {'refreshed' if failure is None else f'could not verify ({failure}); the entry is unchanged'}")
+    return 0 if failure is None else 1
+
+
+def _print_each(names: Sequence[HandleName], find: Any) -> int:
+    status = 0
+    for name in names:
+        try:
+            print(json.dumps(find(name), ensure_ascii=False))
+        except DoiProxyError as error:
+            print(f"doi-proxy: {error.message}", file=sys.stderr)
+            status = 1
+    return status
+
+
+# --- The command line ---------------------------------------------------------------------------------------------
+
+
+#: What `--server` does for the commands on the store.
+ON_STORE: Final = "use the admin API of the proxy at this URL instead of the store"
+
+
+def _add_show(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--server URL] NAME [NAME ...] | [--every-entry]")
+    command.add_argument(
+        "names", nargs="*", metavar="NAME", help="names, in any presentation form; without one, the store is counted"
+    )
+    command.add_argument(
+        "--every-entry", action="store_true", help="count fresh, stale and negative entries even in a large store"
+    )
+    add_server(command, ON_STORE)
+
+
+def _add_refresh(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--server URL] NAME [NAME ...] | --prefix PREFIX [--limit N]")
+    command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
+    command.add_argument("--prefix", metavar="PREFIX", help="the names of the cache under this prefix, oldest first")
+    command.add_argument("--limit", type=whole_number, metavar="N", help="fetch at most N names of the prefix")
+    add_server(command, ON_STORE)
+
+
+def _show(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if not namespace.names:
+        return _show_counts(context, namespace)
+    if namespace.every_entry:
+        raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
+    names = [read_argument(text) for text in namespace.names]
+    if namespace.server is not None:
+        return show_remote(open_client(context.settings, namespace.server), names)
+    return asyncio.run(show_stored(context.stores, names))
+
+
+def _show_counts(context: CommandContext, namespace: argparse.Namespace) -> int:
+    from doi_proxy.features.admin.counts import show_counts
+
+    if namespace.server is not None:
+        raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
+    return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
+
+
+def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if bool(namespace.names) == bool(namespace.prefix):
+        raise ConfigurationError("refresh needs names, or --prefix")
+    if (prefix := read_prefix(namespace.prefix)) is not None:
+        return _refresh_prefix(context, namespace, prefix)
+    from doi_proxy.features.admin.refresh import require_name
+
+    names = [read_argument(text) for text in namespace.names]
+    try:
+        for name in names:
+            require_name(name)
+    except NotADOI as error:
+        raise ConfigurationError(error.message) from error
+    if namespace.server is not None:
+        return refresh_remote(open_client(context.settings, namespace.server), names)
+    return asyncio.run(refresh_stored(context.stores, names))
+
+
+def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
+    from doi_proxy.features.admin.models import MAX_REFRESHED, REFRESH_LIMIT
+
+    limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
+    if not 1 <= limit <= MAX_REFRESHED:
+        raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
+    if namespace.server is not None:
+        return refresh_prefix_remote(open_client(context.settings, namespace.server), prefix, limit)
+    return asyncio.run(refresh_prefix_stored(context.stores, prefix, limit))
+
+
+COMMANDS: Final = (
+    Command("cache show", _add_show, _show),
+    Command("cache refresh", _add_refresh, _refresh),
+)

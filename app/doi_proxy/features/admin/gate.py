@@ -1,0 +1,167 @@
+"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from fastapi import FastAPI
+
+from doi_proxy.errors import RequestTooLarge, TooManyRequests
+from doi_proxy.features.client_buckets import ClientBuckets, Rate
+from doi_proxy.features.operators import CLIENT
+from doi_proxy.web.failure_headers import quota_headers
+from doi_proxy.web.freshness import NO_STORE
+from doi_proxy.web.header import Header
+from doi_proxy.web.media_types import JSON
+from doi_proxy.web.problem import problem
+from doi_proxy.web.request import Request, media_type_of
+from doi_proxy.web.responses import Message, Receive, Reply, Scope, Send
+
+#: The paths of the admin API.
+ADMIN_PATH: Final = b"/admin/"
+#: The name of the limit of wrong tokens.
+WRONG_TOKENS: Final = "admin"
+#: Requests of one client with a wrong token: ten at once, and one in ten seconds.
+WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
+#: Limit of a body. Of a larger one, thousands of wrong members would be reported in one turn of the event loop.
+_MAX_BODY_BYTES: Final = 16_384
+_NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
+#: RFC 6750, section 3.
+_CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
+_WRONG: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="invalid_token"')
+
+
+def _is_right(authorization: str | None, secret: str | None) -> bool:
+    """Whether the value of the header Authorization has the secret (RFC 6750, section 2.1).
+
+    It is compared in a time that does not depend on the first wrong byte.
+    """
+    scheme, _, sent = (authorization or "").partition(" ")
+    is_equal = secret is not None and hmac.compare_digest(sent.strip(" ").encode("latin-1"), secret.encode())
+    return is_equal and scheme.lower() == "bearer"
+
+
+def _has_token(request: Request) -> bool:
+    """Whether a request has a Bearer token. A front proxy may pass on another scheme that is its own."""
+    return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
+
+
+class AdminGate:
+    """Answers requests below ADMIN_PATH. Without the right token, no request reaches the admin API."""
+
+    def __init__(
+        self,
+        admin: FastAPI,
+        *,
+        token: str | None,
+        attempts: ClientBuckets,
+        client_of: Callable[[str], str],
+        base: str,
+        has_listener: bool = False,
+    ) -> None:
+        """Without a `token`, every request is refused. `attempts` limits the wrong tokens of each client.
+
+        `base` is the path of this resolver. With `has_listener`, the gate is on an address of its own.
+        """
+        self._problem = partial(problem, base=base)
+        #: The application behind this gate.
+        self.app = admin
+        self.has_listener = has_listener
+        self._token = token
+        self._attempts = attempts
+        self._client_of = client_of
+        #: The paths that this gate answers too, if a request to them has a token.
+        self._shared: frozenset[bytes] = frozenset()
+        self.below: tuple[bytes, ...] = (ADMIN_PATH,)
+
+    def add_path(self, path: bytes) -> None:
+        """Answer another path, if a request has a token. FastAPI answers the rest."""
+        self._shared |= {path}
+
+    def set_token(self, token: str | None) -> None:
+        """Use another token from now on."""
+        self._token = token
+
+    def answers(self, request: Request) -> bool:
+        """Whether a request is for this gate."""
+        path = request.path
+        return path.startswith(ADMIN_PATH) or (path in self._shared and _has_token(request))
+
+    async def answer(self, request: Request, scope: Scope, send: Send) -> int:
+        """Answer a request. Returns the status."""
+        status = 500
+
+        async def wrapped(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                # No CORS headers: no page of another site may read an answer.
+                message["headers"] = [*_without_cache(message.get("headers", ())), _NOSNIFF, NO_STORE]
+            await send(message)
+
+        refusal = self._refuse(request)
+        body = b""
+        if refusal is None:
+            try:
+                body = await request.body(_MAX_BODY_BYTES)
+            except RequestTooLarge as error:
+                refusal = self._problem(413, error.message)
+        if refusal is not None:
+            await _send(refusal, wrapped)
+        else:
+            await self.app({**scope, CLIENT: self._client_of(request.client_address)}, _replay(body), wrapped)
+        return status
+
+    def _refuse(self, request: Request) -> Reply | None:
+        """The refusal of a request, or None."""
+        authorization = request.header(b"authorization")
+        if not _is_right(authorization, self._token):
+            # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
+            try:
+                self._attempts.take(self._client_of(request.client_address))
+            except TooManyRequests as error:
+                return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
+            challenge = _CHALLENGE if authorization is None else _WRONG
+            return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
+        return self._refuse_form(request)
+
+    def _refuse_form(self, request: Request) -> Reply | None:
+        """Refuse what a browser sends for a page: an Origin (RFC 6454, section 7), or a body that a form can have."""
+        if request.header(b"origin") is not None:
+            return self._problem(403, "The admin API does not answer requests of web pages (header Origin).")
+        # A form cannot have this type, so a page of another site cannot send it (CSRF). A form always has some type. A
+        # generated client that has no body sends no type.
+        media_type = request.header(b"content-type")
+        is_empty = request.header(b"content-length") in (None, "0") and request.header(b"transfer-encoding") is None
+        is_form = media_type_of(media_type) != JSON and not (media_type is None and is_empty)
+        if request.method == "POST" and is_form:
+            return self._problem(415, "The body must be JSON, with the header Content-Type: application/json.")
+        return None
+
+
+def _limits(error: TooManyRequests) -> tuple[Header, ...]:
+    headers = quota_headers(error.quota, error.retry_after)
+    return tuple(header for header in headers if not header[0].startswith(b"access-control-"))
+
+
+def _without_cache(headers: object) -> list[Header]:
+    return [header for header in headers if header[0] != b"cache-control"]  # type: ignore[attr-defined]
+
+
+async def _send(reply: Reply, send: Send) -> None:
+    length = (b"content-length", str(len(reply.body)).encode())
+    await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, length]})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def _replay(body: bytes) -> Receive:
+    """Receives a body that has been read."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive

@@ -1,0 +1,235 @@
+"""Resolves the names of a list, and the other records that their redirects need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from doi_names.name import HandleName
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
+from doi_proxy.features.admin.name_lists import NameItem, RefusedItem
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.destination import DestinationQuery, Destinations
+from doi_proxy.resolver.options import Negotiation
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.system.progress import Bar
+from doi_proxy.upstream.source import Priority
+from handle_protocol.answer import ResponseCode
+
+#: Limit of the tries of a query that was not sent because of the budget or the circuit breaker.
+MAX_TRIES: Final = 3
+#: Limit of the pause before another try, in seconds.
+MAX_PAUSE: Final = 60.0
+#: Consecutive names that could not be verified, after which the visit stops.
+MAX_FAILURES: Final = 20
+#: Limit of the messages for one outcome. Further names are only counted.
+MAX_NAMED: Final = 20
+
+_BULK: Final = Demand(priority=Priority.BULK)
+#: A request for metadata. It makes the locations of the prefix count too.
+_METADATA: Final = Negotiation(conneg=True)
+
+#: Failures without a query to the upstream. The name is tried again.
+_NOT_SENT: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
+
+
+class VisitOutcome(Enum):
+    """The result for a name of a list."""
+
+    RESOLVED = "resolved"
+    NOT_FOUND = "not_found"
+    VALUES_NOT_FOUND = "values_not_found"
+    INVALID = "invalid"
+    COULD_NOT_VERIFY = "could_not_verify"
+    STALE = "stale"
+    SKIPPED = "skipped"  # fresh in the store, without a query to the upstream
+
+
+_ANSWERS: Final = {
+    ResponseCode.SUCCESS: VisitOutcome.RESOLVED,
+    ResponseCode.HANDLE_NOT_FOUND: VisitOutcome.NOT_FOUND,
+    ResponseCode.VALUES_NOT_FOUND: VisitOutcome.VALUES_NOT_FOUND,
+}
+_FAILED: Final = (VisitOutcome.COULD_NOT_VERIFY, VisitOutcome.STALE)
+
+
+@dataclass(slots=True)
+class Tally:
+    """The number of names by outcome, and messages about those that need attention."""
+
+    counts: Counter[VisitOutcome] = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+    _reported: Counter[VisitOutcome] = field(default_factory=Counter)
+
+    def add(self, outcome: VisitOutcome, about: str = "") -> None:
+        """Count a name, and add the message `about`, up to MAX_NAMED messages for each outcome."""
+        self.counts[outcome] += 1
+        if about and self._reported[outcome] < MAX_NAMED:
+            self._reported[outcome] += 1
+            self.messages.append(f"{outcome.value}: {about}")
+
+    def has_failures(self) -> bool:
+        """Whether any name could not be verified."""
+        return any(self.counts[outcome] for outcome in _FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class VisitBounds:
+    """The names that are visited at a time, and the highest number that is queried upstream.
+
+    Without `queries_upstream`, the resolver is sealed: a name in the store is skipped, and any other could not be
+    verified.
+    """
+
+    concurrency: int
+    limit: int | None = None
+    queries_upstream: bool = True
+
+
+class Visit:
+    """Resolves the names of a list: the record of each name, then its aliases and the records of its prefix."""
+
+    def __init__(
+        self,
+        cache: TieredStore,
+        resolver: Resolver,
+        *,
+        clock: Callable[[], float],
+        bounds: VisitBounds,
+        after_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """MAX_FAILURES in a row stop the visit.
+
+        `after_each` is called after each name. An exception that it raises ends the visit.
+        """
+        self._cache = cache
+        self._resolver = resolver
+        self._destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
+        self._clock = clock
+        self._concurrency = bounds.concurrency
+        self._left = bounds.limit
+        self._queries_upstream = bounds.queries_upstream
+        self._after_each = after_each
+        self._failures_in_a_row = 0
+        self._stop = asyncio.Event()
+        self.tally = Tally()
+        #: Why the visit stopped before the end of the list, else "".
+        self.stop_reason = ""
+        #: The error in reading the list. The caller raises it after its report.
+        self.list_failure: DoiProxyError | None = None
+
+    def stop(self, why: str) -> None:
+        """Start no more names. The names under way are finished."""
+        self.stop_reason = self.stop_reason or why
+        self._stop.set()
+
+    async def run(self, items: Iterator[NameItem], bar: Bar) -> None:
+        """Visit the names until the end of the list, or until the visit is stopped."""
+        workers = [asyncio.create_task(self._work(items, bar)) for _ in range(self._concurrency)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _work(self, items: Iterator[NameItem], bar: Bar) -> None:
+        while not self._stop.is_set() and (item := self._next(items)) is not None:
+            if isinstance(item, RefusedItem):
+                self.tally.add(VisitOutcome.INVALID, f"{item.place}: {item.text!r}: {item.reason}")
+            else:
+                await self._visit(item)
+            self._after_each()
+            bar.advance(1)
+            # Let the event loop handle signals, even if no name has to wait.
+            await asyncio.sleep(0)
+
+    def _next(self, items: Iterator[NameItem]) -> NameItem | None:
+        try:
+            return next(items, None)
+        except DoiProxyError as error:
+            self.list_failure = error
+            self.stop(error.message)
+            return None
+
+    async def _visit(self, name: HandleName) -> None:
+        known = await self._cache.get(name.key)
+        if self._resolver.find_fresh(name) is None and (known is None or not known.is_fresh(self._clock())):
+            if self._left == 0:
+                self.stop("the limit is reached")
+                return
+            self._left = None if self._left is None else self._left - 1
+        resolution, failure = await self._resolve(name)
+        if isinstance(failure, _NOT_SENT) and self._stop.is_set():
+            return  # not sent, and not tried to the end: the next run takes this name
+        missing = None
+        if resolution is not None and resolution.is_registered:
+            missing = await resolve_dependencies(self._destinations, resolution)
+        if self._queries_upstream:
+            self._judge(name, resolution, missing or failure)
+        elif resolution is None:
+            self.tally.add(VisitOutcome.COULD_NOT_VERIFY, f"{name.text}: not in the store")
+        else:
+            self.tally.add(VisitOutcome.SKIPPED)
+
+    def _judge(self, name: HandleName, resolution: Resolution | None, failure: CouldNotVerify | None) -> None:
+        outcome = _outcome(resolution)
+        if failure is not None and outcome is not VisitOutcome.STALE:
+            outcome = VisitOutcome.COULD_NOT_VERIFY
+        self.tally.add(outcome, f"{name.text}: {failure.message}" if failure else "")
+        # Without a query, it says nothing about the upstream.
+        if outcome is not VisitOutcome.SKIPPED and not isinstance(failure, PrefixDenied):
+            self._failures_in_a_row = self._failures_in_a_row + 1 if outcome in _FAILED else 0
+        if self._failures_in_a_row >= MAX_FAILURES:
+            self.stop(f"{self._failures_in_a_row} names in a row could not be verified")
+
+    async def _resolve(self, name: HandleName) -> tuple[Resolution | None, CouldNotVerify | None]:
+        """Resolve a name. A query that was not sent is tried again. Returns the answer and the failure."""
+        resolution: Resolution | None = None
+        failure: CouldNotVerify | None = None
+        for tries_left in reversed(range(MAX_TRIES)):
+            try:
+                resolution = await self._resolver.resolve(name, _BULK)
+                failure = resolution.failure
+            except CouldNotVerify as error:
+                resolution, failure = None, error
+            if not isinstance(failure, _NOT_SENT) or not tries_left or self._stop.is_set():
+                break
+            await self._pause(failure.retry_after or 1.0)
+        return resolution, failure
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(min(seconds, MAX_PAUSE)):
+                await self._stop.wait()
+        except TimeoutError:
+            pass
+
+
+async def resolve_dependencies(destinations: Destinations, resolution: Resolution) -> CouldNotVerify | None:
+    """Resolve what the redirect of a name needs: aliases, included locations, its prefix. Returns the failure."""
+    try:
+        await destinations.complete(resolution, DestinationQuery(resolution.name, negotiation=_METADATA), _BULK)
+    except CouldNotVerify as error:
+        return error
+    except DoiProxyError:
+        # A loop of aliases, or an inactive prefix, is an answer too.
+        return None
+    return None
+
+
+def _outcome(resolution: Resolution | None) -> VisitOutcome:
+    if resolution is None:
+        return VisitOutcome.COULD_NOT_VERIFY
+    if resolution.origin in UNCONFIRMED:
+        return VisitOutcome.STALE
+    answered = _ANSWERS[resolution.entry.answer.code]
+    at_hand = resolution.origin in (Origin.HIT, Origin.LOCAL)
+    return VisitOutcome.SKIPPED if at_hand and answered is VisitOutcome.RESOLVED else answered

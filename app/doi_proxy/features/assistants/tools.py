@@ -1,0 +1,266 @@
+"""The three tools. Each reads its arguments, does the work within its bounds, and returns a result or raises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from doi_names.presentation import MAX_TYPED_CHARACTERS
+from doi_proxy.errors import InvalidParameter, InvalidRequest
+from doi_proxy.features.assistants.names import Names
+from doi_proxy.features.assistants.reference import read_reference
+from doi_proxy.features.assistants.results import (
+    CheckedLine,
+    CheckedName,
+    CheckResult,
+    ParseResult,
+    write_checked_line,
+    write_name,
+    write_parsed_text,
+)
+from doi_proxy.features.lists.batch import BatchInput
+from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
+from doi_proxy.features.texts.lines import ListItem
+from doi_proxy.features.texts.models import ParsedTextModel
+from doi_proxy.features.texts.parsing import ParsedText, parse
+
+#: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
+CALL_TIMEOUT: Final = 45.0
+#: Names of one line that are checked.
+_NAMES_A_LINE: Final = 5
+
+ToolName = Literal["parse", "resolve", "check_list"]
+Report = Callable[[int, int], Awaitable[None]]
+Result = TypeVar("Result", bound=BaseModel)
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _split_lines(value: Any) -> Any:
+    """The lines of a text. Assistants often send one text instead of a list."""
+    return [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
+
+
+class ParseArguments(_Arguments):
+    """The arguments of the tool `parse`."""
+
+    texts: list[str] = Field(min_length=1, description="The texts: DOI names, URLs, or any other text.")
+
+
+class ResolveArguments(_Arguments):
+    """The arguments of the tool `resolve`."""
+
+    name: str = Field(description="A DOI name, or its URL: 10.1000/182, https://doi.org/10.1000/182.")
+
+
+class CheckArguments(_Arguments):
+    """The arguments of the tool `check_list`."""
+
+    lines: Annotated[list[str], BeforeValidator(_split_lines)] = Field(
+        min_length=1, description="One reference or DOI name in each item, as it will be printed."
+    )
+    problems_only: bool = Field(
+        False,
+        description="Return only the lines that are not resolved, or are about another work; the summary counts all.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBounds:
+    """The limits of one call, and the number of calls at a time."""
+
+    lines: int = 500
+    line_characters: int = MAX_TYPED_CHARACTERS
+    #: A longer result leaves rows out: clients cut what does not fit into their context.
+    result_bytes: int = 256 * 1024
+    #: Calls at a time that look names up.
+    calls: int = 8
+    timeout: float = CALL_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line, its input for the lookup, and a note on it."""
+
+    text: str
+    input: str | ListRow
+    note: str | None = None
+    number: int = 1
+
+
+class Tools:
+    """The tools. `base_url` is the resolver's own URL, None if it is not known."""
+
+    def __init__(self, names: Names, bounds: ToolBounds, base_url: str | None, own_hosts: frozenset[str]) -> None:
+        self.bounds = bounds
+        self._names = names
+        self._base_url = base_url
+        self._own_hosts = own_hosts
+        #: Calls under way that look names up.
+        self._calls = 0
+
+    async def call(self, tool: ToolName, arguments: dict[str, Any], report: Report) -> BaseModel:
+        """The result of a call. `report` gets the number of lines that are done, and of all lines.
+
+        `parse` does not count as a call that looks names up. Raises InvalidParameter and InvalidRequest.
+        """
+        if tool == "parse":
+            return await self._parse(self._read(ParseArguments, arguments).texts)
+        if self._calls >= self.bounds.calls:
+            raise InvalidRequest(
+                f"At most {self.bounds.calls} calls are answered at a time; wait for one of yours, then call again."
+            )
+        self._calls += 1
+        ends = asyncio.get_running_loop().time() + self.bounds.timeout
+        try:
+            if tool == "resolve":
+                return await self._resolve(self._read(ResolveArguments, arguments).name, ends)
+            return await self._check(self._read(CheckArguments, arguments), ends, report)
+        finally:
+            self._calls -= 1
+
+    async def _parse(self, texts: Sequence[str]) -> ParseResult:
+        self._bound("texts", texts)
+        results: list[ParsedTextModel] = []
+        for text in texts:
+            results.append(write_parsed_text(self._parse_text(text), self._base_url))
+            await asyncio.sleep(0)
+        fitting = await _take_fitting(results, self.bounds.result_bytes)
+        return ParseResult(texts=fitting, left_out=len(results) - len(fitting))
+
+    def _parse_text(self, text: str) -> ParsedText:
+        if len(text) > self.bounds.line_characters:
+            return ParsedText(text, "not_a_doi", None, (), (), (), self._explain_length(text))
+        return parse(text, own_hosts=self._own_hosts)
+
+    async def _resolve(self, text: str, ends: float) -> CheckedName:
+        parsed = self._parse_text(text)
+        row = not_a_doi(text, parsed.message or "", has_suggestions=bool(parsed.suggestions))
+        known = replace(row, suggestions=parsed.suggestions)
+        name: str | ListRow = known if parsed.name is None else parsed.name.text
+        async with self._names.look_up(name) as rows:
+            found = await self._collect(rows, [_Line(text, name)], ends, _ignore)
+        return write_name(text, found[0])
+
+    async def _check(self, arguments: CheckArguments, ends: float, report: Report) -> CheckResult:
+        self._bound("lines", arguments.lines)
+        lines: list[_Line] = []
+        for number, text in enumerate(arguments.lines, 1):
+            lines += [replace(line, number=number) for line in self._read_line(text)]
+            await asyncio.sleep(0)
+        async with self._names.look_up_list([_write_input(line) for line in lines]) as rows:
+            found = await self._collect(rows, lines, ends, report)
+        checked: list[CheckedLine] = []
+        for line, row in zip(lines, found, strict=True):
+            checked.append(write_checked_line(line.number, line.text, _add_note(row, line.note)))
+            await asyncio.sleep(0)
+        return await self._summarize(checked, problems_only=arguments.problems_only)
+
+    async def _collect(
+        self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], ends: float, report: Report
+    ) -> list[ListRow]:
+        """The rows of the lines. At the end of the call's time, the lines without a row are unverified."""
+        found: list[ListRow] = []
+        try:
+            async with asyncio.timeout_at(ends):
+                async for row in rows:
+                    found.append(row)
+                    await report(len(found), len(lines))
+        except TimeoutError:
+            message = f"No answer arrived within {self.bounds.timeout:.0f} s; call again with this line."
+            found += [_without_answer(line, message) for line in lines[len(found) :]]
+        return found
+
+    def _read_line(self, text: str) -> list[_Line]:
+        """The line, once for each name in it."""
+        if len(text) > self.bounds.line_characters:
+            return [_Line(text, not_a_doi(text, self._explain_length(text)))]
+        reference = read_reference(text, own_hosts=self._own_hosts)
+        if reference.name is None:
+            row = not_a_doi(text, reference.message or "", has_suggestions=bool(reference.suggestions))
+            return [_Line(text, replace(row, suggestions=reference.suggestions))]
+        names = [reference.name, *reference.others]
+        left = ", ".join(name.text for name in names[_NAMES_A_LINE:])
+        note = f"The line has further names, which were not checked: {left}." if left else None
+        return [_Line(text, name.text, note) for name in names[:_NAMES_A_LINE]]
+
+    async def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
+        counts = Counter(line.verdict for line in checked)
+        shown = [line for line in checked if _is_problem(line)] if problems_only else checked
+        fitting = await _take_fitting(shown, self.bounds.result_bytes)
+        summary = {verdict: counts[verdict] for verdict in Verdict}
+        without = sum(line.reason is not None for line in checked)
+        return CheckResult(summary=summary, without_doi=without, lines=fitting, left_out=len(shown) - len(fitting))
+
+    def _bound(self, argument: str, texts: Sequence[object]) -> None:
+        if len(texts) > self.bounds.lines:
+            raise InvalidParameter(
+                f"{argument}: a call can have at most {self.bounds.lines}, and this one has {len(texts)}; "
+                "divide them among several calls."
+            )
+
+    def _read(self, model: type[Result], arguments: dict[str, Any]) -> Result:
+        """The arguments of a call. Raises InvalidParameter."""
+        known = ", ".join(model.model_fields)
+        # pydantic collects every error in one turn of the event loop: 450,000 wrong items took 1.2 s.
+        for name, value in arguments.items():
+            if name not in model.model_fields:
+                raise InvalidParameter(f"{name[:80]}: unknown. The arguments of this tool are: {known}.")
+            if isinstance(value, list):
+                self._bound(name, value)
+        try:
+            return model.model_validate(arguments)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])[:80]
+            raise InvalidParameter(f"{place}: {first['msg']}. The arguments of this tool are: {known}.") from error
+
+    def _explain_length(self, text: str) -> str:
+        return (
+            f"The text has {len(text)} characters; send one reference, with at most {self.bounds.line_characters}. "
+            "`doi-proxy resolve` and POST /api/resolve take longer ones."
+        )
+
+
+async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
+    """The first results whose JSON text has at most `most` bytes together."""
+    fitting: list[Result] = []
+    for result in results:
+        most -= len(result.model_dump_json().encode())
+        if most < 0:
+            break
+        fitting.append(result)
+        await asyncio.sleep(0)
+    return fitting
+
+
+def _without_answer(line: _Line, message: str) -> ListRow:
+    if isinstance(line.input, ListRow):
+        return line.input
+    return ListRow(line.text, line.input, Verdict.UNVERIFIED, message=message)
+
+
+def _is_problem(line: CheckedLine) -> bool:
+    return line.verdict is not Verdict.RESOLVED or line.match == "different"
+
+
+def _write_input(line: _Line) -> BatchInput:
+    """The input of a line, with its text to compare."""
+    return line.input if isinstance(line.input, ListRow) else ListItem(line.input, entry=line.text)
+
+
+def _add_note(row: ListRow, note: str | None) -> ListRow:
+    if note is None:
+        return row
+    return replace(row, message=note if row.message is None else f"{row.message} {note}")
+
+
+async def _ignore(done: int, total: int) -> None:
+    """The report of a call that needs none."""

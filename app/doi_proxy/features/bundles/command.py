@@ -1,0 +1,67 @@
+"""`doi-proxy cache import`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.command import Command, CommandContext, set_usage
+from doi_proxy.features.handle_dump.feature import HANDLE_DUMP
+
+
+def _add_import(command: argparse.ArgumentParser) -> None:
+    set_usage(
+        command,
+        "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--replace] [--no-checksum] "
+        "FILE|FOLDER|-",
+    )
+    command.add_argument(
+        "path",
+        metavar="FILE",
+        help="bundle; or a data file of Crossref or DataCite, a table of names and URLs, a tar archive or a folder of "
+        "these; each also compressed by gzip; - is standard input",
+    )
+    command.add_argument(
+        "--format",
+        choices=("auto", "bundle", "crossref", "datacite", "csv", HANDLE_DUMP),
+        default="auto",
+        metavar="FORMAT",
+        help="auto (default), bundle, crossref, datacite, csv, or handle-dump: the dump of a handle server, which "
+        "becomes a file in the folder of local_records",
+    )
+    command.add_argument("--since", metavar="DATE", help="leave out the records of an agency from before this date")
+    command.add_argument(
+        "--missing",
+        choices=("count", "forget"),
+        help="the files are complete: count or forget names that the store has from the same agency, and they do not",
+    )
+    command.add_argument(
+        "--restart", action="store_true", help="begin again, and do not continue an import that was interrupted"
+    )
+    command.add_argument(
+        "--replace",
+        action="store_true",
+        help="make the store what the bundle says: its records replace those of the store, and other names are deleted,"
+        " except registry records",
+    )
+    command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
+
+
+def _import(context: CommandContext, namespace: argparse.Namespace) -> int:
+    if namespace.format == HANDLE_DUMP:
+        from doi_proxy.features.handle_dump.import_dump import import_dump
+
+        options = namespace.since, namespace.missing, namespace.restart, namespace.replace, namespace.no_checksum
+        if any(options):
+            raise ConfigurationError(
+                "--since, --missing, --restart, --replace and --no-checksum are not for the dump of a handle server"
+            )
+        return import_dump(context.settings, Path(namespace.path))
+    from doi_proxy.features.bundles.import_command import run_import
+
+    return run_import(namespace, context)
+
+
+COMMANDS: Final = (Command("cache import", _add_import, _import),)

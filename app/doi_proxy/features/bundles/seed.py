@@ -1,0 +1,67 @@
+"""Loads the seed: records that are served while the upstream cannot be reached."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.features.bundles.bundle import Refused, read_bundle
+from doi_proxy.features.feature import Service
+from doi_proxy.system.regular_file import open_regular
+
+log = logging.getLogger(__name__)
+
+#: Refused lines that are logged. Further ones are only counted.
+MAX_NAMED: Final = 10
+#: Records that are put before the store writes them.
+_BATCH: Final = 1_000
+
+
+class Seed(Service):
+    """Puts the records of a bundle into the cache at the start, except names that the cache already has.
+
+    A seed record is expired from the start. It is served only while the upstream cannot be reached.
+    """
+
+    def __init__(self, path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:
+        """`grace` is the time in seconds for which a seed record can be served."""
+        self._path = path
+        self._cache = cache
+        self._clock = clock
+        self._grace = grace
+
+    async def start(self) -> None:
+        """Load the records."""
+        loaded = known = refused = 0
+        with open_regular(self._path) as file:
+            # A record without the time of its answer is at most as new as the file.
+            written_at = os.fstat(file.fileno()).st_mtime
+            for item in read_bundle(file, expired_at=written_at):
+                now = self._clock()
+                if isinstance(item, Refused):
+                    refused += 1
+                    if refused <= MAX_NAMED:
+                        log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
+                elif isinstance(item, Entry):
+                    entry = await self._cache.reread(item.key)
+                    if entry is not None and entry.is_usable(now) and not isinstance(entry, RegistryEntry):
+                        known += 1
+                        continue
+                    expired = replace(
+                        item, fetched_at=min(item.fetched_at, now), fresh_until=now, stale_until=now + self._grace
+                    )
+                    await self._cache.put(expired)
+                    loaded += 1
+                    if loaded % _BATCH == 0:
+                        # A store has a bounded queue of writes, and refuses those that come faster than it writes.
+                        await self._cache.flush()
+        if refused > MAX_NAMED:
+            log.warning("%s: %s lines are left out", self._path, refused)
+        log.info("%s: %s records loaded, %s were in the cache already", self._path, loaded, known)

@@ -1,0 +1,82 @@
+"""The answer to a request by the code that gives it, without a query, a count or a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, UpstreamPaused, UpstreamUnreachable
+from doi_proxy.features.feature import Core
+from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.routed import find_refusal
+from doi_proxy.upstream.source import Refusal, Source, UpstreamQuery
+from handle_protocol.answer import Answer
+
+#: The errors of queries that are not sent, by their tokens.
+_REFUSALS = {error.token: error for error in (BreakerOpen, BudgetSpent, NotInBundle, UpstreamPaused)}
+
+
+class RehearsedSource:
+    """A source that sends nothing. It notes the first query that would be sent, and who refuses it."""
+
+    def __init__(self, source: Source, timeout: float) -> None:
+        """A query waits for the budget for `timeout` seconds."""
+        self._source = source
+        self._timeout = timeout
+        self.query: UpstreamQuery | None = None
+        #: Who refuses the query. None if it would be sent.
+        self.refusal: Refusal | None = None
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """Raises the error of the refusal, or UpstreamUnreachable for a query that would be sent."""
+        refusal = find_refusal(self._source, query.name)
+        if refusal is not None and refusal.by == "budget" and refusal.seconds <= self._timeout:
+            refusal = None
+        if self.query is None:
+            self.query, self.refusal = query, refusal
+        if refusal is None:
+            raise UpstreamUnreachable("An explanation sends no query.")
+        raise _REFUSALS[refusal.reason](retry_after=refusal.seconds)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+class _ReadOnlyFailures(FailureMemory):
+    """The failures that the service remembers. It remembers no other."""
+
+    def __init__(self, failures: FailureMemory) -> None:
+        self._read = failures
+
+    def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
+        """Nothing is remembered."""
+
+    def forget(self, key: str) -> None:
+        """Nothing is forgotten."""
+
+    def find_recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
+        """See FailureMemory."""
+        return self._read.find_recent(key, now, seconds)
+
+    def find_refusal(self, key: str, now: float) -> CouldNotVerify | None:
+        """See FailureMemory."""
+        return self._read.find_refusal(key, now)
+
+
+def rehearse(core: Core, clock: Callable[[], float], timeout: float) -> tuple[Destinations, RehearsedSource]:
+    """The destinations of the service, over a source that sends nothing. No query of a rehearsal has a lease."""
+    source = core.upstream.source
+    rehearsed = RehearsedSource(source, timeout)
+    resolver = Resolver(
+        core.cache,
+        source if isinstance(source, SealedSource) else rehearsed,
+        clock,
+        options=replace(core.resolver.options, owner=None),
+        failures=_ReadOnlyFailures(core.resolver.failures),
+    )
+    resolver.local_records = core.resolver.local_records
+    return Destinations(resolver, PrefixChain(resolver), resolves=core.destinations.resolves), rehearsed

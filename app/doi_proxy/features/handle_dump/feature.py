@@ -1,0 +1,16 @@
+"""The dump of a handle server, whose names are then local records."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from doi_proxy.features.feature import Feature
+
+#: The format of `cache import`.
+HANDLE_DUMP: Final = "handle-dump"
+
+FEATURE: Final = Feature(
+    "handle_dump",
+    "the dump of a handle server as local records: its names outlive it",
+    needs=("native", "local_records"),
+)

@@ -1,0 +1,300 @@
+"""The text of a file of library rules, read into rules and problems. docs/library-copy.md describes the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Final, NoReturn
+
+import ada_url
+
+from doi_names.name import HandleName
+from doi_proxy.errors import InvalidName
+from doi_proxy.features.library.copy import (
+    NO_SERVICE,
+    LibraryRules,
+    LibraryService,
+    LibraryWork,
+    Network,
+    ReaderFacts,
+    Rule,
+    decide_copy,
+    host_of,
+)
+from doi_proxy.features.library.service_kinds import KINDS, WrongService, build_service
+from doi_proxy.resolver.target_url import web_target
+from doi_proxy.system.toml_text import (
+    Block,
+    FileProblem,
+    WrongTable,
+    parse_table,
+    parse_toml,
+    read_block,
+    split_tables,
+)
+
+#: Tables of one file.
+MAX_SERVICES: Final = 50
+MAX_RULES: Final = 500
+MAX_EXPECTATIONS: Final = 2_000
+#: Items of one list, and networks of the whole file.
+MAX_ITEMS: Final = 5_000
+MAX_NETWORKS: Final = 1_000
+#: Characters of a service's name and label.
+MAX_NAME_CHARACTERS: Final = 40
+MAX_LABEL_CHARACTERS: Final = 200
+#: Mistakes that are reported for one file.
+MAX_PROBLEMS: Final = 100
+
+_LIMITS: Final = {"service": MAX_SERVICES, "rule": MAX_RULES, "expect": MAX_EXPECTATIONS}
+_KNOWN_TABLES: Final = "known; use [[service]], [[rule]] or [[expect]]"
+_TOP_KEYS: Final = ("exempt",)
+_RULE_KEYS: Final = (
+    "service", "prefixes", "agencies", "hosts", "exempt", "networks", "outside", "languages", "note",
+)  # fmt: skip
+_EXPECT_KEYS: Final = (
+    "client", "doi", "target", "agency", "language", "choice", "service", "location", "note",
+)  # fmt: skip
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+_HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_PREFIX: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
+_LANGUAGE: Final = re.compile(r"[a-z]{2,8}(?:-[a-z0-9]{1,8}){0,3}", re.IGNORECASE)
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the file says that becomes of one redirect: `service` or `location`, the other is None."""
+
+    work: LibraryWork
+    reader: ReaderFacts
+    service: str | None
+    location: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFile:
+    """What was read of a file. The rules can be used if there are no problems."""
+
+    rules: LibraryRules
+    expectations: tuple[Expectation, ...]
+    problems: tuple[FileProblem, ...]
+    text: str = ""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far."""
+
+    file: str
+    problems: list[FileProblem] = field(default_factory=list)
+    exempt: frozenset[str] = frozenset()
+    services: dict[str, LibraryService] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    expectations: list[Expectation] = field(default_factory=list)
+    networks: int = 0
+
+
+def read_rules(text: str, file: str) -> RulesFile:
+    """Read the text of a file, and check its expectations. `file` is its name in problems."""
+    reading = _Reading(file)
+    blocks = list(split_tables(text, "service|rule|expect"))
+    # Rules and expectations name services, which may come after them.
+    for name, read in (("", _read_top), ("service", _read_service), ("rule", _read_rule), ("expect", _read_expect)):
+        chosen = [block for block in blocks if block.name == name]
+        limit = _LIMITS.get(name, 1)
+        for block in chosen[:limit]:
+            if problem := read_block(block, file, partial(read, reading)):
+                reading.problems.append(problem)
+        if len(chosen) > limit:
+            reading.problems.append(
+                FileProblem(file, chosen[limit].line, 1, f"there are more than {limit} tables [[{name}]]")
+            )
+    rules = LibraryRules(tuple(reading.services.values()), tuple(reading.rules), reading.exempt)
+    if not reading.problems:
+        reading.problems += find_failures(rules, reading.expectations, file)
+    problems = sorted(reading.problems, key=lambda problem: (problem.line, problem.column))
+    return RulesFile(rules, tuple(reading.expectations), tuple(problems[:MAX_PROBLEMS]))
+
+
+def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file: str) -> list[FileProblem]:
+    """A problem for each expectation that the rules do not meet."""
+    problems = []
+    for expectation in expectations:
+        decision = decide_copy(
+            rules, rules.find_concerning(expectation.work, None), expectation.work, expectation.reader
+        )
+        service = decision.service.name if decision.service else NO_SERVICE
+        location = decision.url or expectation.work.target
+        if expectation.service is not None and expectation.service != service:
+            message = f"expected service {expectation.service!r}, but the rules lead to {service!r}"
+        elif expectation.location is not None and expectation.location != location:
+            message = f"expected location {expectation.location[:200]!r}, but the rules lead to {location[:200]!r}"
+        else:
+            continue
+        problems.append(FileProblem(file, expectation.line, 1, message))
+    return problems
+
+
+def _refuse(message: str, key: str | None = None) -> NoReturn:
+    raise WrongTable(message, key)
+
+
+# --- The tables ---------------------------------------------------------------------------------------------------
+
+
+def _read_top(reading: _Reading, block: Block) -> None:
+    table = parse_toml(block.text)
+    _check_keys(table, _TOP_KEYS, "before the first table")
+    reading.exempt = _read_hosts(table, "exempt")
+
+
+def _read_service(reading: _Reading, block: Block) -> None:
+    table = parse_table(block, _KNOWN_TABLES)
+    kind = _read_text(table, "kind")
+    if kind not in KINDS:
+        _refuse(f"kind is {kind[:40]!r}; it is one of {', '.join(KINDS)}", "kind")
+    _check_keys(table, ("name", "label", "kind", "hosts", "note", KINDS[kind].key), f"in a service of kind {kind}")
+    name = _read_text(table, "name")
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS or name == NO_SERVICE:
+        _refuse(f"name is {name[:60]!r}; write lower-case letters, digits and hyphens, and not {NO_SERVICE!r}", "name")
+    label = _read_text(table, "label")
+    if len(label) > MAX_LABEL_CHARACTERS:
+        _refuse(f"label is longer than {MAX_LABEL_CHARACTERS} characters", "label")
+    try:
+        service = build_service(name, label, kind, _read_text(table, KINDS[kind].key), _read_hosts(table, "hosts"))
+    except WrongService as error:
+        raise WrongTable(str(error), KINDS[kind].key) from error
+    if name in reading.services:
+        _refuse(f"there is another service with the name {name!r}", "name")
+    if any(other.base == service.base for other in reading.services.values()):
+        _refuse("there is another service with the same URL; a reader's choice is kept as the URL", KINDS[kind].key)
+    reading.services[name] = service
+
+
+def _read_rule(reading: _Reading, block: Block) -> None:
+    table = parse_table(block, _KNOWN_TABLES)
+    _check_keys(table, _RULE_KEYS, "in a rule")
+    name = _read_text(table, "service")
+    if name != NO_SERVICE and name not in reading.services:
+        _refuse(f"service is {name[:60]!r}; it is the name of a [[service]], or {NO_SERVICE!r}", "service")
+    rule = Rule(
+        service=reading.services.get(name),
+        line=block.line,
+        prefixes=frozenset(_read_items(table, "prefixes", _PREFIX, "a prefix such as 10.1016")),
+        agencies=frozenset(text.lower() for text in _read_list(table, "agencies")),
+        hosts=_read_hosts(table, "hosts"),
+        exempt=_read_hosts(table, "exempt"),
+        networks=_read_networks(reading, table, "networks"),
+        outside=_read_networks(reading, table, "outside"),
+        languages=tuple(
+            text.lower() for text in _read_items(table, "languages", _LANGUAGE, "a language tag such as de")
+        ),
+    )
+    reading.rules.append(rule)
+
+
+def _read_expect(reading: _Reading, block: Block) -> None:
+    table = parse_table(block, _KNOWN_TABLES)
+    _check_keys(table, _EXPECT_KEYS, "in an expectation")
+    if ("service" in table) == ("location" in table):
+        _refuse("an expectation has either service or location")
+    choice, service = table.get("choice"), table.get("service")
+    for key in ("choice", "service"):
+        if key in table and table[key] != NO_SERVICE and table[key] not in reading.services:
+            _refuse(f"{key} is {str(table[key])[:60]!r}; it is the name of a [[service]], or {NO_SERVICE!r}", key)
+    language = _read_text(table, "language").lower() if "language" in table else ""
+    reader = ReaderFacts(
+        address=_read_client(table),
+        languages=(language,) if language else (),
+        choice=reading.services[choice].base if choice in reading.services else choice,
+    )
+    location = _read_text(table, "location") if "location" in table else None
+    reading.expectations.append(Expectation(_read_work(table), reader, service, location, block.line))
+
+
+def _read_work(table: Mapping[str, Any]) -> LibraryWork:
+    try:
+        name = HandleName(_read_text(table, "doi"))
+    except InvalidName as error:
+        raise WrongTable(f"doi: {error.message}", "doi") from error
+    target = web_target(_read_text(table, "target"))
+    if target is None or host_of(target) is None:
+        _refuse("target is not a URL such as https://publisher.example.org/article/1", "target")
+    return LibraryWork(name, target, _read_text(table, "agency") if "agency" in table else None)
+
+
+def _read_client(table: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
+    if "client" not in table:
+        return None
+    try:
+        return ip_address(_read_text(table, "client"))
+    except ValueError as error:
+        raise WrongTable(f"client is not an address such as 192.0.2.7 ({error})", "client") from error
+
+
+# --- The values ---------------------------------------------------------------------------------------------------
+
+
+def _check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    known = tuple(known)
+    for key in table:
+        if key not in known:
+            _refuse(f"unknown key {key[:60]!r}; {where} there can be {', '.join(known)}", key)
+
+
+def _read_text(table: Mapping[str, Any], key: str) -> str:
+    if key not in table:
+        _refuse(f"{key} is missing")
+    value = table[key]
+    if not isinstance(value, str) or not value.strip() or _CONTROL.search(value):
+        _refuse(f"{key} is not a text of one line", key)
+    return value.strip()
+
+
+def _read_list(table: Mapping[str, Any], key: str) -> list[str]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
+        _refuse(f'{key} is not a list of texts, such as ["one", "two"]', key)
+    if key in table and not value:
+        # An empty condition would hold always, which is the opposite of what an empty list says.
+        _refuse(f"{key} is empty; leave it out if it is not a condition", key)
+    if len(value) > MAX_ITEMS:
+        _refuse(f"{key} has more than {MAX_ITEMS} items", key)
+    return [text.strip() for text in value]
+
+
+def _read_items(table: Mapping[str, Any], key: str, pattern: re.Pattern[str], shape: str) -> list[str]:
+    items = _read_list(table, key)
+    for text in items:
+        if not pattern.fullmatch(text):
+            _refuse(f"{text[:60]!r} in {key} is not {shape}", key)
+    return items
+
+
+def _read_hosts(table: Mapping[str, Any], key: str) -> frozenset[str]:
+    hosts = set[str]()
+    for text in _read_list(table, key):
+        host = ada_url.idna_to_ascii(text.encode()).decode().rstrip(".").lower() if len(text) <= 253 else ""
+        if not _HOST.fullmatch(host):
+            shape = "a host such as example.org, which includes the hosts below it"
+            _refuse(f"{text[:60]!r} in {key} is not {shape}", key)
+        hosts.add(host)
+    return frozenset(hosts)
+
+
+def _read_networks(reading: _Reading, table: Mapping[str, Any], key: str) -> tuple[Network, ...]:
+    networks: list[Network] = []
+    for text in _read_list(table, key):
+        try:
+            networks.append(ip_network(text))
+        except ValueError as error:
+            raise WrongTable(f"{text[:60]!r} in {key} is not a network such as 192.0.2.0/24 ({error})", key) from error
+    reading.networks += len(networks)
+    if reading.networks > MAX_NETWORKS:
+        _refuse(f"the file has more than {MAX_NETWORKS} networks; merge them into larger ones", key)
+    return tuple(networks)

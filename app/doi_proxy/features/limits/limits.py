@@ -1,0 +1,154 @@
+"""What one client may do: requests a second, requests that bypass the cache, and whether it is served at all.
+
+A client is the network of its address (see client_network). Networks are in memory alone: this module writes none
+into a log, a store or a metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from ipaddress import ip_network
+from typing import Final
+
+import msgspec
+
+from doi_proxy.errors import ClientDenied, RateExceeded, TooManyRequests
+from doi_proxy.features.client_buckets import ClientBuckets, Rate
+from doi_proxy.features.limits.errors import TooManyBypasses
+from doi_proxy.features.limits.list_file import ListFile
+from doi_proxy.features.network_list import NetworkList
+from doi_proxy.web.client_network import client_of
+from doi_proxy.web.stage import Explanation, Stage
+
+#: The names of the limits, in RateLimit headers and in metrics.
+RATE: Final = "rate"
+BYPASS: Final = "bypass"
+DENIED: Final = "denied"
+#: Addresses whose standing is remembered. One more makes all of them be looked up again.
+MAX_ADDRESSES: Final = 4_096
+
+
+class _Standing(msgspec.Struct, frozen=True, gc=False):
+    """What the lists say about the client at an address. `network` is None if no limit holds for the client."""
+
+    is_denied: bool
+    network: str | None
+
+
+class ClientLimits(Stage):
+    """The limits of all clients. `clock` is in seconds."""
+
+    def __init__(
+        self,
+        *,
+        requests: Rate | None,
+        bypasses: Rate,
+        allowed: ListFile,
+        denied: ListFile,
+        clock: Callable[[], float],
+        refused: Callable[[str], None],
+    ) -> None:
+        """`requests` is None where requests are not counted; `refused` is called with the name of the limit.
+
+        Raises ConfigurationError for a file that cannot be used, without a good list from an earlier time.
+        """
+        self._requests = None if requests is None else ClientBuckets(RATE, requests, RateExceeded, clock)
+        self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
+        self._files = (allowed, denied)
+        self._refused = refused
+        self._denied_for_now = NetworkList()
+        #: By the hash of an address, which Python salts in each process, and only until `forget_addresses`.
+        self._standings: dict[int, _Standing] = {}
+        self._allowed, self._denied = allowed.load(), denied.load()
+        self._decide_admission()
+
+    @property
+    def has_list(self) -> bool:
+        """Whether a file of networks is set."""
+        return any(file.path is not None for file in self._files)
+
+    @property
+    def has_broken_list(self) -> bool:
+        """Whether a file could not be used when it was read last: an earlier list is in force."""
+        return any(file.is_broken for file in self._files)
+
+    def deny(self, networks: Collection[str]) -> None:
+        """Refuse the requests of these networks until the next call."""
+        self._denied_for_now = NetworkList(ip_network(network) for network in networks)
+        self._decide_admission()
+
+    def reload(self) -> None:
+        """Read the lists of networks again. Raises ConfigurationError, and then keeps those in force."""
+        self._allowed, self._denied = [file.read() for file in self._files]
+        self._decide_admission()
+
+    def forget_addresses(self) -> None:
+        """Drop what is known about single addresses. The lifespan calls this every second."""
+        self._standings.clear()
+
+    def _decide_admission(self) -> None:
+        self._standings.clear()
+        self.admits_all = self._requests is None and not self._denied and not self._denied_for_now
+
+    def admit(self, address: str) -> None:
+        """Count a request. Raises ClientDenied and RateExceeded."""
+        if self._find(address).is_denied:
+            self._refused(DENIED)
+            raise ClientDenied
+        if self._requests is not None:
+            self._take(self._requests, address)
+
+    def explain_admission(self, address: str) -> Explanation:
+        """What the lists and the rate say about a client. Nothing is counted."""
+        settings = ("client_rate", "client_burst", "client_allow_file", "client_deny_file")
+        standing = self._find(address)
+        if standing.is_denied:
+            by = "an operator, for a time" if address in self._denied_for_now else "client_deny_file"
+            return Explanation("no: 403", f"Its network is denied by {by}.", settings, status=403)
+        if standing.network is None:
+            return Explanation("yes", "client_allow_file has its network, so no limit holds.", settings)
+        if self._requests is None:
+            return Explanation("yes", f"No rate limits {standing.network}.", settings)
+        tokens = self._requests.tokens(standing.network)
+        reason = f"{standing.network} can send {tokens:.1f} requests at once now."
+        if tokens >= 1:
+            return Explanation("yes", reason, settings)
+        return Explanation("no: 429", reason, settings, status=429)
+
+    def passes(self, address: str) -> bool:
+        """Count a request that gets a prepared answer. One that is refused is not counted here."""
+        standing = self._standings.get(hash(address)) or self._find(address)
+        if standing.is_denied:
+            return False
+        return self._requests is None or standing.network is None or not self._requests.take_or_wait(standing.network)
+
+    def charge_bypass(self, address: str) -> None:
+        """Count a request that bypasses the cache. Raises TooManyBypasses."""
+        self._take(self._bypasses, address)
+
+    def may_renew(self, address: str) -> bool:
+        """Count a bypass of the cache. False if the client has none left: a cached record is the answer then."""
+        network = self._find(address).network
+        return network is None or not self._bypasses.take_or_wait(network)
+
+    def _take(self, buckets: ClientBuckets, address: str) -> None:
+        network = self._find(address).network
+        if network is None:
+            return
+        try:
+            buckets.take(network)
+        except TooManyRequests as error:
+            self._refused(error.quota.name)
+            raise
+
+    def _find(self, address: str) -> _Standing:
+        """The standing of an address. The lists are searched once a second for each address."""
+        key = hash(address)
+        standing = self._standings.get(key)
+        if standing is None:
+            if len(self._standings) >= MAX_ADDRESSES:
+                self._standings.clear()
+            network = None if address in self._allowed else client_of(address)
+            is_denied = address in self._denied or address in self._denied_for_now
+            standing = self._standings[key] = _Standing(is_denied, network)
+        return standing

@@ -1,0 +1,151 @@
+"""The command line of `doi-proxy resolve`.
+
+Every call of the program builds this parser, so this module imports only what is fast to import.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from doi_proxy.features.command import Command, CommandContext, add_server
+
+if TYPE_CHECKING:
+    from doi_proxy.proxy_client.server import ProxyServer
+
+#: The formats of a list and of the rows.
+INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
+OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
+#: The verdicts of --again: a later look-up can have another result.
+AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveChoice:
+    """The arguments of the command. None stands for the default."""
+
+    lists: tuple[str, ...]
+    #: Names among the arguments.
+    names: tuple[str, ...] = ()
+    input_format: str | None = None
+    column: str | None = None
+    output_format: str | None = None
+    fields: str | None = None
+    output: Path | None = None
+    server: ProxyServer | None = None
+    only_cached: bool = False
+    suggests: bool = False
+    checks: bool = False
+    literal: bool = False
+    #: Whether references are compared with the works of their names.
+    matches: bool = False
+    #: The verdicts of the rows that are looked up again.
+    again: tuple[str, ...] = ()
+
+
+def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy resolve`."""
+    command.usage = (
+        "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] "
+        "[--again VERDICTS] [--server URL] [--only-cached] [--suggest] [--check-suggestions] [--match] "
+        "[--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
+    )
+    command.add_argument(
+        "lists",
+        nargs="*",
+        metavar="NAME | FILE",
+        help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or "
+        "nothing means standard input",
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the rows to FILE, and go on where FILE ends"
+    )
+    command.add_argument(
+        "--output-format",
+        choices=OUTPUT_FORMATS,
+        help="format of the rows (default: table on a terminal, else jsonl)",
+    )
+    command.add_argument("--fields", metavar="NAMES", help="members of a row, separated by commas (default: all)")
+    command.add_argument(
+        "--again",
+        type=_verdicts,
+        metavar="VERDICTS",
+        help="first look up the rows in FILE of -o that have these verdicts again, and replace them: "
+        "unverified,rate_limited",
+    )
+    add_server(command, "send the names to the proxy at this URL")
+    command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
+    command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
+    command.add_argument("--check-suggestions", action="store_true", help="look these names up; implies --suggest")
+    command.add_argument("--match", action="store_true", help="compare each reference with the work of its name")
+    command.add_argument(
+        "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
+    )
+    command.add_argument(
+        "--input-format",
+        choices=INPUT_FORMATS,
+        help="format of the lists (default: as the file name says)",
+    )
+    command.add_argument(
+        "--column", metavar="NAME", help="column of a CSV list, or member of JSON objects (default: doi)"
+    )
+
+
+def _verdicts(text: str) -> tuple[str, ...]:
+    verdicts = tuple(text.split(","))
+    for verdict in verdicts:
+        if verdict not in AGAIN:
+            raise argparse.ArgumentTypeError(f"{verdict!r} is not one of {', '.join(AGAIN)}")
+    return verdicts
+
+
+def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
+    """Resolve lists. Exit status 0 if all names resolve, to their works, else 1; 2 for wrong arguments or settings."""
+    from doi_proxy.system.interruption import run_job
+
+    return run_job(run_choice(context, read_choice(namespace)))
+
+
+async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
+    """See `resolve`."""
+    if choice.again:
+        from doi_proxy.features.lists.again import resolve_again
+        from doi_proxy.system.interruption import INTERRUPTED
+
+        status = await resolve_again(context, choice)
+        if status == INTERRUPTED or not (choice.lists or choice.names):
+            return status
+    from doi_proxy.features.lists.resolve_lists import resolve_lists
+
+    return await resolve_lists(context, choice)
+
+
+def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
+    """The arguments of the command. Raises ConfigurationError for a bad URL."""
+    from doi_proxy.features.texts.list_stream import exists
+    from doi_proxy.features.texts.typed_name import is_name
+    from doi_proxy.proxy_client.server import parse_server
+
+    lists = namespace.lists or (() if namespace.again else ("-",))
+    names = tuple(argument for argument in namespace.lists if is_name(argument) and not exists(argument))
+    return ResolveChoice(
+        lists=tuple(argument for argument in lists if argument not in names),
+        names=names,
+        input_format=namespace.input_format,
+        column=namespace.column,
+        output_format=namespace.output_format,
+        fields=namespace.fields,
+        output=namespace.output,
+        server=None if namespace.server is None else parse_server(namespace.server, "--server"),
+        only_cached=namespace.only_cached,
+        suggests=namespace.suggest or namespace.check_suggestions,
+        checks=namespace.check_suggestions,
+        literal=namespace.encoding == "literal",
+        matches=namespace.match,
+        again=namespace.again or (),
+    )
+
+
+COMMANDS: Final = (Command("resolve", add_resolve_arguments, resolve),)

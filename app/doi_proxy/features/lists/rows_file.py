@@ -1,0 +1,184 @@
+"""Reads the file with the rows of an earlier run: the state from which a later run goes on."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.lists.verdict import Verdict
+from doi_proxy.features.texts.writing import TableWriter
+from doi_proxy.system.redaction import MAX_SHOWN
+
+#: Formats whose rows can be read again.
+ROWS_FORMATS: Final = ("jsonl", "csv")
+#: The members that say to which input a row belongs, and what became of it.
+NEEDED: Final = ("input", "verdict")
+#: Limit of a row, in bytes.
+_MAX_ROW_BYTES: Final = 4 * 1024 * 1024
+
+
+class WrittenRow(NamedTuple):
+    """A complete row of a file."""
+
+    #: The row as it is in the file.
+    data: bytes
+    #: Its members. Those of CSV are texts.
+    members: dict[str, Any]
+    #: Whether the row is about an error after which none followed. It has no verdict.
+    is_error: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of a row that is not an error."""
+        return Verdict(self.members["verdict"])
+
+
+class RowsFile:
+    """Reads rows in their order. A row that a killed run did not finish is not a row."""
+
+    def __init__(self, file: IO[bytes], path: Path, rows_format: str) -> None:
+        self._file = file
+        self._path = path
+        self._format = rows_format
+        #: The line at which the last row began.
+        self._line = 0
+        #: The bytes of the file until the end of the last complete row that was read, or of the header of CSV.
+        self.end = 0
+        #: The columns of CSV; the members of the last row of JSON Lines. They are () before the first row.
+        self.fields: tuple[str, ...] = ()
+
+    def rows(self) -> Iterator[WrittenRow]:
+        """The complete rows. Raises ConfigurationError for anything else."""
+        return self._csv_rows() if self._format == "csv" else self._json_rows()
+
+    def require_fields(self, fields: Sequence[str]) -> None:
+        """Raise ConfigurationError unless the rows have these members, in this order."""
+        if self.fields and self.fields != tuple(fields):
+            raise ConfigurationError(
+                f"-o {self._path}, line {self._line}: the row has the members {','.join(self.fields)[:500]}, and this "
+                f"command writes {','.join(fields)}; use the options of the run that began the file, or another file"
+            )
+
+    def require_rest(self, fields: Sequence[str]) -> None:
+        """Raise ConfigurationError unless what follows the last row can be the beginning of one with these members."""
+        start = b"{%s:" % json.dumps(fields[0]).encode()
+        if self._format == "csv":
+            start = b"" if self.end else TableWriter(fields).opening
+        self._file.seek(self.end)
+        rest = self._file.read(len(start))
+        if not start.startswith(rest):
+            self._line += 1
+            raise self._refuse()
+
+    def refuse_input(self, text: str | None) -> ConfigurationError:
+        """The error about the last row. `text` is the input of the lists in its place, None at their end."""
+        found = "the lists end before it" if text is None else f"the input in its place is {text[:MAX_SHOWN]!r}"
+        return ConfigurationError(
+            f"-o {self._path}, line {self._line}: the row is not one of these lists: {found}; name the lists that the "
+            "file was begun with, or another file"
+        )
+
+    def encode(self, members: Mapping[str, Any]) -> bytes:
+        """A row like those of this file."""
+        if self._format == "csv":
+            return TableWriter(self.fields).write([members])
+        # msgspec refuses a lone surrogate, which json reads.
+        return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+    def _json_rows(self) -> Iterator[WrittenRow]:
+        while (line := self._file.readline(_MAX_ROW_BYTES)).endswith(b"\n"):
+            self._line += 1
+            try:
+                members = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise self._refuse() from error
+            if not isinstance(members, dict):
+                raise self._refuse()
+            self.fields = tuple(members)
+            self.end += len(line)
+            yield self._check(WrittenRow(line, members, "error" in members))
+        if len(line) == _MAX_ROW_BYTES:
+            self._line += 1
+            raise self._refuse()
+
+    def _csv_rows(self) -> Iterator[WrittenRow]:
+        lines = _CsvLines(self._file)
+        records = csv.reader(lines, strict=True)
+        while True:
+            lines.taken.clear()
+            try:
+                cells = next(records, None)
+            except (csv.Error, ValueError) as error:
+                # A record that ends within a quoted cell is not complete.
+                if lines.is_ended:
+                    return
+                self._line = lines.first
+                raise self._refuse() from error
+            data = b"".join(lines.taken)
+            if cells is None or not data.endswith(b"\n"):
+                return
+            if not self.fields:
+                self.fields = tuple(cells)
+                self._line = 1
+                self._require_needed(self.fields)
+                self.end += len(data)
+                continue
+            self._line = lines.first
+            if len(cells) != len(self.fields):
+                raise self._refuse()
+            self.end += len(data)
+            members = dict(zip(self.fields, cells, strict=True))
+            yield self._check(WrittenRow(data, members, not members["verdict"]))
+
+    def _check(self, row: WrittenRow) -> WrittenRow:
+        if row.is_error:
+            return row
+        self._require_needed(row.members)
+        try:
+            Verdict(row.members["verdict"])
+        except ValueError as error:
+            raise self._refuse() from error
+        if not isinstance(row.members["input"], str):
+            raise self._refuse()
+        return row
+
+    def _require_needed(self, fields: Sequence[str] | dict[str, Any]) -> None:
+        if not all(name in fields for name in NEEDED):
+            raise self._refuse()
+
+    def _refuse(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"-o {self._path}, line {self._line}: this is not a row in the format {self._format} with the members "
+            f"{' and '.join(NEEDED)}; name the format of the file with --output-format, or another file"
+        )
+
+
+class _CsvLines:
+    """The lines of a CSV file as texts, with what csv.reader took of them for one record."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._number = 0
+        self.taken: list[bytes] = []
+        self.is_ended = False
+
+    @property
+    def first(self) -> int:
+        """The number of the first line of the record."""
+        return self._number - len(self.taken) + 1
+
+    def __iter__(self) -> Iterator[str]:
+        size = 0
+        while line := self._file.readline(_MAX_ROW_BYTES):
+            size = len(line) + (size if self.taken else 0)
+            if size >= _MAX_ROW_BYTES:
+                raise ValueError("the record is too long")
+            self._number += 1
+            self.taken.append(line)
+            # A character at the end can be cut: the record is not complete then.
+            yield line.decode("utf-8", "surrogateescape")
+        self.is_ended = True

@@ -1,0 +1,192 @@
+"""The last 24 hours as sums of five minutes. They have totals of the service alone: nothing about a name or a client.
+
+The workers of a machine share one history in a file. One of them, which holds a lock, records it; the next one goes on
+after its end. `restore` puts the points of an earlier run before those of this one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+
+from doi_proxy.errors import NotCached, PrefixDenied, failure_tokens
+
+#: Seconds of one point, and the number of points: 24 hours.
+STEP: Final = 300
+LENGTH: Final = 288
+#: Seconds between two records.
+RECORD_INTERVAL: Final = 30.0
+#: The samples that a series sums, and the labels that a sample must have one of.
+_SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
+    "requests": ("doi_proxy_http_requests_total", "", frozenset()),
+    "answers": ("doi_proxy_cache_answers_total", "", frozenset()),
+    "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local", "registry"})),
+    "stale": ("doi_proxy_cache_answers_total", "kind", frozenset({"stale"})),
+    "needed": ("doi_proxy_cache_answers_total", "kind", frozenset({"asked", "joined", "bypassed"})),
+    "questions": ("doi_proxy_upstream_question_duration_seconds_count", "", frozenset()),
+    "question_seconds": ("doi_proxy_upstream_question_duration_seconds_sum", "", frozenset()),
+    "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),
+    "delay_seconds": ("doi_proxy_event_loop_delay_seconds_sum", "", frozenset()),
+}
+#: Names without an answer that nothing failed for: the client allowed no query, or the operator denies the prefix.
+#: The alert DoiProxyCouldNotVerify leaves them out too.
+MEANT: Final = frozenset({NotCached.token, PrefixDenied.token})
+
+
+#: A time, in seconds since the epoch until the year 9999, and a sum. A point that is read may be forged.
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
+_Sum = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+
+
+class Point(msgspec.Struct):
+    """The sums of the series in the STEP seconds from `start` on."""
+
+    start: Moment
+    sums: Annotated[dict[str, _Sum], msgspec.Meta(max_length=100)]
+
+
+class History(msgspec.Struct):
+    """The points, oldest first, and the totals at the last record."""
+
+    points: list[Point] = msgspec.field(default_factory=list)
+    totals: dict[str, float] = msgspec.field(default_factory=dict)
+    is_restored: bool = False
+
+    def restore(self, earlier: Iterable[Point], now: float) -> None:
+        """Put the points of an earlier run first. The five minutes in which the service restarted are those of both."""
+        points = {point.start: point for point in earlier if now - LENGTH * STEP < point.start <= now}
+        for point in self.points:
+            before = points.pop(point.start, None)
+            for name, amount in {} if before is None else before.sums.items():
+                point.sums[name] = point.sums.get(name, 0.0) + amount
+            points[point.start] = point
+        self.points = sorted(points.values(), key=lambda point: point.start)[-LENGTH:]
+        self.is_restored = True
+
+    def record(self, now: float, totals: Mapping[str, float]) -> None:
+        """Add what was counted since the last record to the point of `now`."""
+        start = int(now - now % STEP)
+        # After the clock was set back, the newest point goes on.
+        if not self.points or self.points[-1].start < start:
+            self.points.append(Point(start, {}))
+        del self.points[:-LENGTH]
+        sums = self.points[-1].sums
+        for name, total in totals.items():
+            sums[name] = sums.get(name, 0.0) + max(0.0, total - self.totals.get(name, 0.0))
+        self.totals = dict(totals)
+
+
+class Totals:
+    """The samples of all workers at a moment."""
+
+    def __init__(self, samples: dict[str, list[Sample]]) -> None:
+        self._samples = samples
+
+    def sum(self, metric: str, label: str = "", values: frozenset[str] = frozenset()) -> float:
+        """The sum of a metric, or of its samples whose label has one of the values."""
+        samples = self._samples.get(metric, ())
+        return sum(sample.value for sample in samples if not label or sample.labels.get(label) in values)
+
+    def by(self, metric: str, label: str) -> dict[str, int]:
+        """The sums of a counter by the value of a label, without zeros."""
+        sums: dict[str, int] = {}
+        for sample in self._samples.get(metric, ()):
+            if sample.value:
+                sums[sample.labels[label]] = sums.get(sample.labels[label], 0) + int(sample.value)
+        return sums
+
+    def series(self) -> dict[str, float]:
+        """The total of each series of the history."""
+        failures = failure_tokens() - MEANT
+        unverified = self.sum("doi_proxy_could_not_verify_total", "reason", failures)
+        return {"unverified": unverified, **{name: self.sum(*which) for name, which in _SERIES.items()}}
+
+
+def read_totals(families: Iterable[Metric]) -> Totals:
+    """The samples of metric families."""
+    samples: dict[str, list[Sample]] = {}
+    for family in families:
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append(sample)
+    return Totals(samples)
+
+
+class SharedHistory:
+    """A history in memory, or in a file that the workers share."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._history = History()
+        self._lock: int | None = None
+        self._recorded_at: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Whether this process has to record now."""
+        if self._recorded_at is not None and 0.0 <= now - self._recorded_at < RECORD_INTERVAL:
+            return False
+        self._recorded_at = now
+        return self._file is None or self._take_lock(self._file)
+
+    def record(self, now: float, totals: Mapping[str, float]) -> None:
+        """Record totals. Only for a process for which the record is due."""
+        self._history.record(now, totals)
+        if self._file is not None:
+            # Readers see the whole old file or the whole new one.
+            new = self._file.with_suffix(".new")
+            new.write_bytes(msgspec.json.encode(self._history))
+            new.replace(self._file)
+
+    @property
+    def is_recorder(self) -> bool:
+        """Whether this process records."""
+        return self._file is None or self._lock is not None
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the history has the points of an earlier run. Only for the process that records."""
+        return self._history.is_restored
+
+    def restore(self, earlier: Iterable[Point], now: float) -> None:
+        """See History. Only for the process that records."""
+        self._history.restore(earlier, now)
+
+    def points(self) -> list[Point]:
+        """The points at the last record, oldest first."""
+        return self._read().points
+
+    def points_now(self, now: float, totals: Mapping[str, float]) -> list[Point]:
+        """The points, oldest first, with what was counted since the last record."""
+        history = self._read()
+        points = [*history.points[:-1], *(Point(last.start, dict(last.sums)) for last in history.points[-1:])]
+        History(points, history.totals).record(now, totals)
+        return points
+
+    def _read(self) -> History:
+        return _read(self._file) if self._file is not None and self._lock is None else self._history
+
+    def _take_lock(self, file: Path) -> bool:
+        if self._lock is not None:
+            return True
+        descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        self._history = _read(file)
+        return True
+
+
+def _read(file: Path) -> History:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=History)
+    except (OSError, msgspec.DecodeError):
+        return History()

@@ -1,0 +1,247 @@
+"""The metrics of answers, clients, upstream queries and failures of the store. See docs/metrics.md.
+
+Labels have values from closed sets only. A name or an address is never a label.
+
+Numbers that every request increments are plain integers, which cost a tenth of prometheus-client's locked counters.
+`flush` adds them to the counters before a scrape. One thread does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from doi_proxy.errors import ShareSpent, failure_tokens
+from doi_proxy.features.feature import CounterData, GaugeData, Meter
+from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.resolution import HIT, REGISTRY, Origin, Resolution
+from doi_proxy.upstream.guard import RecordQuery
+
+#: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
+UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
+#: The label of an answer by its origin. A fresh "not found" has the label NEGATIVE.
+KINDS: Final = {
+    Origin.HIT: "fresh",
+    Origin.STALE: "stale",
+    Origin.ASKED: "asked",
+    Origin.RENEWED: "renewed",
+    Origin.JOINED: "joined",
+    Origin.BYPASSED: "bypassed",
+    Origin.RELOADED: "bypassed",
+    Origin.LOCAL: "local",
+    Origin.REGISTRY: "registry",
+}
+NEGATIVE: Final = "negative"
+#: The reason for a refusal that has its own counter: the share of upstream queries.
+SHARE_REFUSED: Final = "share"
+#: The transports of the native Handle protocol.
+TRANSPORTS: Final = ("udp", "tcp", "http", "https")
+#: What a message to a handle server is for.
+PURPOSES: Final = ("name", "lookup", "site")
+#: The operations of a store, as a label of its errors.
+STORE_OPERATIONS: Final = (
+    "get", "put", "delete", "forget_registry", "count_registry", "announce", "scan", "changes", "read_note",
+    "write_note", "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
+)  # fmt: skip
+
+
+def _counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:
+    return Counter(f"doi_proxy_{name}", about, labels, registry=registry)
+
+
+class AnswerMetrics(ResolutionObserver):
+    """The answers of a resolver."""
+
+    def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
+        """`refused` counts names without an answer because their client had used its share of the upstream."""
+        self._refused = refused
+        counter = partial(_counter, registry)
+        answers = counter("cache_answers", "Names answered, by where the answer came from.", "kind")
+        self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
+        self._negative = answers.labels(NEGATIVE).inc
+        #: Answers since the last flush, for the origins that can have thousands a second.
+        self._hits = self._local = self._of_registry = 0
+        about = "Names that could not be answered: no record in the cache, and the upstream could not be queried."
+        failures = counter("could_not_verify", about, "reason")
+        self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
+        about = "Records refreshed in the background before their TTL ended."
+        self._refreshed = counter("refreshes_ahead", about).inc
+        about = "10320/loc values that could not be read and were left out of an answer."
+        self._malformed = counter("locations_malformed", about).inc
+        about = "Second queries about a known name, because the first answer was that it does not exist."
+        confirmations = counter("not_found_confirmations", about, "result")
+        self._confirmed = confirmations.labels("confirmed").inc
+        self._refuted = confirmations.labels("refuted").inc
+
+    def record_resolution(self, resolution: Resolution) -> None:
+        """See ResolutionObserver."""
+        if resolution.origin is HIT and not resolution.is_registered:
+            self._negative()
+        else:
+            self.record_origin(resolution.origin)
+
+    def record_origin(self, origin: Origin) -> None:
+        """See ResolutionObserver."""
+        if origin is HIT:
+            self._hits += 1
+        elif origin is REGISTRY:
+            self._of_registry += 1
+        elif origin is Origin.LOCAL:
+            self._local += 1
+        else:
+            self._answered[origin]()
+
+    def record_failure(self, token: str) -> None:
+        """See ResolutionObserver."""
+        if token == ShareSpent.token:
+            self._refused(SHARE_REFUSED)
+        self._failed[token]()
+
+    def record_refresh(self) -> None:
+        """See ResolutionObserver."""
+        self._refreshed()
+
+    def record_malformed_locations(self, values: int) -> None:
+        """See ResolutionObserver."""
+        self._malformed(values)
+
+    def record_confirmation(self, confirmed: bool) -> None:
+        """See ResolutionObserver."""
+        (self._confirmed if confirmed else self._refuted)()
+
+    def flush(self) -> None:
+        """Add the numbers since the last flush to the counters."""
+        self._answered[Origin.HIT](self._hits)
+        self._answered[Origin.LOCAL](self._local)
+        self._answered[Origin.REGISTRY](self._of_registry)
+        self._hits = self._local = self._of_registry = 0
+
+
+class FeatureMetrics(Meter):
+    """The counters and gauges that features declare."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._counters: dict[str, Callable[..., None]] = {}
+        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
+
+    def counter(self, data: CounterData) -> Callable[..., None]:
+        """See Meter. A counter that several features use is one."""
+        if data.name not in self._counters:
+            self._counters[data.name] = self._create(data)
+        return self._counters[data.name]
+
+    def _create(self, data: CounterData) -> Callable[..., None]:
+        if not data.label:
+            return _counter(self._registry, data.name, data.about).inc
+        family = _counter(self._registry, data.name, data.about, data.label)
+        counted = {value: family.labels(value).inc for value in data.values}
+
+        def count(value: str, amount: float = 1) -> None:
+            counted[value](amount)
+
+        return count
+
+    def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
+        """See Meter."""
+        gauge = Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry, multiprocess_mode=data.mode)
+        self._gauges.append((gauge, read))
+
+    def read_gauges(self) -> None:
+        """Set the gauges to what they show now."""
+        for gauge, read in self._gauges:
+            gauge.set(read())
+
+
+class UpstreamMetrics:
+    """Queries to upstreams. An upstream's label is its number in the settings, from 1; its address is not a label."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        outcomes: Collection[str],
+        unsent: Collection[str],
+    ) -> None:
+        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent."""
+        self._outcomes = outcomes
+        self._unsent = frozenset(unsent)
+        about = "Queries to an upstream, by outcome."
+        self._queries = _counter(registry, "upstream_questions", about, "upstream", "outcome")
+        self._seconds = Histogram(
+            "doi_proxy_upstream_question_duration_seconds",
+            "Time that an upstream took to answer a query or to fail.",
+            ["upstream"],
+            buckets=UPSTREAM_SECONDS,
+            registry=registry,
+        )
+        self._exchanges = Counter(
+            "doi_proxy_upstream_exchanges",
+            "Messages to handle servers of a native upstream, by transport, purpose and result.",
+            ["upstream", "transport", "purpose", "result"],
+            registry=registry,
+        )
+        self._rests = _counter(
+            registry,
+            "upstream_transport_rests",
+            "How often a transport came last for a while, because servers were silent by it and answered by another.",
+            "upstream",
+            "transport",
+        )
+
+    def exchange_observer(self, number: int) -> ExchangeCounter:
+        """The observer of the handle servers of one upstream."""
+        label = str(number)
+        return ExchangeCounter(
+            {
+                (transport, purpose, is_answered): self._exchanges.labels(label, transport, purpose, result).inc
+                for transport in TRANSPORTS
+                for purpose in PURPOSES
+                for is_answered, result in ((True, "answer"), (False, "failure"))
+            },
+            {transport: self._rests.labels(label, transport).inc for transport in TRANSPORTS},
+        )
+
+    def query_recorder(self, number: int) -> RecordQuery:
+        """Counts the queries to one upstream."""
+        label = str(number)
+        counters = {outcome: self._queries.labels(label, outcome).inc for outcome in sorted(self._outcomes)}
+        observe_seconds = self._seconds.labels(label).observe
+
+        def record_query(outcome: str, seconds: float) -> None:
+            counters[outcome]()
+            if outcome not in self._unsent:
+                observe_seconds(seconds)
+
+        return record_query
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeCounter:
+    """Counts the messages to the handle servers of one upstream."""
+
+    counters: dict[tuple[str, str, bool], Callable[[], None]]
+    rests: dict[str, Callable[[], None]]
+
+    def record_exchange(self, transport: str, purpose: str, *, is_answered: bool) -> None:
+        """Count a message by its transport, one of TRANSPORTS, and its purpose, one of PURPOSES."""
+        self.counters[transport, purpose, is_answered]()
+
+    def record_rest(self, transport: str) -> None:
+        """Count a transport that comes last for a while."""
+        self.rests[transport]()
+
+
+class StoreMetrics:
+    """The failures of the store."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        errors = _counter(registry, "store_errors", "Failures of the store, by operation.", "operation")
+        self._failed = {operation: errors.labels(operation).inc for operation in STORE_OPERATIONS}
+
+    def store_failed(self, operation: str) -> None:
+        """Count a failure of `operation`, one of STORE_OPERATIONS."""
+        self._failed[operation]()

@@ -1,0 +1,129 @@
+"""Which addresses handle servers may have. Any registrant can write any address into a site value.
+
+SPECIAL has the blocks of the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), and others that no
+public server has. Of ::ffff:0:0/96 and 64:ff9b::/96, the IPv4 address inside counts. The list of the standard library
+depends on the version of Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.network_list import NetworkList
+
+Address = IPv4Address | IPv6Address
+
+#: The name of each block in its registry, and its source.
+SPECIAL: Final = {
+    # iana.org/assignments/iana-ipv4-special-registry
+    "0.0.0.0/8": "This network (RFC 791)",
+    "10.0.0.0/8": "Private-Use (RFC 1918)",
+    "100.64.0.0/10": "Shared Address Space (RFC 6598)",
+    "127.0.0.0/8": "Loopback (RFC 1122)",
+    "169.254.0.0/16": "Link Local (RFC 3927)",
+    "172.16.0.0/12": "Private-Use (RFC 1918)",
+    "192.0.0.0/24": "IETF Protocol Assignments, with DS-Lite, PCP, TURN and NAT64 discovery (RFC 6890)",
+    "192.0.2.0/24": "Documentation, TEST-NET-1 (RFC 5737)",
+    "192.31.196.0/24": "AS112-v4 (RFC 7535)",
+    "192.52.193.0/24": "AMT (RFC 7450)",
+    "192.88.99.0/24": "Deprecated 6to4 Relay Anycast (RFC 7526)",
+    "192.168.0.0/16": "Private-Use (RFC 1918)",
+    "192.175.48.0/24": "Direct Delegation AS112 Service (RFC 7534)",
+    "198.18.0.0/15": "Benchmarking (RFC 2544)",
+    "198.51.100.0/24": "Documentation, TEST-NET-2 (RFC 5737)",
+    "203.0.113.0/24": "Documentation, TEST-NET-3 (RFC 5737)",
+    "224.0.0.0/4": "Multicast (RFC 5771)",
+    "240.0.0.0/4": "Reserved, with Limited Broadcast (RFC 1112, RFC 8190)",
+    # iana.org/assignments/iana-ipv6-special-registry
+    "::/128": "Unspecified Address (RFC 4291)",
+    "::1/128": "Loopback Address (RFC 4291)",
+    "64:ff9b:1::/48": "IPv4-IPv6 Translation for local use (RFC 8215)",
+    "100::/64": "Discard-Only Address Block (RFC 6666)",
+    "100:0:0:1::/64": "Dummy IPv6 Prefix (RFC 9780)",
+    "2001::/23": "IETF Protocol Assignments, with Teredo, Benchmarking, AMT, ORCHID and DRIP (RFC 2928)",
+    "2001:db8::/32": "Documentation (RFC 3849)",
+    "2002::/16": "6to4 (RFC 3056)",
+    "2620:4f:8000::/48": "Direct Delegation AS112 Service (RFC 7534)",
+    "3fff::/20": "Documentation (RFC 9637)",
+    "5f00::/16": "Segment Routing SIDs (RFC 9602)",
+    "fc00::/7": "Unique-Local (RFC 4193)",
+    "fe80::/10": "Link-Local Unicast (RFC 4291)",
+    # In no special registry
+    "::/96": "IPv4-Compatible Address, deprecated (RFC 4291, section 2.5.5.1)",
+    "::ffff:0:0:0/96": "IPv4-translated address of SIIT (RFC 2765, section 2.1)",
+    "3ffe::/16": "6bone, ended (RFC 3701)",
+    "fec0::/10": "Site-Local Unicast, deprecated (RFC 3879)",
+    "ff00::/8": "Multicast (RFC 4291)",
+    # iana.org/assignments/ipv6-address-space: only 2000::/3 is Global Unicast
+    "::/3": "Reserved by IETF",
+    "4000::/2": "Reserved by IETF",
+    "8000::/1": "Reserved by IETF",
+}
+#: A gateway turns its addresses into IPv4 addresses (RFC 6052, section 2.1).
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+#: The interface identifiers of ISATAP before their IPv4 address (RFC 5214, section 6.1).
+_ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)
+_32_BITS: Final = 0xFFFF_FFFF
+#: Addresses whose answer is remembered. One takes about 10 us.
+_CACHED_ADDRESSES: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedAddresses:
+    """Which servers are queried: those at `private` addresses too, if it is set."""
+
+    private: bool
+    #: Of servers behind a NAT, the address inside by the one outside, which site values have. The operator names them,
+    #: so they can be private.
+    inside: Mapping[Address, Address] = field(default_factory=dict)
+
+    def __contains__(self, address: Address) -> bool:
+        """Whether a server at this address is queried."""
+        return self.private or is_public(address)
+
+    def find(self, address: Address) -> Address | None:
+        """The address at which a server of this address is queried. None if it is not queried."""
+        return self.inside.get(address) or (address if address in self else None)
+
+
+def read_inside(url: str) -> dict[Address, Address]:
+    """The addresses inside a NAT by those outside, after the "?" of an upstream's URL. Raises ConfigurationError."""
+    _, has_pairs, pairs = url.partition("?")
+    inside: dict[Address, Address] = {}
+    for pair in pairs.split("&") if has_pairs else ():
+        first, _, second = pair.partition("=")
+        try:
+            inside[ip_address(first)] = ip_address(second)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{url[:200]}: {pair[:100]!r} is not a pair of addresses; write OUTSIDE=INSIDE, such as "
+                "203.0.113.7=10.0.0.7; see docs/native.md"
+            ) from error
+    return inside
+
+
+@lru_cache(maxsize=_CACHED_ADDRESSES)
+def is_public(address: Address) -> bool:
+    """Whether a public server can have an address, also the IPv4 address inside an IPv6 address."""
+    inside = _find_inside(address)
+    if inside is not None:
+        return is_public(inside)
+    is_isatap = address.version == 6 and int(address) >> 32 & _32_BITS in _ISATAP
+    return not is_isatap and str(address) not in _special_networks()
+
+
+def _find_inside(address: Address) -> IPv4Address | None:
+    """The IPv4 address to which packets for an IPv6 address go. None if there is none."""
+    if isinstance(address, IPv4Address):
+        return None
+    return IPv4Address(int(address) & _32_BITS) if address in _NAT64 else address.ipv4_mapped
+
+
+@lru_cache(maxsize=1)
+def _special_networks() -> NetworkList:
+    return NetworkList(map(ip_network, SPECIAL))

@@ -1,0 +1,269 @@
+"""Builds an upstream that speaks the native Handle protocol from the settings: `hdl:` or `hdl://host:port`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.native.addresses import Address, AllowedAddresses, read_inside
+from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
+from doi_proxy.features.native.directory import Directory
+from doi_proxy.features.native.exchange import Clocks, QueryLimits, ServiceClient
+from doi_proxy.features.native.feature import FEATURE, FROM_ROOT, is_from_root
+from doi_proxy.features.native.health import ServerHealth
+from doi_proxy.features.native.json_sites import (
+    MAX_BOOTSTRAP_BYTES,
+    read_bootstrap,
+    read_bootstrap_keys,
+    read_site_file,
+)
+from doi_proxy.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, DirectoryLog, Lookups
+from doi_proxy.features.native.referral import HandleService, Question
+from doi_proxy.features.native.root_file import RootFile, root_file_path
+from doi_proxy.features.native.service_records import ServiceRecords
+from doi_proxy.features.native.site_bundle import unpack_bundle
+from doi_proxy.features.native.source import Finder, NativeSource
+from doi_proxy.features.native.transport.base import Transport
+from doi_proxy.features.native.transport.egress import Egress
+from doi_proxy.features.native.transport.http import HttpAnswer
+from doi_proxy.features.native.transport.stream import ConnectionPool
+from doi_proxy.features.native.transport.tcp import TcpTransport
+from doi_proxy.features.native.transport.tunnel import TunnelTransport
+from doi_proxy.features.native.transport.udp import UdpTransport
+from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
+from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
+from doi_proxy.features.options import Settings
+from doi_proxy.features.source_context import SourceContext
+from doi_proxy.system.regular_file import read_regular
+from doi_proxy.system.version import read_version
+from doi_proxy.upstream.budget import Budget
+from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
+from doi_proxy.upstream.source import CONTROL_NAME
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: The port of handle servers (IANA: hdl-srv).
+_PORT: Final = 2641
+#: The highest privacy level at which a log may contain names.
+_NAMES_IN_LOG: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTokens:
+    """What the messages of lookups and repetitions cost."""
+
+    #: Is awaited before a message is repeated.
+    may_ask_again: Callable[[], Awaitable[bool]]
+    #: Is awaited before a message of a lookup.
+    admit_query: Callable[[], Awaitable[None]]
+
+    @classmethod
+    def of(cls, budget: Budget) -> QueryTokens:
+        """The tokens of the budget of upstream queries."""
+        return cls(budget.admit_retry, partial(budget.admit_lookup, LOOKUP_TIMEOUT))
+
+
+def open_source(settings: Settings, url: str, context: SourceContext) -> NativeSource:
+    """The upstream that a URL names, with its lookups in the cache. Raises ConfigurationError."""
+    return open_native(settings, url, QueryTokens.of(context.budget), context=context)
+
+
+def open_native(
+    settings: Settings,
+    url: str,
+    tokens: QueryTokens,
+    *,
+    only: TransportProtocol | None = None,
+    context: SourceContext | None = None,
+) -> NativeSource:
+    """The source that a URL names, by `only` one transport if it is set. Raises ConfigurationError.
+
+    The cache of `context` keeps the records of prefixes and of service handles.
+    """
+    client = _open_client(settings, url, tokens.may_ask_again, context, only)
+    finder: Finder
+    if is_from_root(url):
+        finder = _open_directory(settings, client, tokens, context)
+    elif url.startswith(f"{FROM_ROOT}//"):
+        finder = _open_server(settings, url, client, tokens)
+    else:
+        finder = NamedSites(read_named_sites(url), client)
+    return NativeSource(
+        finder,
+        client,
+        total_timeout=settings.upstream_timeout,
+        verification=settings.upstream_verify,
+    )
+
+
+def _open_client(
+    settings: Settings,
+    url: str,
+    may_ask_again: Callable[[], Awaitable[bool]],
+    context: SourceContext | None = None,
+    only: TransportProtocol | None = None,
+) -> ServiceClient:
+    require_libraries(FEATURE)
+    # Before the first answer: the import takes longer than an answer.
+    import_module("doi_proxy.features.native.server_keys")
+    transports = _open_transports(settings, may_ask_again)
+    inside = read_inside(url)
+    # The operator names a server. Everything that the root leads to comes from the network.
+    allowed = AllowedAddresses(private=True, inside=inside)
+    if is_from_root(url):
+        allowed = AllowedAddresses(settings.upstream_private_servers, inside)
+    return ServiceClient(
+        transports if only is None else {only: transports[only]},
+        ServerHealth(),
+        QueryLimits(allowed),
+        clocks=Clocks(time.time, time.monotonic),
+        may_ask_again=may_ask_again,
+        observer=context.observer if context else None,
+        mark_slow=context.budget.mark_slow if context else None,
+    )
+
+
+def list_root_interfaces(settings: Settings) -> list[ServiceSite]:
+    """Each interface of each server of the root, as a site that has nothing else. Raises ConfigurationError."""
+    root = read_root(settings)
+    return [
+        replace(site, servers=(replace(server, interfaces=(interface,)),))
+        for site in (root.sites if root else ())
+        for server in site.servers
+        for interface in server.interfaces
+    ]
+
+
+async def probe_interface(
+    settings: Settings, url: str, site: ServiceSite, may_ask_again: Callable[[], Awaitable[bool]]
+) -> None:
+    """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
+    client = _open_client(settings, url, may_ask_again)
+    try:
+        await client(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
+    finally:
+        await client.aclose()
+
+
+def _open_directory(
+    settings: Settings, client: ServiceClient, tokens: QueryTokens, context: SourceContext | None
+) -> Directory:
+    root = _read_kept_root(settings)
+    if root is None:
+        raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
+    limits = DirectoryLimits(
+        # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
+        root_failures=max(1, settings.upstream_breaker_failures // 2),
+        root_pause=settings.upstream_breaker_cooldown,
+        timeout=settings.upstream_timeout,
+    )
+    clock = time.time if context is None else context.clock
+    are_signed = settings.upstream_verify in ("lookups", "always")
+    lookups = Lookups(client, tokens.admit_query, limits, clock, DirectoryLog(time.monotonic), are_signed)
+    if context is None:
+        return Directory(RootFile(None, root.service), lookups)
+    return Directory(root, lookups, ServiceRecords(context.cache, context.policy, limits))
+
+
+def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: QueryTokens) -> DirectServer:
+    root, parts = _read_kept_root(settings), urlsplit(url)
+    limits = DirectLimits(timeout=settings.upstream_timeout)
+    known = () if root is None else root.service.sites
+    return DirectServer(
+        NamedServer(parts.hostname or "", parts.port or _PORT, limits, known),
+        client,
+        client.read_site,
+        clock=time.monotonic,
+        may_ask_again=tokens.may_ask_again,
+        report=lambda site: _report_site(url, site),
+    )
+
+
+def read_named_sites(url: str) -> HandleService:
+    """The sites in a file of the operator, at "hdl:/path" or "hdl:/path?OUTSIDE=INSIDE". Raises ConfigurationError."""
+    path, inside = url.removeprefix(FROM_ROOT).partition("?")[0], read_inside(url)
+    try:
+        content = unpack_bundle(read_regular(Path(path), MAX_BOOTSTRAP_BYTES), MAX_BOOTSTRAP_BYTES)
+        service = read_site_file(content)
+        _require_addresses(service, inside)
+        return service
+    except OSError as error:
+        raise ConfigurationError(f"{FROM_ROOT}{path} cannot be read: {error.strerror}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{FROM_ROOT}{path}: {error.message}; see docs/native.md") from error
+
+
+def _require_addresses(service: HandleService, outside: Iterable[Address]) -> None:
+    known = dict.fromkeys(server.ip for site in service.sites for server in site.servers)
+    for address in outside:
+        if address not in known:
+            addresses = ", ".join(map(str, known))
+            raise ConfigurationError(f"no server of the file is at {address}; its addresses are {addresses[:200]}")
+
+
+def _read_kept_root(settings: Settings) -> RootFile | None:
+    root = read_root(settings)
+    return None if root is None else RootFile(root_file_path(settings.store_url), root)
+
+
+def read_root(settings: Settings) -> HandleService | None:
+    """The root's sites in the bootstrap file. None without a file. Raises ConfigurationError."""
+    return _read_bootstrap_file(settings, read_bootstrap)
+
+
+def read_root_keys(settings: Settings) -> tuple[bytes, ...] | None:
+    """The keys of the bootstrap file, with which certificates begin. None without a file. Raises ConfigurationError."""
+    return _read_bootstrap_file(settings, read_bootstrap_keys)
+
+
+def _read_bootstrap_file(settings: Settings, parse: Callable[[bytes], T]) -> T | None:
+    path = settings.upstream_bootstrap
+    if path is None:
+        return None
+    try:
+        return parse(read_regular(path, MAX_BOOTSTRAP_BYTES))
+    except OSError as error:
+        raise ConfigurationError(f"upstream_bootstrap: {path} cannot be read: {error.strerror}") from error
+    except ConfigurationError as error:
+        remedy = "get the handle API's answer about 0.NA/0.NA by curl; see docs/native.md"
+        raise ConfigurationError(f"upstream_bootstrap: {path}: {error.message}; {remedy}") from error
+
+
+def _report_site(url: str, site: ServiceSite) -> None:
+    if len(site.servers) > 1:
+        log.warning(
+            "%s is one of %d servers of its site, and has only a part of the names; set upstream_url to hdl: to query "
+            "all of them",
+            url,
+            len(site.servers),
+        )
+
+
+def _open_transports(
+    settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
+) -> dict[TransportProtocol, Transport]:
+    messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
+    requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
+    tunnel = TunnelTransport(
+        Egress(connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES),
+        requests,
+        headers=identify(f"doi-proxy/{read_version()}", settings.upstream_contact),
+        max_bytes=MAX_ANSWER_BYTES,
+        clock=time.time,
+    )
+    return {
+        TransportProtocol.UDP: UdpTransport(max_bytes=MAX_ANSWER_BYTES),
+        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES),
+        TransportProtocol.HTTP: tunnel,
+        TransportProtocol.HTTPS: tunnel,
+    }

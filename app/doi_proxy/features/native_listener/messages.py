@@ -1,0 +1,154 @@
+"""The messages of the listener: what a request asks, and the bytes of its answer (RFC 3652)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from ipaddress import IPv6Address
+from typing import Final
+
+from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.features.native.json_wire import to_wire
+from doi_proxy.features.native.wire.encoding import decode_filters, encode_message, encode_values
+from doi_proxy.features.native.wire.fields import U8, encode_string
+from doi_proxy.features.native.wire.message import (
+    NO_CREDENTIAL,
+    NO_REQUEST_ID,
+    VERSION,
+    Envelope,
+    Header,
+    Message,
+    OpCode,
+    OpFlag,
+    ResponseStatus,
+    decode_message,
+    signed_part,
+)
+from doi_proxy.features.native.wire.query import Filters
+from doi_proxy.features.native.wire.response import DIGEST_NAMES
+from doi_proxy.features.native.wire.site_value import (
+    Interface,
+    Purpose,
+    Server,
+    ServiceSite,
+    TransportProtocol,
+    encode_site,
+    pack_address,
+)
+from doi_proxy.features.native.wire.value import TtlType, Value
+from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from doi_proxy.web.client_network import read_address
+from doi_proxy.web.freshness import STALE_MAX_AGE
+from handle_protocol.answer import ResponseCode
+from handle_protocol.record import Record
+
+#: Bytes of the longest request. A name has at most 8 KiB, and a request at most a thousand types.
+MAX_REQUEST_BYTES: Final = 65_536
+#: The site has one state.
+_SERIAL: Final = 1
+#: Seconds after which a client drops an answer that is still on its way, as with the reference server.
+_LIFETIME: Final = 12 * 3600
+#: The flags of a request that its answer repeats.
+_REPEATED: Final = OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST
+#: The digest of a request since a version: SHA-256, SHA-1, and MD5 without the flag.
+_DIGESTS: Final = (((2, 7), 3), ((2, 1), 2), ((0, 0), 0))
+_MD5: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HandleRequest:
+    """A request. `digested` are the bytes of which an answer repeats the digest."""
+
+    message: Message
+    filters: Filters
+    digested: bytes
+
+    @property
+    def op_code(self) -> int:
+        """What the client requests; see OpCode."""
+        return self.message.header.op_code
+
+    def has(self, flag: OpFlag) -> bool:
+        """Whether the request has a flag."""
+        return bool(self.message.header.flags & flag)
+
+
+def read_request(data: bytes) -> HandleRequest:
+    """A whole request. Raises MalformedMessage."""
+    message = decode_message(data)
+    if message.header.response_code:
+        raise MalformedMessage(detail="the message is an answer")
+    filters = decode_filters(message.body) if message.header.op_code == OpCode.RESOLUTION else Filters(b"")
+    return HandleRequest(message, filters, signed_part(data))
+
+
+def write_unreadable() -> bytes:
+    """The answer to bytes that are not a request."""
+    header = Header(0, ResponseStatus.PROTOCOL_ERROR)
+    text = encode_string(b"The message is not a request of the Handle protocol.")
+    return encode_message(Message(Envelope(NO_REQUEST_ID), header, text, NO_CREDENTIAL))
+
+
+def encode_answer(request: HandleRequest, code: int, content: bytes, now: float) -> bytes:
+    """The bytes of an answer."""
+    asked = request.message.envelope
+    version = min((asked.suggested_major, asked.suggested_minor), VERSION)
+    flags = request.message.header.flags & _REPEATED | OpFlag.RECURSIVE
+    if request.has(OpFlag.REQUEST_DIGEST):
+        digest = next(code for since, code in _DIGESTS if version >= since)
+        hashed = hashlib.new(DIGEST_NAMES[digest], request.digested, usedforsecurity=False).digest()
+        content = U8.pack(digest) + hashed + content
+        if digest == _MD5:
+            flags &= ~OpFlag.REQUEST_DIGEST
+    header = Header(request.op_code, code, flags, _SERIAL, int(now) + _LIFETIME)
+    envelope = Envelope(asked.request_id, major=version[0], minor=version[1])
+    return encode_message(Message(envelope, header, content, NO_CREDENTIAL))
+
+
+def write_refusal(request: HandleRequest, code: int, text: str, now: float) -> bytes:
+    """The answer with a code that is not about the values of a name."""
+    return encode_answer(request, code, encode_string(text.encode()), now)
+
+
+def select_requested_values(request: HandleRequest, found: Resolution) -> Record:
+    """The values that are requested."""
+    filters = request.filters
+    return found.record.select([value_type.decode("utf-8", "replace") for value_type in filters.types], filters.indexes)
+
+
+def convert_record(record: Record) -> tuple[Value, ...]:
+    """The values of a record on the wire. Raises InvalidAnswer."""
+    return to_wire(record.values)
+
+
+def write_record(request: HandleRequest, found: Resolution, values: Iterable[Value], now: float) -> bytes:
+    """The answer from a resolution, with those of its values that are requested."""
+    if (stone := found.tombstone) is not None:
+        return write_refusal(request, ResponseStatus.HANDLE_NOT_FOUND, f"{stone.reason} ({stone.date})", now)
+    if found.entry.answer.code is ResponseCode.HANDLE_NOT_FOUND:
+        return encode_answer(request, ResponseStatus.HANDLE_NOT_FOUND, encode_string(b""), now)
+    counted = tuple(_count_down(value, found, now) for value in values)
+    if not counted:
+        return encode_answer(request, ResponseStatus.VALUES_NOT_FOUND, encode_string(b""), now)
+    content = encode_string(request.filters.handle) + encode_values(counted)
+    return encode_answer(request, ResponseStatus.SUCCESS, content, now)
+
+
+def _count_down(value: Value, found: Resolution, now: float) -> Value:
+    """The value with the rest of its TTL: a client counts it from receipt. Local records have no age."""
+    if value.ttl_type != TtlType.RELATIVE or value.ttl <= 0 or found.origin is Origin.LOCAL:
+        return value
+    if found.origin in UNCONFIRMED:
+        return replace(value, ttl=min(value.ttl, int(STALE_MAX_AGE)))
+    age = int(found.entry.age(now))
+    return replace(value, ttl=max(value.ttl - age, 0)) if age else value
+
+
+def write_site(request: HandleRequest, host: str, port: int, *, has_udp: bool, now: float) -> bytes:
+    """The site information: one server that copies, without a key, at the address where the client reached it."""
+    protocols = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP)
+    ports = tuple(Interface(Purpose.QUERY, protocol, port) for protocol in protocols[0 if has_udp else 1 :])
+    address = read_address(host) or IPv6Address(0)
+    site = ServiceSite(_SERIAL, (Server(1, pack_address(address), b"", ports),), kind=0)
+    return encode_answer(request, ResponseStatus.SUCCESS, encode_site(site), now)

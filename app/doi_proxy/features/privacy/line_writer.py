@@ -1,0 +1,127 @@
+"""Writes the lines of the access log in a thread. A request never waits for the disk or for the reader of a pipe."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final
+
+from doi_proxy.features.privacy.line import LogLine
+
+log = logging.getLogger(__name__)
+
+#: Bytes of lines that can wait: about 16,000 lines. Others are lost.
+MAX_WAITING: Final = 8 * 2**20
+#: Seconds for which the thread gathers lines, unless the last ones were written longer ago: a line that comes alone is
+#: written at once. Formatted one after the other, a line takes a third of the time that it
+#: takes between two requests, when it finds the processor's caches full of something else.
+GATHER: Final = 0.01
+#: Bytes of one write, of whole lines. To a pipe it is at most 4096 bytes (POSIX, PIPE_BUF), so lines of several
+#: processes do not mix. The thread keeps the interpreter's lock while it formats them: 0.5 ms for a file.
+_PIPE_BYTES: Final = 4_096
+_FILE_BYTES: Final = 16_384
+#: Seconds that the end of the process waits for a reader that stands still.
+CLOSE_TIMEOUT: Final = 2.0
+
+
+class LineWriter:
+    """Writes lines to a file descriptor, in their order. A line that cannot be written is counted and lost."""
+
+    def __init__(self, descriptor: int, form: Callable[[LogLine], bytes], *, max_waiting: int = MAX_WAITING) -> None:
+        """`max_waiting` bounds the bytes of lines that wait."""
+        self._descriptor = descriptor
+        self._form = form
+        self._max_waiting = max_waiting
+        #: None ends the thread.
+        self._lines: SimpleQueue[LogLine | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        # The caller alone changes the first two, and the thread alone the others, so none of them needs a lock.
+        self._accepted = self._refused = 0
+        self._done = self._failed = self._reported = 0
+        self._is_failing = False
+
+    @property
+    def lost(self) -> int:
+        """Lines that were not written."""
+        return self._refused + self._failed
+
+    def write(self, line: LogLine) -> None:
+        """Write a line soon. It is lost if too many bytes wait already."""
+        if self._accepted - self._done > self._max_waiting:
+            self._refused += 1
+            return
+        self._accepted += line.size
+        self._lines.put(line)
+        if self._thread is None:
+            # A daemon: a reader that stands still cannot keep the process from ending.
+            self._thread = Thread(target=self._run, name="access-log", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Write the lines that wait. Gives up after CLOSE_TIMEOUT. A later line starts a new thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._lines.put(None)
+            thread.join(CLOSE_TIMEOUT)
+
+    def _run(self) -> None:
+        most = _PIPE_BYTES if _is_pipe(self._descriptor) else _FILE_BYTES
+        is_open, written_at = True, -inf
+        while is_open:
+            line = self._lines.get()
+            if line is not None and time.monotonic() - written_at < GATHER:
+                time.sleep(GATHER)
+            is_open, written_at = self._write_waiting(line, most), time.monotonic()
+
+    def _write_waiting(self, line: LogLine | None, most: int) -> bool:
+        """Write a line and those that wait after it, `most` bytes at a time. Returns False at the end."""
+        piece: list[bytes] = []
+        size = 0
+        with suppress(Empty):
+            while line is not None:
+                text = self._form(line)
+                if piece and size + len(text) > most:
+                    self._write_piece(piece)
+                    piece, size = [], 0
+                piece.append(text)
+                size += len(text)
+                self._done += line.size
+                line = self._lines.get_nowait()
+        if piece:
+            self._write_piece(piece)
+        return line is not None
+
+    def _write_piece(self, piece: list[bytes]) -> None:
+        try:
+            rest = memoryview(b"".join(piece))
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            self._failed += len(piece)
+            if not self._is_failing:
+                log.error("the access log cannot be written: %s; its lines are lost until it can", error.strerror)
+            self._is_failing = True
+        else:
+            self._report_lost()
+
+    def _report_lost(self) -> None:
+        """Log how many lines were lost. Only this thread does it: standard error may be the pipe that nobody reads."""
+        self._is_failing = False
+        lost = self.lost
+        if lost > self._reported:
+            log.warning("%d lines of the access log were lost; it can be written again", lost - self._reported)
+            self._reported = lost
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,72 @@
+"""`GET /api/proof/<name>`: what a handle server signed about a name, and the keys up to the root."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Final
+
+from fastapi import FastAPI, Path, Request, Response
+
+from doi_names.prefix_record import without_home
+from doi_names.presentation import read_path
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import CouldNotVerify
+from doi_proxy.features.own_pages import text_headers
+from doi_proxy.features.proof.errors import NotVerified
+from doi_proxy.features.proof.models import ProofModel
+from doi_proxy.features.proven_answer import ProvenAnswer
+from doi_proxy.features.texts.body import problem_responses
+from doi_proxy.web.freshness import NO_STORE
+from doi_proxy.web.media_types import JSON
+
+if TYPE_CHECKING:
+    from doi_proxy.features.feature import Core
+    from doi_proxy.features.native.referral import HandleService
+
+PROOF_PATH: Final = "/api/proof/"
+
+
+def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
+    """Add the route. `root` is the operator's; None if no answer can be verified from it."""
+    # Verifying takes milliseconds of a thread. One proof at a time leaves the other threads to other requests.
+    turn = asyncio.Lock()
+
+    async def get_proof(request: Request, name: Annotated[str, Path(examples=["10.1000/182"])]) -> Response:
+        """The signed messages that prove what the cache says about a name.
+
+        They are kept for answers that were verified from the root: after a request with `cert`, or with
+        `upstream_verify = "always"`.
+        """
+        # The framework decodes the path with loss.
+        asked = read_path(b"/" + request.scope["raw_path"].partition(PROOF_PATH.encode())[2])
+        known = without_home(asked)
+        # A proof of what the operator withdrew would publish it.
+        is_local = core.resolver.is_local(asked) or core.resolver.is_local(known)
+        entry = None if root is None or is_local else await core.cache.get(known.key)
+        if root is None or entry is None or not isinstance(entry.answer, ProvenAnswer):
+            raise NotVerified
+        async with turn:
+            body = await asyncio.to_thread(_write, root, known.text, entry)
+        return Response(body, media_type=JSON, headers=text_headers(NO_STORE))
+
+    app.add_api_route(
+        PROOF_PATH + "{name:path}",
+        get_proof,
+        methods=["GET"],
+        tags=["resolution"],
+        summary="Prove an answer",
+        response_model=ProofModel,
+        response_description="The messages, their signatures and keys.",
+        responses=problem_responses({404: "The cache has no proof of the name.", 429: "The client is over its limit."}),
+    )
+    app.add_api_route(PROOF_PATH + "{name:path}", get_proof, methods=["HEAD"], include_in_schema=False)
+
+
+def _write(root: HandleService, text: str, entry: Entry) -> bytes:
+    # The import loads the library of signatures.
+    from doi_proxy.features.proof.document import write_proof_of_entry  # noqa: PLC0415
+
+    try:
+        return write_proof_of_entry(root, text, entry)
+    except CouldNotVerify as error:
+        raise NotVerified(f"The proof of this name does not hold any more: {error.message}") from error

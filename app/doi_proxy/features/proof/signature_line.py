@@ -1,0 +1,146 @@
+"""The line on the page of a record that says who signed its values (HS_SIGNATURE), and whether that holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from cachetools import LRUCache
+
+from doi_names.name import HandleName
+from doi_names.prefix_record import PREFIX_RECORDS, without_home
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.web.section import PageKind
+from handle_protocol.record import Record, parse_record
+
+if TYPE_CHECKING:
+    from doi_proxy.features.feature import Core
+    from doi_proxy.features.native.value_signature import ValueSignature
+    from doi_proxy.features.proof.signature_chain import SignatureChain, SignatureVerdict
+
+#: Records whose verdict is remembered, and for how many seconds.
+_MAX_VERDICTS: Final = 256
+_REMEMBERED: Final = 300.0
+_RETRIED: Final = 30.0
+#: Seconds that the page waits for the records of issuers.
+_TIMEOUT: Final = 3.0
+
+
+class SignatureLine:
+    """See Section. `root_keys` are the operator's, data of HS_PUBKEY values; empty if there are none."""
+
+    template = "signature.html"
+
+    def __init__(self, core: Core, root_keys: Sequence[bytes], clock: Callable[[], float]) -> None:
+        self._core = core
+        self._root_keys = root_keys
+        self._clock = clock
+        #: By the name and its values: the verdict, and when it is due again.
+        self._verdicts: LRUCache[tuple[str, bytes], tuple[SignatureVerdict, float]] = LRUCache(_MAX_VERDICTS)
+        # Verifying takes milliseconds of a thread. One record at a time leaves the other threads to other requests.
+        self._turn = asyncio.Lock()
+
+    async def prepare(self, name: HandleName, client: str | None) -> None:
+        """Only the page of a record has the line."""
+
+    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+        """Look up the certificates of a record with signatures and verify them, unless the verdict is known."""
+        values = self._find_values(name)
+        if values is None or self._recall(name, values) is not None:
+            return
+        # The import loads the library of signatures, in a thread: it takes 150 ms.
+        await asyncio.to_thread(import_module, "doi_proxy.features.proof.signature_chain")
+        from doi_proxy.features.proof.signature_chain import SignatureVerdict, judge_signatures, read_signatures  # noqa: PLC0415
+
+        signatures = read_signatures(parse_record(values))
+        deadline = asyncio.get_running_loop().time() + _TIMEOUT
+        chains = [await self._follow(signature, demand, deadline) for signature in signatures or ()]
+        verdict = SignatureVerdict("broken")
+        async with self._turn:
+            if self._recall(name, values) is not None:
+                return
+            now = self._clock()
+            if chains:
+                handle = name.text if "/" in name.text else PREFIX_RECORDS + name.text
+                verdict = await asyncio.to_thread(judge_signatures, handle, values, chains, self._root_keys, now)
+            due = now + (_RETRIED if verdict.state == "unproven" else _REMEMBERED)
+            due = due if verdict.ends is None else min(due, verdict.ends)
+            self._verdicts[_key(name, values)] = verdict, due
+
+    async def _follow(self, signature: ValueSignature, demand: Demand, deadline: float) -> SignatureChain:
+        """A signature with the certificates of its issuers, as far as they can be looked up."""
+        from doi_proxy.features.proof.signature_chain import (  # noqa: PLC0415 - see prepare_record
+            MAX_CERTIFICATES,
+            SignatureChain,
+            find_certificate,
+            handle_of,
+            is_root,
+        )
+
+        chain, places = SignatureChain(signature), deque[str]()
+        for _ in range(MAX_CERTIFICATES):
+            claims = (chain.certificates or (signature,))[-1]
+            if is_root(claims.issuer):
+                break
+            # As the reference software: the chain of one token also leads on from the certificates after it.
+            places = places or deque(claims.chain[:MAX_CERTIFICATES] or (handle_of(claims.issuer),))
+            place = places.popleft()
+            record = await self._look_up(handle_of(place), demand, deadline)
+            certificate = None if record is None else find_certificate(record, claims.issuer, place)
+            if certificate is None:
+                return chain
+            chain = replace(chain, certificates=(*chain.certificates, certificate))
+        return replace(chain, is_whole=is_root((chain.certificates or (signature,))[-1].issuer))
+
+    async def _look_up(self, handle: str, demand: Demand, deadline: float) -> Record | None:
+        """The record of an issuer, at the cost of the client. None if it cannot be had."""
+        try:
+            name = HandleName(handle)
+            if not self._core.resolver.is_local(name):
+                name = without_home(name)
+            if not self._core.destinations.resolves_here(name) and not self._core.resolver.is_local(name):
+                return None
+            async with asyncio.timeout_at(deadline):
+                return (await self._core.resolver.resolve(name, demand)).record
+        except (DoiProxyError, TimeoutError):
+            return None
+
+    def _find_values(self, name: HandleName) -> bytes | None:
+        """The values of a record with signatures, in memory."""
+        found = self._core.resolver.find_fresh(name)
+        entry = self._core.cache.peek(name.key) if found is None else found.entry
+        # Most records have none, and a record of 256 KiB takes milliseconds to parse.
+        if entry is None or b"HS_SIGNATURE" not in entry.answer.values.upper():
+            return None
+        if not parse_record(entry.answer.values).of_type("HS_SIGNATURE"):
+            return None
+        return entry.answer.values
+
+    def _recall(self, name: HandleName, values: bytes) -> SignatureVerdict | None:
+        verdict, due = self._verdicts.get(_key(name, values), (None, 0.0))
+        return verdict if self._clock() < due else None
+
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
+        """Find nothing."""
+        return ()
+
+    def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
+        """The verdict about the record in memory."""
+        if kind != "values" or name is None or (values := self._find_values(name)) is None:
+            return {}
+        verdict = self._recall(name, values)
+        return {} if verdict is None else {"signature": verdict, "signature_state": verdict.state}
+
+    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
+        """No other names."""
+        return ()
+
+
+def _key(name: HandleName, values: bytes) -> tuple[str, bytes]:
+    return name.key, blake2b(values, digest_size=16).digest()

@@ -1,0 +1,243 @@
+"""Imports the files of registration agencies: reads parts in several processes, sorts, and writes in key order.
+
+Reading makes sorted runs beside the store. Then one process merges them into the table. Rows in key order fill each
+page of the table once; rows in the order of the files would touch a page for each record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.registry.import_absent import AbsentNames, Missing
+from doi_proxy.features.registry.import_compression import choose_compress
+from doi_proxy.features.registry.import_job import Job, JobFolder, with_left_out
+from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, size_of_source
+from doi_proxy.features.registry.import_pool import ImportPool
+from doi_proxy.features.registry.import_report import MAX_NAMED, RegistryReport, count_parts
+from doi_proxy.features.registry.import_runs import (
+    PartReport,
+    keep_newest,
+    limit_runs,
+    merge_rows,
+    next_session,
+    open_runs,
+)
+from doi_proxy.features.registry.import_worker import WorkerOptions
+from doi_proxy.features.registry.reading import RegistryFormat
+from doi_proxy.features.registry.sqlite_blocks import WriteCounts
+from doi_proxy.features.registry.sqlite_table import ImportPart, RegistryTable
+from doi_proxy.features.registry.wire import RegistryRow
+from doi_proxy.system.progress import Bar
+
+#: Rows that are written in one transaction. Other writers of the store wait for about 15 ms.
+_BATCH: Final = 5_000
+#: Refused records after which reading stops if no record was usable.
+MAX_USELESS: Final = 100_000
+#: The part of an import in the store: how far the rows are written.
+_STORED: Final = "stored"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What is imported, and how."""
+
+    source: str
+    #: The format of the files, None for that of each file.
+    form: RegistryFormat | None
+    #: Records with an earlier date are left out, in seconds since the epoch.
+    since: int
+    #: None if the files do not claim to be complete.
+    missing: Missing | None
+    #: Whether an import that is not finished is dropped.
+    restart: bool
+    #: Processes that read, and the rows of a sorted run.
+    workers: int
+    run_rows: int
+
+    @property
+    def options(self) -> str:
+        """The options that decide what is stored, as text."""
+        form = "" if self.form is None else f"--format {self.form} "
+        since = f"--since {self.since} " if self.since else ""
+        return f"{form}{since}{'' if self.missing is None else f'--missing {self.missing}'}".strip()
+
+
+#: Shows a bar for a number of bytes or of records. None if it is not known.
+ShowBar = Callable[[str, float | None, bool], AbstractContextManager[Bar]]
+
+
+class _Progress(msgspec.Struct):
+    """How far the rows are written: the last key, and the counts so far."""
+
+    last: str = ""
+    counts: dict[str, int] = {}
+
+
+def import_registry(
+    request: ImportRequest, store: Path, show_bar: ShowBar, *, clock: Callable[[], float]
+) -> RegistryReport:
+    """Import registry files into the SQLite store at a path. A repeated call continues an import that was interrupted.
+
+    `clock` gives seconds since the epoch. Raises ConfigurationError, StoreError, and DoiProxyError for a full disk.
+    """
+    with JobFolder(store.with_name(store.name + ".import")) as folder, RegistryTable(store, now=clock()) as table:
+        # A delta touches nearly all blocks, so their compression takes a third of its time. The first import reads for
+        # longer than it writes, and stays as short as it can be.
+        if table.count():
+            table.compress = choose_compress()
+        job, is_continued = folder.begin(request.source, request.options, restart=request.restart)
+        # An earlier import that was dropped by --restart, or whose folder was removed.
+        table.forget_imports(besides=job.token)
+        try:
+            if not job.is_read:
+                job = _read(request, folder, job, show_bar, clock)
+            report = _store(request, folder, job, table, show_bar)
+        except OSError as error:
+            raise DoiProxyError(
+                f"{folder.path}: cannot be written: {error.strerror or error}; run the same command again to continue"
+            ) from error
+        table.forget_imports()
+        folder.remove()
+    report.is_continued = is_continued
+    return report
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar, clock: Callable[[], float]) -> Job:
+    """Read all parts that are not in a run yet."""
+    job = msgspec.structs.replace(job, left_out=0, failures=0, named=[])
+    before = [part for run in open_runs(folder.path) for part in run.header.parts]
+    done = {part.name for part in before}
+    session, now = next_session(folder.path), int(clock())
+    options = [
+        WorkerOptions(folder.path, session, worker, request.form, request.since, now, request.run_rows)
+        for worker in range(request.workers)
+    ]
+    with ImportPool(options) as pool, show_bar("reading", size_of_source(request.source), True) as bar:
+        pace = _Pace(bar, clock, before)
+        try:
+            for part in find_parts(request.source, now):
+                if isinstance(part, LeftOut):
+                    job = with_left_out(job, part, MAX_NAMED)
+                elif part.name in done:
+                    bar.advance(part.weight)
+                else:
+                    pace.add(pool.submit(part))
+                if pace.is_useless:
+                    break
+        except KeyboardInterrupt:
+            # What is read already is kept for the next run.
+            pace.add(pool.finish())
+            raise
+        pace.add(pool.finish())
+    job = msgspec.structs.replace(job, is_read=True)
+    folder.write(job)
+    return job
+
+
+class _Pace:
+    """Counts the records that are read, and shows how many in a second."""
+
+    def __init__(self, bar: Bar, clock: Callable[[], float], before: Sequence[PartReport]) -> None:
+        """`before` was read by an earlier run of the program."""
+        self._bar = bar
+        self._clock = clock
+        self._began = clock()
+        self._records = 0
+        self._refused = sum(part.refused for part in before)
+        self._is_any_usable = any(part.refused < part.read for part in before)
+
+    def add(self, reports: Iterator[tuple[Part, PartReport]]) -> None:
+        """Show what the processes report."""
+        for part, report in reports:
+            self._records += report.read
+            self._refused += report.refused
+            self._is_any_usable = self._is_any_usable or report.refused < report.read
+            rate = self._records / max(self._clock() - self._began, 1.0)
+            self._bar.describe(f"{self._records:,} records, {rate:,.0f}/s")
+            self._bar.advance(part.weight)
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether MAX_USELESS records were refused before any was usable. Reading more would not help."""
+        return self._refused >= MAX_USELESS and not self._is_any_usable
+
+
+# --- storing ------------------------------------------------------------------------------------------------------
+
+
+def _store(
+    request: ImportRequest, folder: JobFolder, job: Job, table: RegistryTable, show_bar: ShowBar
+) -> RegistryReport:
+    """Merge the runs into the table, from where an earlier run of the program stopped."""
+    runs = limit_runs(folder.path, open_runs(folder.path), next_session(folder.path))
+    parts = [part for run in runs for part in run.header.parts]
+    report = count_parts(parts, job)
+    note = table.finished_parts(job.token).get(_STORED)
+    state = msgspec.json.decode(note, type=_Progress) if note else _Progress()
+    absent = None
+    if request.missing is not None and not report.counts["failures"]:
+        agencies = {agency for part in parts for agency in part.agencies}
+        absent = AbsentNames(table, agencies, state.last)
+    bar_of_rows = show_bar("storing", sum(run.header.rows for run in runs), False)
+    with bar_of_rows as bar:
+        for rows, repeated in _batches(merge_rows([run.blocks() for run in runs]), state.last, bar):
+            # Before the rows: the state that is written with them says that these names are looked at.
+            if absent is not None:
+                _forget(table, state, absent.up_to(rows), request.missing)
+            _write(table, job.token, state, rows, repeated, table.count_entries([row[0] for row in rows]))
+            bar.advance(len(rows) + repeated)
+        if absent is not None:
+            _forget(table, state, absent.rest(), request.missing)
+    report.counts.update(state.counts)
+    return report
+
+
+def _write(
+    table: RegistryTable, token: str, state: _Progress, rows: Sequence[RegistryRow], repeated: int, answered: int
+) -> None:
+    """Write rows, and in the same transaction how far this import is. `answered` rows have an entry too."""
+
+    def advance(counts: WriteCounts) -> str:
+        total = Counter(state.counts)
+        total.update(counts, repeated=repeated, answered=answered)
+        state.counts, state.last = dict(total), rows[-1][0]
+        return msgspec.json.encode(state).decode()
+
+    table.write(rows, finishes=ImportPart(token, _STORED, advance))
+
+
+def _batches(blocks: Iterator[list[RegistryRow]], after: str, bar: Bar) -> Iterator[tuple[list[RegistryRow], int]]:
+    """The newest rows of each key after `after`, in groups for one transaction, and how many others there were."""
+    waiting: list[RegistryRow] = []
+    for block in blocks:
+        rows = [row for row in block if row[0] > after] if block[0][0] <= after else block
+        bar.advance(len(block) - len(rows))
+        waiting += rows
+        while len(waiting) > _BATCH:
+            end = _BATCH
+            # All rows of a key are in one group.
+            while end < len(waiting) and waiting[end][0] == waiting[end - 1][0]:
+                end += 1
+            yield keep_newest(waiting[:end])
+            waiting = waiting[end:]
+    if waiting:
+        yield keep_newest(waiting)
+
+
+def _forget(table: RegistryTable, state: _Progress, keys: Iterator[str], missing: Missing | None) -> None:
+    while group := list(islice(keys, _BATCH)):
+        state.counts["absent"] = state.counts.get("absent", 0) + len(group)
+        if missing is Missing.FORGET:
+            table.forget(group)

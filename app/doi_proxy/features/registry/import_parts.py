@@ -1,0 +1,214 @@
+"""Finds the parts of registry files: pieces of work that a process reads alone.
+
+A part is a file, a member of a tar archive, or a block of lines of a large file. A file that several processes can open
+is only named. Everything else is a stream: it is decompressed and cut here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.command import STANDARD_INPUT
+from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive, is_tar
+from doi_proxy.features.registry.import_streams import (
+    HEAD_BYTES,
+    PIECE_BYTES,
+    OversizeRecord,
+    Read,
+    UnreadablePart,
+    cut_blocks,
+    decompress_head,
+    is_gzip,
+    open_stream,
+)
+from doi_proxy.system.regular_file import open_regular
+
+#: Files and members up to this size are read by one process. Those of the agencies have 5 to 10 MB.
+MAX_PART_BYTES: Final = 32 * 1024 * 1024
+#: The size of a block of a larger file, in bytes.
+BLOCK_BYTES: Final = 8 * 1024 * 1024
+#: Limit of a line, and of a document that is not lines, in bytes.
+MAX_RECORD_BYTES: Final = 256 * 1024 * 1024
+#: Folders below a folder that are searched.
+_MAX_DEPTH: Final = 16
+#: Endings of files that hold records, after ".gz" is removed. Other files of folders and archives are left out.
+_RECORDS: Final = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
+_ARCHIVES: Final = (".tar", ".tgz")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of work: bytes of a file, or the data itself. The name is unique in an import."""
+
+    name: str
+    #: The date of records without a date of their own, in seconds since the epoch.
+    date: int
+    #: Bytes of the files that are read when the part is done, for the progress bar.
+    weight: int
+    path: str = ""
+    offset: int = 0
+    length: int = 0
+    data: bytes = b""
+    #: The first line of the file, if the part is a later block of it.
+    first_line: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that is not read, and the reason. `is_failure` if it should have been."""
+
+    name: str
+    reason: str
+    is_failure: bool = False
+
+
+def find_parts(path: str, now: int) -> Iterator[Part | LeftOut]:
+    """The parts of a file, a folder or standard input, in a fixed order.
+
+    `now` is the date of records without one from a stream, in seconds since the epoch. Raises ConfigurationError if
+    `path` does not exist.
+    """
+    if path == STANDARD_INPUT:
+        yield from _parts_of_stream(path, sys.stdin.buffer.read, now, _Weight(lambda: 0))
+        return
+    try:
+        is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
+    for file in _walk(Path(path), _MAX_DEPTH) if is_folder else (Path(path),):
+        if isinstance(file, LeftOut):
+            yield file
+        else:
+            yield from _parts_of_file(file, now)
+
+
+def list_source_files(path: str) -> list[tuple[str, int, int]]:
+    """The files of a path with their sizes and times, to recognise the same import. Raises ConfigurationError."""
+    files = _walk(Path(path), _MAX_DEPTH) if Path(path).is_dir() else (Path(path),)
+    try:
+        return [
+            (str(file), found.st_size, found.st_mtime_ns)
+            for file in files
+            if isinstance(file, Path)
+            for found in (file.stat(),)
+        ]
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def size_of_source(path: str) -> int | None:
+    """The bytes of the files of a path, for the progress bar. None for a stream."""
+    if path == STANDARD_INPUT or not (Path(path).is_dir() or Path(path).is_file()):
+        return None
+    return sum(size for _, size, _ in list_source_files(path))
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path | LeftOut]:
+    """The files of a folder with records, in the order of their names. Links are not followed."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        yield LeftOut(str(folder), f"cannot be read: {error.strerror or error}", is_failure=True)
+        return
+    for entry in entries:
+        if entry.is_symlink():
+            yield LeftOut(entry.path, "is a link; name the file itself")
+        elif entry.is_dir(follow_symlinks=False):
+            if depth:
+                yield from _walk(Path(entry.path), depth - 1)
+            else:
+                yield LeftOut(entry.path, f"is more than {_MAX_DEPTH} folders deep")
+        elif not entry.is_file(follow_symlinks=False) or not _holds_records(entry.name, (*_RECORDS, *_ARCHIVES)):
+            yield LeftOut(entry.path, "is not a file of records")
+        else:
+            yield Path(entry.path)
+
+
+def _holds_records(name: str, endings: tuple[str, ...]) -> bool:
+    return name.lower().removesuffix(".gz").endswith(endings)
+
+
+class _Weight:
+    """The bytes that were read since the last part."""
+
+    def __init__(self, position: Callable[[], int]) -> None:
+        self._position = position
+        self._before = 0
+
+    def take(self) -> int:
+        """The bytes since the last call."""
+        before, self._before = self._before, self._position()
+        return self._before - before
+
+
+def _parts_of_file(path: Path, now: int) -> Iterator[Part | LeftOut]:
+    try:
+        with open_regular(path) as file:
+            found = os.fstat(file.fileno())
+            date = int(found.st_mtime)
+            head = file.read(HEAD_BYTES)
+            file.seek(0)
+            if is_tar(head):
+                archive = ArchiveReader(file.read, lambda count: _skip(file, count))
+                yield from _parts_of_archive(str(path), archive, _Weight(file.tell), found.st_size)
+                return
+            is_archive = is_gzip(head) and is_tar(decompress_head(head))
+            if found.st_size <= MAX_PART_BYTES and not is_archive:
+                yield Part(str(path), date, found.st_size, str(path), 0, found.st_size)
+                return
+            yield from _parts_of_stream(str(path), file.read, min(date, now), _Weight(file.tell))
+    except InvalidArchive as error:
+        yield LeftOut(str(path), str(error), is_failure=True)
+    except OSError as error:
+        yield LeftOut(str(path), f"cannot be read to its end: {error.strerror or error}", is_failure=True)
+
+
+def _skip(file: BinaryIO, count: int) -> None:
+    file.seek(count, os.SEEK_CUR)
+
+
+def _parts_of_archive(
+    path: str, archive: ArchiveReader, weight: _Weight, file_bytes: int | None = None
+) -> Iterator[Part | LeftOut]:
+    """The members of an archive. If it is a file of `file_bytes`, processes read them from there.
+
+    Raises InvalidArchive, and what reading raises.
+    """
+    while (member := archive.next()) is not None:
+        name = f"{path}!{member.name}"
+        if not member.is_regular:
+            yield LeftOut(name, "is a link or a special file")
+        elif not _holds_records(member.name, _RECORDS):
+            yield LeftOut(name, "is not a file of records")
+        elif file_bytes is not None and member.offset + member.size > file_bytes:
+            raise InvalidArchive("the archive ends too early; copy the whole file")
+        elif member.size > MAX_PART_BYTES:
+            yield from _parts_of_stream(name, archive.read, member.date, weight)
+        elif file_bytes is None:
+            data = archive.read(member.size)
+            yield Part(name, member.date, weight.take(), data=data)
+        else:
+            yield Part(name, member.date, weight.take(), path, member.offset, member.size)
+
+
+def _parts_of_stream(name: str, read: Read, date: int, weight: _Weight) -> Iterator[Part | LeftOut]:
+    """The parts of bytes that only this process can read: an archive or blocks, compressed or not."""
+    try:
+        head, read = open_stream(read)
+        if is_tar(head):
+            yield from _parts_of_archive(name, ArchiveReader(read), weight)
+            return
+        first_line = b""
+        pieces = iter(lambda: read(PIECE_BYTES), b"")
+        for number, block in enumerate(cut_blocks(pieces, BLOCK_BYTES, MAX_RECORD_BYTES)):
+            yield Part(f"{name}#{number}", date, weight.take(), data=block, first_line=first_line)
+            first_line = first_line or block[: block.find(b"\n") + 1][:HEAD_BYTES]
+    except (InvalidArchive, OversizeRecord, UnreadablePart, OSError) as error:
+        yield LeftOut(name, str(error), is_failure=True)

@@ -1,0 +1,24 @@
+"""The running proxy that a command talks to."""
+
+from __future__ import annotations
+
+from doi_proxy.features.options import Settings
+from doi_proxy.proxy_client.admin import AdminClient
+from doi_proxy.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
+from doi_proxy.server.listening import UNIX
+
+
+def find_server(settings: Settings, server: str | None) -> ProxyServer:
+    """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
+    if server is not None:
+        return parse_server(server, "--server")
+    return server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+
+
+def open_client(settings: Settings, server: str | None) -> AdminClient:
+    """The same with the admin API, which can have a listener of its own. Raises ConfigurationError."""
+    place, token = find_server(settings, server), settings.value("admin_token")
+    address = settings.value("admin_listen")
+    if server is None and address is not None and token is not None:
+        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
+    return AdminClient(place, token)

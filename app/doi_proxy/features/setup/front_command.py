@@ -1,0 +1,63 @@
+"""`doi-proxy gen-config`: the configuration of a front proxy or a unit for these settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.options import CONFIG_VARIABLE
+
+if TYPE_CHECKING:
+    from doi_proxy.features.options import Settings
+
+#: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
+FRONTS: Final = ("nginx", "apache", "caddy")
+WRITTEN_KINDS: Final = (*FRONTS, "systemd")
+
+
+def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy gen-config`."""
+    command.add_argument("kind", choices=WRITTEN_KINDS, help="front proxy, or what starts doi-proxy")
+    command.add_argument(
+        "--backend",
+        dest="backends",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="address of a doi-proxy; repeat it for several (default: the address of these settings)",
+    )
+    command.add_argument("--certificate", default="", metavar="FILE", help="certificate chain of the front proxy")
+    command.add_argument("--certificate-key", default="", metavar="FILE", help="key of this certificate")
+    command.add_argument("--cache", action="store_true", help="with an HTTP cache in the front proxy (nginx only)")
+
+
+def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Print a configuration. Raises ConfigurationError."""
+    text = _write_front(namespace, settings) if namespace.kind in FRONTS else _write_unit(namespace, settings)
+    print(text, end="")
+    return 0
+
+
+def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
+    from doi_proxy.features.setup.unit import CONFIG, write_unit
+
+    if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
+        raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
+    return write_unit(settings, namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG))
+
+
+def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:
+    from doi_proxy.features.setup.front import read_front
+    from doi_proxy.features.setup.front_files import write_front
+
+    front = read_front(
+        settings,
+        backends=namespace.backends,
+        certificate=namespace.certificate,
+        key=namespace.certificate_key,
+        cached=namespace.cache,
+    )
+    return write_front(namespace.kind, front)

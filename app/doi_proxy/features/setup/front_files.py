@@ -1,0 +1,222 @@
+"""Writes the configurations of nginx, Apache httpd and Caddy from the templates beside this module.
+
+docs/generate.py writes the files in config/ for SHIPPED and SHIPPED_SUB_PATH.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Final
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.setup.front import Front
+from doi_proxy.features.setup.template import fill_file
+from doi_proxy.server.listening import UNIX
+
+#: What the files in config/ are for: a host of its own, and a sub-path of another host.
+_TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
+SHIPPED: Final = Front("https://doi.example.org", _TWO)
+SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
+
+#: The paths that take bodies of more than a name.
+_LIST_PATHS: Final = ("/api/resolve", "/api/parse", "/api/extract")
+#: The path of forms with a file of at most 4 MiB, and nginx's limit of their bodies.
+_FORM_PATH: Final = "/references"
+_FORM_LIMIT: Final = "5m"
+#: An include of one of the files in `templates`.
+_INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
+
+
+def write_file(path: str, front: Front) -> str:
+    """One configuration file, such as `nginx/doi-proxy.conf`."""
+    return fill_file(path, _VALUES[path.partition("/")[0]](front))
+
+
+def write_front(kind: str, front: Front) -> str:
+    """The whole configuration of one kind of front proxy in a single file. Raises ConfigurationError."""
+    if front.cached and kind != "nginx":
+        raise ConfigurationError("--cache: only the configuration of nginx has a cache")
+    if kind == "caddy":
+        return write_file("caddy/Caddyfile", front)
+    main = "doi-proxy-sub-path.conf" if front.sub_path and kind == "nginx" else "doi-proxy.conf"
+    text = write_file(f"{kind}/{main}", front)
+    if front.cached:
+        text = write_file("nginx/doi-proxy-cache.conf", front) + "\n" + text
+    return _inline(kind, text, front)
+
+
+def _inline(kind: str, text: str, front: Front) -> str:
+    """Replace each include by the lines of its file: the first time with its comments, later without them."""
+    seen: set[str] = set()
+
+    def lines(match: re.Match[str]) -> str:
+        indent, name = match[1], match[2]
+        if kind == "apache" and front.sub_path:
+            name = "doi-proxy-sub-path.conf"
+        included = _inline(kind, write_file(f"{kind}/{name}", front), front).splitlines()
+        if name in seen:
+            included = [line for line in included if line and not line.lstrip().startswith("#")]
+        seen.add(name)
+        return "\n".join(f"{indent}{line}" if line else "" for line in included)
+
+    return _INCLUDE.sub(lines, text)
+
+
+def _nginx_values(front: Front) -> dict[str, str]:
+    certificate, key = front.certificate_paths
+    words = {"http": "", "https": " ssl"}
+    listen = [
+        f"listen {address}{port}{words[scheme]};" for scheme, port in front.ports.items() for address in ("", "[::]:")
+    ]
+    secure = f"ssl_certificate {certificate};\nssl_certificate_key {key};" if "https" in front.ports else ""
+    return _shared_values(front) | {
+        "SERVERS": "\n".join(f"server {backend} max_fails=1 fail_timeout=5s;" for backend in front.backends),
+        "LISTEN": "\n".join(listen),
+        "CERTIFICATE": secure,
+        "PASS": _nginx_pass(front),
+        "LISTS": "\n".join((*map(partial(_nginx_list, front), _LIST_PATHS), _nginx_form(front))),
+        "STATUS": _nginx_status(front),
+    }
+
+
+def _nginx_list(front: Front, path: str) -> str:
+    return f"location = {front.sub_path}{path} {{\n    include snippets/doi-proxy-pass-lists.conf;\n}}"
+
+
+def _nginx_form(front: Front) -> str:
+    limit = f"# A file of references may have 4 MiB.\n    client_max_body_size {_FORM_LIMIT};"
+    return f"location = {front.sub_path}{_FORM_PATH} {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
+
+
+def _nginx_pass(front: Front) -> str:
+    return "doi-proxy-pass-cached.conf" if front.cached else "doi-proxy-pass.conf"
+
+
+def _nginx_status(front: Front) -> str:
+    """The restriction of /status to status_networks. Empty if they have everyone."""
+    if not front.status_networks:
+        return ""
+    rules = [
+        *(f"allow {network};" for network in front.status_networks),
+        "deny all;",
+        f"include snippets/{_nginx_pass(front)};",
+    ]
+    return f"location = {front.sub_path}/status {{\n" + "".join(f"    {rule}\n" for rule in rules) + "}"
+
+
+#: The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
+_UNVERIFIED: Final = ("SSLProxyEngine on", "SSLProxyCheckPeerName off")
+_MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
+
+
+def _apache_values(front: Front) -> dict[str, str]:
+    members = [_MEMBER.format(_apache_address(front, backend), front.timeout) for backend in front.backends]
+    lists = [_MEMBER.format(_apache_address(front, backend), front.list_timeout) for backend in front.backends]
+    hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
+    return _shared_values(front) | {
+        "MEMBERS": "\n".join(members),
+        "LIST_MEMBERS": "\n".join(f"{member} flushpackets=on" for member in lists),
+        "HOSTS": hosts,
+        "LISTS": "\n".join(map(partial(_apache_list, front), _LIST_PATHS)),
+        "STATUS": _apache_status(front),
+    }
+
+
+def _apache_list(front: Front, path: str) -> str:
+    # The sub-path of a VirtualHost of its own is empty.
+    return f'ProxyPass "{front.sub_path}{path}" "balancer://doi-proxy-lists{front.sub_path}{path}" nocanon'
+
+
+def _apache_address(front: Front, backend: str) -> str:
+    # The host after a socket names the member of the balancer, and is not connected to (mod_proxy, "ProxyPass").
+    if backend.startswith(UNIX):
+        return f"{backend}|http://{PurePosixPath(backend).stem}"
+    return f"{front.backend_scheme}://{backend}"
+
+
+def _apache_status(front: Front) -> str:
+    if not front.status_networks:
+        return ""
+    return f'<Location "{front.sub_path}/status">\n    Require ip {" ".join(front.status_networks)}\n</Location>'
+
+
+def _virtual_host(front: Front, scheme: str, port: int) -> str:
+    certificate, key = front.certificate_paths
+    secure = ["SSLEngine on", f"SSLCertificateFile {certificate}", f"SSLCertificateKeyFile {key}"]
+    lines = [
+        f"ServerName {front.host}",
+        *(secure if scheme == "https" else []),
+        *(_UNVERIFIED if front.backend_scheme == "https" else []),
+        "Include conf-available/doi-proxy-pass.conf",
+    ]
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"<VirtualHost *:{port}>\n{body}</VirtualHost>"
+
+
+def _caddy_values(front: Front) -> dict[str, str]:
+    usual = {"http": 80, "https": 443}
+    addresses = [
+        f"{scheme}://{front.host}{'' if port == usual[scheme] else f':{port}'}" for scheme, port in front.ports.items()
+    ]
+    return _shared_values(front) | {
+        "SITES": "\n".join(_caddy_sites(front, addresses)),
+        "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
+        "LISTS": " ".join(f"{front.sub_path}{path}" for path in _LIST_PATHS),
+        "STATUS": _caddy_status(front),
+        # Caddy writes network addresses with a slash after the network.
+        "BACKENDS": " ".join(backend.replace(UNIX, "unix/", 1) for backend in front.backends),
+        "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
+    }
+
+
+def _caddy_sites(front: Front, addresses: Sequence[str]) -> Iterator[str]:
+    if not front.certificate:
+        yield f"{', '.join(addresses)} {{\n\timport doi_proxy\n}}"
+        return
+    # Caddy refuses a certificate in a site that has http too.
+    for address in addresses:
+        tls = f"\ttls {front.certificate} {front.key}\n" if address.startswith("https:") else ""
+        yield f"{address} {{\n{tls}\timport doi_proxy\n}}"
+
+
+def _caddy_status(front: Front) -> str:
+    if not front.status_networks:
+        return ""
+    networks = " ".join(front.status_networks)
+    matcher = f"@foreign_status {{\n\tpath {front.sub_path}/status\n\tnot remote_ip {networks}\n}}\n"
+    return f"{matcher}respond @foreign_status 403"
+
+
+def _shared_values(front: Front) -> dict[str, str]:
+    return {
+        "HOST": front.host,
+        "SUB_PATH": front.sub_path,
+        "PUBLIC_URL": front.public_url,
+        "SCHEME": front.backend_scheme,
+        "TIMEOUT": str(front.timeout),
+        "LIST_TIMEOUT": str(front.list_timeout),
+    }
+
+
+_VALUES: Final[Mapping[str, Callable[[Front], dict[str, str]]]] = {
+    "nginx": _nginx_values,
+    "apache": _apache_values,
+    "caddy": _caddy_values,
+}
+
+#: The files in config/ that docs/generate.py writes, and for which front proxy.
+GENERATED: Final[Mapping[str, Front]] = {
+    "nginx/doi-proxy.conf": SHIPPED,
+    "nginx/doi-proxy-pass.conf": SHIPPED,
+    "nginx/doi-proxy-pass-lists.conf": SHIPPED,
+    "nginx/doi-proxy-pass-cached.conf": SHIPPED,
+    "nginx/doi-proxy-cache.conf": SHIPPED,
+    "nginx/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,
+    "apache/doi-proxy.conf": SHIPPED,
+    "apache/doi-proxy-pass.conf": SHIPPED,
+    "apache/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,
+    "caddy/Caddyfile": SHIPPED,
+}

@@ -1,0 +1,156 @@
+"""`doi-proxy check --bundle FILE`: writes one .tar.gz with versions, settings, the results of checks, store and status.
+
+No file of it has a DOI name, an address of a client or a secret: logs and records stay out of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+import os
+import re
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import distributions
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.command import CommandContext
+from doi_proxy.features.running_proxy import find_server
+from doi_proxy.features.setting_values import write_value
+from doi_proxy.proxy_client.exchange import Exchange
+from doi_proxy.proxy_client.server import ProxyServer
+from doi_proxy.system.redaction import MASK, redact, redact_value
+from doi_proxy.system.version import read_version
+
+#: What is fetched from a running proxy: the file in the bundle, and the target.
+_FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
+#: Timeout of each wait for bytes and of one fetch, in seconds, and the largest answer in bytes.
+_TIMEOUT: Final = 10.0
+_DEADLINE: Final = 30.0
+_MAX_ANSWER: Final = 16 * 1024 * 1024
+_NOTE: Final = (
+    "A support bundle of doi-proxy. Secrets are masked. It has no DOI name and no address of a client: logs, records "
+    "and lists of networks are not in it. A file that ends in .missing says why a part is missing.\n"
+)
+
+
+def write_support_bundle(context: CommandContext, path: Path, server: str | None) -> int:
+    """Write the archive about the proxy at a URL, by default the one on this machine. Returns the exit status."""
+    parts = _collect(context, find_server(context.settings, server))
+    try:
+        # A bundle is for the eyes of its operator first.
+        with open(path, "xb", opener=_open_private) as file:
+            _write_archive(file, parts)
+    except FileExistsError:
+        print(f"doi-proxy: --bundle {path}: this exists, and no file is replaced; name another file", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"doi-proxy: --bundle {path}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+    print(path)
+    for name in parts:
+        print(f"  {name}", file=sys.stderr)
+    return 0
+
+
+#: A DOI name in a finding, such as that about a line of the library rules.
+_NAME: Final = re.compile(r"10\.[0-9]{4,9}(?:/|%2F)[^\s'\"]+", re.IGNORECASE)
+#: What can be an address of IPv4 or IPv6, such as one in a line of a list of networks.
+_ADDRESS: Final = re.compile(r"(?<![\w.:])[0-9a-f.:]{2,45}", re.IGNORECASE)
+
+
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
+    """The files of the bundle by name. A part that fails leaves a file with the reason."""
+    token = context.settings.value("admin_token")
+    sources: dict[str, Callable[[], bytes]] = {
+        "versions.json": lambda: _json(_describe_versions()),
+        "settings.json": lambda: _json(_describe_settings(context)),
+        "check.json": lambda: _json([_mask(str(finding)) for finding in context.inspect((), offline=True)]),
+        "store.json": lambda: _json(asyncio.run(_describe_store(context))),
+    }
+    for name, target in _FETCHED.items():
+        sources[name] = lambda target=target: _fetch(server, target, token)  # type: ignore[misc]
+    parts = {"README.txt": _NOTE.encode()}
+    for name, read in sources.items():
+        try:
+            parts[name] = read()
+        except DoiProxyError as error:
+            parts[name + ".missing"] = redact(error.message).encode() + b"\n"
+    return parts
+
+
+def _mask(finding: str) -> str:
+    """A finding of `check` without secrets, names and addresses. Those of this machine stay."""
+    return _ADDRESS.sub(_mask_address, _NAME.sub("10.…", redact(finding)))
+
+
+def _mask_address(found: re.Match[str]) -> str:
+    # A colon or a dot after an address belongs to the sentence.
+    for text in (found[0], found[0].rstrip(".:")):
+        with suppress(ValueError):
+            address = ip_address(text)
+            return found[0] if address.is_loopback or address.is_unspecified else found[0].replace(text, MASK)
+    return found[0]
+
+
+def _write_archive(file: Any, parts: dict[str, bytes]) -> None:
+    """Write the files into an archive."""
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in parts.items():
+            entry = tarfile.TarInfo(f"doi-proxy-support/{name}")
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str).encode() + b"\n"
+
+
+def _describe_versions() -> dict[str, Any]:
+    return {
+        "doi-proxy": read_version(),
+        "python": sys.version,
+        "platform": " ".join(os.uname()[::2]),
+        "packages": {distribution.metadata["Name"]: distribution.version for distribution in distributions()},
+    }
+
+
+def _describe_settings(context: CommandContext) -> dict[str, Any]:
+    """Each setting with its value and its source. Secrets are masked."""
+    settings, values, shown = context.settings, context.values, {}
+    for name, value in settings.model_dump(mode="json").items():
+        sourced = values.get(name)
+        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
+        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
+        shown[name] = {"value": text, "source": "default" if sourced is None else sourced.source}
+    return shown
+
+
+async def _describe_store(context: CommandContext) -> dict[str, Any]:
+    context.stores.require()
+    async with context.stores.open(read_only=True) as cache:
+        store = (await cache.stats()).store
+    if store is None:
+        return {}
+    return {"entries": store.entries, "bytes": store.bytes, "healthy": store.healthy, "registry": store.registry}
+
+
+def _fetch(server: ProxyServer, target: str, token: str | None) -> bytes:
+    headers = {"Accept": "application/json, text/plain"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    with Exchange(server, _TIMEOUT, deadline=_DEADLINE) as exchange:
+        if exchange.send("GET", target, headers) not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
+            raise exchange.refusal({})
+        return exchange.read(_MAX_ANSWER)

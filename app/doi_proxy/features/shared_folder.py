@@ -1,0 +1,70 @@
+"""The folder that the workers of one machine share until the service ends: for metrics, and for denied networks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from doi_proxy.errors import DoiProxyError
+
+#: The environment variable with the folder. prometheus-client reads it in each worker.
+FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+#: The prefix of the folders that `temporary_folder` creates.
+FOLDER_PREFIX: Final = "doi-proxy-counts-"
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Create a folder for the workers' files and remove it at the end. Raises DoiProxyError.
+
+    Folders that killed services of this user left behind are removed too.
+    """
+    try:
+        parent = Path(tempfile.gettempdir())
+        for existing in parent.glob(f"{FOLDER_PREFIX}*"):
+            _remove_if_abandoned(existing)
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
+    except OSError as error:
+        raise DoiProxyError(
+            f"--workers: cannot create a temporary folder for the workers' files: {error}; set TMPDIR to a "
+            "writable folder"
+        ) from error
+    lock = lock_file(folder, os.O_RDONLY)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    """Remove a folder whose service and workers have all ended. A new folder without slots may not be locked yet."""
+    locks = [lock_file(folder, os.O_RDONLY)]
+    # Workers outlive the service that started them for a moment.
+    locks += [lock_file(file, os.O_RDWR) for file in folder.glob("slot-*.lock")]
+    if len(locks) > 1 and None not in locks:
+        shutil.rmtree(folder, ignore_errors=True)
+    for lock in locks:
+        if lock is not None:
+            os.close(lock)
+
+
+def lock_file(file: Path, mode: int = os.O_RDWR | os.O_CREAT) -> int | None:
+    """Open and lock a file. Returns None if another process holds the lock, or if the file cannot be opened."""
+    try:
+        descriptor = os.open(file, mode | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -1,0 +1,293 @@
+"""The file of the SQLite store: its schema, opening it, and handling a file that cannot be used."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from doi_proxy.cache.store import StoreUnavailable
+from doi_proxy.errors import StoreError
+from doi_proxy.features.private_file import create_beside, create_file, make_folders, open_beside
+from doi_proxy.features.store_file import (
+    APPLICATION_ID,
+    connect_to_read,
+    decode_row_text,
+    find_tables,
+    has_reader,
+    read_format,
+    read_pragma,
+)
+from doi_proxy.features.stored_entry import READERS, STORE_FORMAT, Reader
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the writing thread waits for the transaction of another process.
+WRITE_TIMEOUT: Final = 5.0
+#: Attempts to get the lock for opening a store, and the seconds between two.
+LOCK_ATTEMPTS: Final = 50
+_LOCK_INTERVAL: Final = 0.1
+#: Up to this size, a file is checked completely when it is opened (30 ms). Of a larger file, only the header, the
+#: schema and the length are checked.
+FULL_CHECK_BYTES: Final = 32 * 1024 * 1024
+#: A write-ahead log that grew in a burst is truncated to this size afterwards, in bytes.
+_MAX_LOG_BYTES: Final = 64 * 1024 * 1024
+#: Primary result codes of SQLite that say nothing about the change itself (sqlite.org, rescode.html).
+_PASSING: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+#: What the names of the log and of its index end with.
+TAILS: Final = ("-wal", "-shm")
+#: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
+_MAX_ASIDE: Final = 100
+
+#: The times of `entries` are whole seconds since the epoch, without an index: `hand` finds what leaves (eviction.py).
+#: `earlier` has the earlier targets of the name. `room` is the bytes that a row takes in the file. Up to 1,002 bytes of
+#: it share a page of 4,096, of which a quarter is free. Of a longer row 489 do, and the rest has pages of its own
+#: (sqlite.org/fileformat2.html, section 1.6). Measured over 4,000 rows of 100 to 8,000 bytes that come and go: at most
+#: 4 % more.
+_SCHEMA: Final = """
+BEGIN IMMEDIATE;
+CREATE TABLE entries (
+    key TEXT PRIMARY KEY, stale_until INTEGER NOT NULL, last_used INTEGER NOT NULL, data BLOB NOT NULL, earlier BLOB,
+    payload INTEGER AS (12 + length(CAST(key AS BLOB)) + length(data) + ifnull(length(earlier), 0)),
+    room INTEGER AS (CASE WHEN payload <= 1002 THEN payload * 4 / 3 ELSE 652 + (payload + 3602) / 4092 * 4096 END)
+) WITHOUT ROWID;
+CREATE TABLE totals (entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
+INSERT INTO totals VALUES (0, 0);
+CREATE TRIGGER entry_added AFTER INSERT ON entries BEGIN
+    UPDATE totals SET entries = entries + 1, bytes = bytes + new.room;
+END;
+CREATE TRIGGER entry_replaced AFTER UPDATE OF data, earlier ON entries BEGIN
+    UPDATE totals SET bytes = bytes + new.room - old.room;
+END;
+CREATE TRIGGER entry_removed AFTER DELETE ON entries BEGIN
+    UPDATE totals SET entries = entries - 1, bytes = bytes - old.room;
+END;
+CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
+CREATE TABLE purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
+CREATE TABLE notes (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+"""
+#: The tables of every store.
+_TABLES: Final = frozenset({"announcements", "entries", "hand", "notes", "purges", "totals"})
+
+
+def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
+    """Open a connection in autocommit mode that waits `timeout` seconds for a lock. Raises sqlite3.Error."""
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection.text_factory = decode_row_text
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(
+    path: Path,
+    now: float,
+    create: Callable[[sqlite3.Connection], None] | None = None,
+    *,
+    readers: Mapping[int, Reader] = READERS,
+) -> None:
+    """Make sure that `path` is a store of the newest format of `readers`. `create` creates the tables of a feature.
+
+    A store of an older format gets the new number, and its entries are read as they are. A damaged file is renamed to
+    `<name>.corrupt-<time>`, with one line in the log, and an empty store is created. Raises StoreError if the path
+    cannot be written, or if the file is a store of another format or a database of another program. Such a file is not
+    changed.
+    """
+    with translate_open_errors(path, "for writing"):
+        make_folders(path.parent)
+        with exclusive_lock(path):
+            _refuse_folder(path)
+            _refuse_links(path)
+            reason = _why_damaged(path, readers)
+            if reason is not None:
+                aside = _set_aside(path, now)
+                log.warning(
+                    "The store %s is damaged: %s. It was renamed to %s, and an empty store was created.",
+                    path,
+                    reason,
+                    aside.name,
+                )
+            # SQLite creates its log and its index with the permissions of the file.
+            create_file(path)
+            with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
+                if read_format(connection) == 0:
+                    _create(connection)
+                if create is not None:
+                    create(connection)
+                if read_format(connection) != max(readers):
+                    connection.execute(f"PRAGMA user_version = {max(readers)}")
+
+
+def _refuse_folder(path: Path) -> None:
+    """SQLite says "disk I/O error" of a folder."""
+    if path.is_dir():
+        raise IsADirectoryError("it is a folder; name a file in it")
+
+
+def _refuse_links(path: Path) -> None:
+    """SQLite refuses a log or an index that is a symbolic link, and does not say which file it is."""
+    for tail in TAILS:
+        if Path(f"{path}{tail}").is_symlink():
+            raise StoreUnavailable(f"The store {path} cannot be opened: {path}{tail} is a symbolic link; delete it.")
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a connection that cannot change anything.
+
+    Raises StoreError, also for a damaged file. The file is not changed.
+    """
+    with translate_open_errors(path, "for reading"):
+        _refuse_folder(path)
+        reason = _why_damaged(path)
+        if reason is not None:
+            raise StoreError(
+                f"The store {path} is damaged: {reason}. It was not changed; start doi-proxy with it to rename it and"
+                " create an empty store."
+            )
+        connection = connect_to_read(path)
+        try:
+            if read_format(connection) == 0:
+                raise StoreError(f"The file {path} is not a store of doi-proxy: it is empty; check the path.")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
+    """Translate the errors of opening a store to StoreUnavailable, and to StoreError for a wrong path."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise StoreUnavailable(f"The store {path} cannot be opened {purpose}: {error}.") from error
+    except ValueError as error:
+        raise StoreError(f"The store {path} cannot be opened {purpose}: {error}.") from error
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.executescript(_SCHEMA)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
+    connection.execute("COMMIT")
+
+
+def mark_damaged(path: Path) -> None:
+    """Create a mark beside a damaged file. The next process that opens the file then renames it."""
+    with suppress(OSError):
+        create_beside(_mark(path))
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error of SQLite reports damage of the file itself."""
+    return _error_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def can_pass(error: BaseException) -> bool:
+    """Whether an error of SQLite can pass by itself: a disk that is full or read-only, or the lock of a process."""
+    return _error_code(error) in _PASSING
+
+
+def _error_code(error: BaseException) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+@contextmanager
+def exclusive_lock(path: Path, *, waits: bool = True) -> Iterator[None]:
+    """Hold the lock for opening a store, because several processes start at the same time.
+
+    Raises OSError, also if another process holds the lock at the last attempt, or now if the caller does not wait.
+    """
+    attempts = LOCK_ATTEMPTS if waits else 1
+    lock = open_beside(Path(f"{path}.lock"))
+    try:
+        for attempt in range(1, attempts + 1):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if attempt == attempts:
+                    raise TimeoutError(
+                        f"another process is opening it and does not finish; `fuser {path}.lock` names it"
+                    ) from error
+                time.sleep(_LOCK_INTERVAL)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _why_damaged(path: Path, readers: Mapping[int, Reader] = READERS) -> str | None:
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    try:
+        # If a process was killed while it created the file, a journal remains. Only a writer can roll it back.
+        killed = Path(f"{path}-journal").exists()
+        with closing(connect(path, timeout=WRITE_TIMEOUT) if killed else connect_to_read(path)) as connection:
+            reason = _why_unreadable(path, connection, readers)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        reason = str(error)
+    return "a process found damage while using it" if reason is None and _mark(path).exists() else reason
+
+
+def _why_unreadable(path: Path, connection: sqlite3.Connection, readers: Mapping[int, Reader]) -> str | None:
+    if not has_reader(connection, readers):
+        raise StoreError(
+            f"The file {path} is a store of another format than {max(readers)}, or a database of another program. It is"
+            " not changed; name another file in store_url."
+        )
+    if read_format(connection) and not find_tables(connection) >= _TABLES:
+        return "tables are missing"
+    log_length = _length(Path(f"{path}-wal"))
+    length = _length(path)
+    if not log_length and length < read_pragma(connection, "page_count") * read_pragma(connection, "page_size"):
+        return "its end is missing"
+    if length + log_length <= FULL_CHECK_BYTES:
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            return str(result.splitlines()[-1])
+    return None
+
+
+def _set_aside(path: Path, now: float) -> Path:
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+    names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, _MAX_ASIDE)]
+    aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
+    path.rename(aside)
+    for tail in TAILS:
+        # The log belongs to the damaged file. SQLite must not apply it to the new one.
+        with suppress(FileNotFoundError):
+            Path(f"{path}{tail}").rename(f"{aside}{tail}")
+    _mark(path).unlink(missing_ok=True)
+    return aside
+
+
+def _mark(path: Path) -> Path:
+    return Path(f"{path}.damaged")
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

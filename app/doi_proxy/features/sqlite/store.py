@@ -1,0 +1,315 @@
+"""The embedded store: one SQLite file, shared by the worker processes of a machine. It survives restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.store import NearKeys, StoreStats
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.sqlite.batch import write_batch
+from doi_proxy.features.sqlite.bounds import StoreBounds
+from doi_proxy.features.sqlite.coordination import CoordinationFile
+from doi_proxy.features.sqlite.file import (
+    WRITE_TIMEOUT,
+    can_pass,
+    connect,
+    exclusive_lock,
+    is_damage,
+    prepare,
+    translate_open_errors,
+)
+from doi_proxy.features.sqlite.near import NearSearch
+from doi_proxy.features.sqlite.notes import read_note, write_note
+from doi_proxy.features.sqlite.place import StorePlace
+from doi_proxy.features.sqlite.records import Records
+from doi_proxy.features.sqlite.rows import Rows
+from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
+from doi_proxy.features.store_file import READ_TIMEOUT
+
+#: Seconds between two writes of the time at which an entry was last used.
+_USE_INTERVAL: Final = 3_600.0
+#: Seconds for which a key that `read_now` did not find is absent. Then the request that looked is over, or waits.
+_ABSENT_SECONDS: Final = 0.1
+#: Absent keys that are remembered. One more makes all of them be forgotten.
+_MAX_ABSENT: Final = 1_000
+#: Seconds after a failure in which the coordination file is not used. An attempt can wait for a lock and block the
+#: event loop meanwhile.
+_PAUSE: Final = 1.0
+#: Seconds that a release waits for the write that the other processes wait for. It is less than the length of a lease,
+#: because the same process can take the lease again when it has expired.
+_RELEASE_SECONDS: Final = 1.0
+
+
+class SqliteStore:
+    """A Store in one file. Reads run in the caller's thread, writes in a thread of the store.
+
+    A process that is killed loses at most the writes of the last `gather` seconds and the batch under way.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float],
+        max_bytes: int,
+        find_freed: Callable[[], int] = int,
+        gather: float = GATHER,
+        records: Records | None = None,
+    ) -> None:
+        """`max_bytes` limits the file and its log, without registry records. Beyond it, expired entries are evicted
+        first, then the least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since
+        the epoch. `records` are those of a feature. Raises StoreError.
+        """
+        prepare(path, clock(), None if records is None else records.create)
+        self._path = path
+        self._clock = clock
+        self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
+        self._records = records
+        self._near = NearSearch(path, self._records)
+        self._coordination_failure = ""
+        self._coordination_failed_at = -inf
+        with translate_open_errors(path, "for writing"), exclusive_lock(path):
+            reading = connect(path, timeout=READ_TIMEOUT)
+            self._place = StorePlace(path, reading)
+            self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage, records=self._records)
+            self._writing = connect(path, timeout=WRITE_TIMEOUT)
+            for pragma in self._bounds.pragmas:
+                self._writing.execute(pragma)
+            self._coordination = self._open_coordination()
+        self._writer = BatchWriter(
+            self._write,
+            gather=gather,
+            can_pass=can_pass,
+            rows=self._bounds.rows,
+            batch_bytes=self._bounds.batch_bytes,
+        )
+        #: When `read_now` did not find a key. A request for a new name calls it first, then `get`.
+        self._absent: dict[str, float] = {}
+
+    async def get(self, key: str) -> Entry | None:
+        """See Store. The first call after `read_now` does not read again. The first call after `lease` does."""
+        entry = self.read_now(key)
+        self._absent.pop(key, None)
+        return entry
+
+    def read_now(self, key: str) -> Entry | None:
+        """See ImmediateStore."""
+        at = self._absent.get(key)
+        if at is not None and 0.0 <= self._clock() - at < _ABSENT_SECONDS:
+            return None
+        entry = self._read(key)
+        if entry is None:
+            if len(self._absent) >= _MAX_ABSENT:
+                self._absent.clear()
+            self._absent[key] = self._clock()
+        return entry
+
+    def _read(self, key: str) -> Entry | None:
+        change = self._writer.find(key)
+        now = self._clock()
+        if change is not None:
+            return change.entry if change.entry is not None and change.entry.is_usable(now) else None
+        entry, last_used = self._rows.find(key)
+        if entry is None:
+            return self._rows.find_record(key)
+        # A use in the future was recorded before the clock was set back.
+        if abs(now - last_used) >= _USE_INTERVAL:
+            self._writer.record_use(key, now)
+        return entry
+
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
+        """See Store. Raises StoreError if too many writes wait or the last one failed. Never blocks."""
+        self._submit(Change(entry.key, entry, announce, sent_at, unless_newer))
+        if (error := self._writer.last_error) is not None:
+            raise StoreError(f"The store {self._path} could not be written: {error}.")
+
+    async def delete(self, key: str, *, announce: bool = True) -> bool:
+        """See Store."""
+        try:
+            existed = self._read(key) is not None
+        except DamagedEntry:
+            existed = True
+        change = Change(key, None, announce, purged_at=self._clock() if announce else None)
+        try:
+            self._submit(change)
+        except StoreError:
+            # A purge must not be dropped because the queue is full.
+            await self.flush()
+            self._submit(change)
+        return existed
+
+    async def announce(self, scope: str) -> None:
+        """See Store."""
+        self._submit(Change(scope, None, True))
+
+    async def forget_registry(self, prefix: str) -> int:
+        """See RecordStore."""
+        if self._records is None:
+            return 0
+        self._place.check()
+        return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock())
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """See Store."""
+        await self.flush()
+        for page in self._rows.pages(prefix):
+            for entry in page:
+                yield entry
+            await asyncio.sleep(0)  # other tasks run between the pages
+
+    async def changes(self, cursor: str | None) -> Changes:
+        """See Store. A process calls it every second, so it also finds that the file is lost."""
+        self._place.check()
+        if self._coordination_failure:
+            # Without requests, nothing else shows that the file works again. No name is empty.
+            with suppress(StoreError):
+                await self.lease("", "", 0.0)
+        (newest,) = self._rows.row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
+        missed = 0 if cursor is None else newest - int(cursor)
+        if missed > MAX_ANNOUNCEMENTS:
+            return Changes(str(newest), overrun=True)
+        if missed <= 0:
+            return Changes(str(newest))
+        rows = self._rows.rows(
+            "SELECT key FROM announcements WHERE number > ? AND number <= ? ORDER BY number", (int(cursor or 0), newest)
+        )
+        return Changes(str(newest), tuple(dict.fromkeys(key for (key,) in rows)), overrun=len(rows) != missed)
+
+    async def lease(self, key: str, owner: str, seconds: float) -> bool:
+        """See Store."""
+        # Another request for the name may have looked again since `get`. The read after the lease must be a real one.
+        self._absent.pop(key, None)
+        with self._use_coordination():
+            return self._coordination.lease(key, owner, self._clock(), seconds)
+
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """See Store."""
+        with self._use_coordination():
+            self._coordination.renew(key, owner, self._clock(), seconds)
+
+    async def release(self, key: str, owner: str) -> None:
+        """See Store."""
+        try:
+            if self._writer.find(key) is not None:
+                await asyncio.wait_for(self.flush(), _RELEASE_SECONDS)
+        except TimeoutError:
+            pass  # the process that waits for the lease queries the upstream itself
+        finally:
+            with self._use_coordination():
+                self._coordination.release(key, owner, self._clock())
+
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+        """See Store."""
+        with self._use_coordination():
+            return self._coordination.take(bucket, self._clock, rate, burst, leaving, count)
+
+    async def back_off(self, bucket: str, seconds: float) -> None:
+        """See Store."""
+        with self._use_coordination():
+            self._coordination.back_off(bucket, self._clock, seconds)
+
+    async def count_registry(self, prefix: str) -> int:
+        """See RecordStore."""
+        if self._records is None:
+            return 0
+        await self.flush()
+        self._place.check()
+        return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
+
+    async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """See SearchableStore."""
+        self._place.check()
+        return await asyncio.to_thread(self._near.find, key, candidates)
+
+    async def read_note(self, name: str) -> bytes | None:
+        """See Store."""
+        return read_note(self._rows, name)
+
+    async def write_note(self, name: str, data: bytes) -> None:
+        """See Store."""
+        await self.flush()
+        self._place.check()
+        await asyncio.to_thread(write_note, self._path, name, data)
+
+    async def stats(self) -> StoreStats:
+        """See Store. `bytes` is the room of the entries, which `max_bytes` limits."""
+        stats, error = self._rows.stats(), self._writer.last_error
+        detail = stats.detail
+        if error is not None:
+            detail += f"; the last write failed: {error}"
+        if self._writer.dropped or self._writer.lost:
+            detail += f"; {self._writer.dropped} writes dropped, {self._writer.lost} lost"
+        if self._coordination_failure:
+            detail += f"; the coordination file failed: {self._coordination_failure}"
+        healthy = stats.healthy and error is None and not self._coordination_failure
+        return replace(stats, healthy=healthy, detail=detail, is_read_only=stats.healthy and error is not None)
+
+    async def flush(self) -> None:
+        """See Store."""
+        await asyncio.wrap_future(self._writer.flush())
+
+    async def close(self) -> None:
+        """See Store."""
+        await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._near.close)
+        with translate_open_errors(self._path, "for writing"):
+            self._rows.connection.close()
+            self._writing.close()
+            self._coordination.close()
+
+    def _write(self, changes: list[Change], used: dict[str, float]) -> None:
+        try:
+            now, max_bytes = self._clock(), self._bounds.entries + self._find_freed()
+            write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, records=self._records)
+        except sqlite3.Error as error:
+            if is_damage(error):
+                self._place.report_damage(error)
+            raise
+
+    def _submit(self, change: Change) -> None:
+        self._absent.pop(change.key, None)
+        try:
+            change.key.encode()
+        except UnicodeEncodeError as error:
+            # Checked here, because one such key would fail a whole batch.
+            raise StoreError(f"The key {change.key!r} cannot be stored: {error}.") from error
+        if not self._writer.submit(change):
+            raise StoreError(f"The store {self._path} is too slow: the queue of writes is full.")
+
+    def _open_coordination(self) -> CoordinationFile:
+        return CoordinationFile(self._path.with_name(f"{self._path.name}.coordination"))
+
+    @contextmanager
+    def _use_coordination(self) -> Iterator[None]:
+        """Translate the errors of the coordination file, and do not use it for `_PAUSE` seconds after a failure."""
+        # A clock that was set back must not prolong the pause.
+        if 0.0 <= self._clock() - self._coordination_failed_at < _PAUSE:
+            raise StoreError(
+                f"The coordination file of {self._path} failed a moment ago: {self._coordination_failure}."
+            )
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
+            self._coordination_failure, self._coordination_failed_at = str(error), self._clock()
+            if is_damage(error):
+                self._replace_coordination()
+            raise StoreError(f"The coordination file of {self._path} failed: {error}.") from error
+        self._coordination_failure = ""
+
+    def _replace_coordination(self) -> None:
+        # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
+        # The event loop must not wait. The next use after the pause tries again.
+        with suppress(sqlite3.Error, OSError), exclusive_lock(self._path, waits=False):
+            self._coordination.close()
+            self._coordination = self._open_coordination()

@@ -1,0 +1,117 @@
+"""The last events of a service. They have counts and times: no name, no client.
+
+The workers of a machine share them in a file, each change under a lock. What several workers saw is one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from doi_proxy.features.metrics.history import Moment
+from doi_proxy.features.shared_file import SharedFile
+
+EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store"]
+#: The events that are kept.
+MAX_EVENTS: Final = 30
+#: Characters of a detail that is read.
+_MAX_DETAIL: Final = 1_000
+#: Seconds between two reports of one event, by different workers or in a row.
+NEAR: Final = 10
+#: The kinds whose counts are added.
+_COUNTED: Final = frozenset({"purge", "deny"})
+#: The kinds that have an end.
+LASTING: Final = frozenset({"outage", "store"})
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An event. An outage, of an upstream or the store, without `until` goes on.
+
+    `detail` is the host of an upstream, or the version of a start.
+    `count` is the number of entries of a purge, or of denials.
+    """
+
+    kind: EventKind
+    at: Moment
+    until: Moment | None = None
+    detail: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
+    count: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] = 1
+
+
+def add_event(events: Iterable[Event], new: Event) -> list[Event]:
+    """The events with another one, oldest first, at most MAX_EVENTS. Another report of a known event changes that."""
+    kept = list[Event]()
+    for event in events:
+        if _is_same(event, new):
+            new = _join(event, new)
+        else:
+            kept.append(event)
+    return sorted([*kept, new], key=lambda event: event.at)[-MAX_EVENTS:]
+
+
+def _is_same(event: Event, new: Event) -> bool:
+    if (event.kind, event.detail) != (new.kind, new.detail):
+        return False
+    if event.kind in LASTING:
+        return event.until is None or new.at <= event.until + NEAR
+    return abs(new.at - (event.until or event.at)) <= NEAR
+
+
+def _join(event: Event, new: Event) -> Event:
+    is_counted = event.kind in _COUNTED
+    until = new.until if event.kind in LASTING else new.at if is_counted else event.until
+    count = event.count + new.count if is_counted else event.count
+    return Event(event.kind, min(event.at, new.at), until, event.detail, count)
+
+
+class EventLog:
+    """The events in memory, or in a file that the workers share."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = None if file is None else SharedFile(file)
+        self._events: list[Event] = []
+
+    def add(self, *new: Event) -> None:
+        """Add events."""
+
+        def change(events: list[Event]) -> list[Event]:
+            for event in new:
+                events = add_event(events, event)
+            return events
+
+        self._change(change)
+
+    def restore(self, earlier: Iterable[Event], ended: int) -> None:
+        """Put the events of an earlier run first, which ended at this time, and its outages with it."""
+        known = [
+            msgspec.structs.replace(event, until=max(event.at, ended))
+            if event.kind in LASTING and event.until is None
+            else event
+            for event in earlier
+        ]
+        self._change(lambda events: [*known, *events][-MAX_EVENTS:])
+
+    def read(self) -> list[Event]:
+        """The events, oldest first."""
+        if self._file is not None:
+            # A file that cannot be read does not take the page with it. The last events that were read are shown.
+            with suppress(OSError):
+                self._events = _read(self._file.read())
+        return self._events
+
+    def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:
+        if self._file is None:
+            self._events = change(self._events)
+            return
+        self._file.change(lambda content: msgspec.json.encode(change(_read(content))))
+
+
+def _read(content: bytes) -> list[Event]:
+    try:
+        return msgspec.json.decode(content, type=list[Event])
+    except msgspec.DecodeError:
+        return []

@@ -1,0 +1,242 @@
+"""Reads what `/status` shows: the counters of all workers, the state of this process, and the last 24 hours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec.structs import asdict
+
+from doi_proxy.errors import PrefixDenied
+from doi_proxy.features.feature import Context, required
+from doi_proxy.features.metrics.gauges import set_process_state
+from doi_proxy.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
+from doi_proxy.features.metrics.instruments import FeatureMetrics
+from doi_proxy.features.metrics.state import StateMetrics
+from doi_proxy.features.metrics.workers import Exposition
+from doi_proxy.features.status.events import Event, EventKind, EventLog
+from doi_proxy.features.status.models import (
+    BudgetStatus,
+    ClientStatus,
+    EventStatus,
+    HistoryPoint,
+    PrefixCount,
+    Status,
+    StoreStatus,
+    UpstreamName,
+)
+from doi_proxy.features.status.prefixes import PrefixCounts, PrefixKind
+from doi_proxy.features.status.readiness import describe_readiness
+from doi_proxy.features.status.summary import read_english, summarize, write_sentence
+from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.system.version import read_version
+
+#: The points whose means are shown as those of the last hour.
+_LAST_HOUR = 3_600 // STEP
+
+
+class StatusReader:
+    """Reads and records the state of a service."""
+
+    def __init__(self, context: Context, history: SharedHistory, events: EventLog, upstreams: UpstreamStates) -> None:
+        self._context = context
+        self._events = events
+        #: When the outages that this process knows began, by the URL of their upstream.
+        self._down: dict[str, int] = {}
+        self._store_down: int | None = None
+        self._down_seconds, self._recorded_at = 0.0, context.clock()
+        self._is_draining = False
+        self._core = context.core
+        self._history = history
+        self._exposition = required(context.find(Exposition))
+        self._features = required(context.find(FeatureMetrics))
+        self._upstreams = upstreams
+        self._state = required(context.find(StateMetrics))
+        now = context.clock()
+        self._started, is_first = _note_start(context.shared_file("started"), now)
+        if is_first:
+            self._events.add(Event("start", int(now), detail=read_version()))
+
+    def record(self) -> None:
+        """Record a point of the history, if it is due."""
+        if self._history.is_due(self._context.clock()):
+            self._record()
+
+    def finish(self) -> None:
+        """Record what happened since the last record, because this process ends."""
+        self.watch()
+        if self._history.is_recorder:
+            self._record()
+
+    def _record(self) -> None:
+        now = self._context.clock()
+        self._down_seconds += sum_outages(self._events.read(), self._recorded_at, now)
+        self._recorded_at = now
+        self._history.record(now, {**self._collect().series(), "down": self._down_seconds})
+
+    def watch(self) -> None:
+        """Record outages and drains that have begun or ended."""
+        now = self._context.clock()
+        for url, guard in self._core.upstream.guards.items():
+            began = self._down.get(url)
+            if guard.log.is_down and began is None:
+                self._down[url] = int(now - guard.log.down_seconds)
+                self._events.add(Event("outage", self._down[url], None, _host(url)))
+            elif began is not None and not guard.log.is_down:
+                del self._down[url]
+                self._events.add(Event("outage", began, int(now), _host(url)))
+        self._watch_store(now)
+        if self._context.reloads.draining and not self._is_draining:
+            self._is_draining = True
+            self._events.add(Event("drain", int(now)))
+
+    def _watch_store(self, now: float) -> None:
+        cache, began = self._core.cache, self._store_down
+        since = now if cache.down_since is None and cache.waits_for_store else cache.down_since
+        if since is not None and began is None:
+            self._store_down = int(since)
+            self._events.add(Event("store", self._store_down))
+        elif since is None and began is not None:
+            self._store_down = None
+            self._events.add(Event("store", began, int(now)))
+
+    def record_event(self, kind: EventKind, count: int = 1, detail: str = "") -> None:
+        """Record what an operator did, or what a feature noticed."""
+        self._events.add(Event(kind, int(self._context.clock()), detail=detail, count=count))
+
+    async def read(self, prefixes: PrefixCounts | None) -> Status:
+        """The state now, with these counts of prefixes. The store is read, and an upstream never."""
+        readiness = await describe_readiness(self._context, self._upstreams)
+        set_process_state(self._core, self._state, self._features)
+        totals = self._collect()
+        points = self._history.points_now(self._context.clock(), totals.series())
+        await asyncio.sleep(0)
+        answers = totals.by("doi_proxy_cache_answers_total", "kind")
+        number = sum(answers.values())
+        hits = totals.series()["hits"]
+        unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
+        denied = unverified.pop(PrefixDenied.token, 0)
+        status = Status(
+            version=read_version(),
+            started=int(self._started),
+            uptime=int(self._context.clock() - self._started),
+            mode=self._context.facts.mode,
+            draining=self._context.reloads.draining,
+            workers=int(totals.sum("doi_proxy_workers")),
+            requests=totals.by("doi_proxy_http_requests_total", "status"),
+            answers=answers,
+            hit_share=hits / number if number else None,
+            independent_share=_share_without_queries(points),
+            unverified=unverified,
+            denied=denied,
+            upstreams=readiness.upstreams,
+            upstream_seconds=_mean(points[-_LAST_HOUR:], "question_seconds", "questions"),
+            budget=await self._budget(totals),
+            store=await self._store(totals),
+            local_records=readiness.local_records,
+            clients=self._clients(),
+            prefixes=None if prefixes is None else _list_prefixes(prefixes),
+            connections=int(totals.sum("doi_proxy_connections_open")),
+            refused=totals.by("doi_proxy_client_refusals_total", "reason"),
+            loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
+            events=[EventStatus(**asdict(event)) for event in reversed(self._events.read())],
+            history=[_describe(point) for point in points],
+        )
+        now = self._context.clock()
+        summary = summarize(status, list(self._name_upstreams()), now)
+        summary = summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
+        return status.model_copy(update={"summary": summary})
+
+    def _name_upstreams(self) -> Iterator[UpstreamName]:
+        defaults = self._context.settings.upstream_url
+        for url, (state, since) in self._upstreams.read().items():
+            down_since = None if since is None else int(since)
+            yield UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)
+
+    def _collect(self) -> Totals:
+        self._exposition.flush()
+        return read_totals(self._exposition.collect())
+
+    def _clients(self) -> ClientStatus:
+        shares = self._context.read_shares()
+        return ClientStatus(
+            networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
+        )
+
+    async def _budget(self, totals: Totals) -> BudgetStatus:
+        return BudgetStatus(
+            tokens=await self._core.read_tokens(),
+            rate=self._context.facts.upstream_rate,
+            in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
+            waiting=int(totals.sum("doi_proxy_upstream_waiting")),
+            clients_waiting=int(totals.sum("doi_proxy_upstream_clients_waiting")),
+        )
+
+    async def _store(self, totals: Totals) -> StoreStatus:
+        stats = await self._core.cache.stats()
+        store, scheme = stats.store, self._context.facts.store_url.partition(":")[0]
+        return StoreStatus(
+            kind="memory" if scheme == "memory" else "sqlite" if scheme == "sqlite" else "server",
+            healthy=stats.healthy,
+            read_only=stats.state == "read-only",
+            entries=0 if store is None else store.entries,
+            bytes=0 if store is None else store.bytes,
+            memory_entries=int(totals.sum("doi_proxy_memory_entries")),
+            memory_bytes=int(totals.sum("doi_proxy_memory_bytes")),
+        )
+
+
+def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
+    """The seconds between two times in which an upstream was down. Two outages at the same time count as one."""
+    seconds, reached = 0.0, begin
+    for event in events:
+        if event.kind == "outage":
+            until = min(end, end if event.until is None else event.until)
+            seconds += max(0.0, until - max(reached, event.at))
+            reached = max(reached, until)
+    return seconds
+
+
+def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[PrefixCount]]:
+    top = prefixes.top().items()
+    return {kind: [PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "handle servers"
+
+
+def _note_start(file: Path | None, now: float) -> tuple[float, bool]:
+    """When the first worker started, in seconds since the epoch, and whether that is this one."""
+    if file is None:
+        return now, True
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        return file.stat().st_mtime, False
+    return file.stat().st_mtime, True
+
+
+def _describe(point: Point) -> HistoryPoint:
+    counts = ("requests", "answers", "hits", "stale", "unverified", "questions", "down")
+    return HistoryPoint(
+        start=point.start,
+        **{name: int(point.sums.get(name, 0)) for name in counts},
+        upstream_seconds=_mean([point], "question_seconds", "questions"),
+        loop_delay=_mean([point], "delay_seconds", "delays"),
+    )
+
+
+def _mean(points: Sequence[Point], sums: str, counts: str) -> float | None:
+    count = sum(point.sums.get(counts, 0.0) for point in points)
+    return sum(point.sums.get(sums, 0.0) for point in points) / count if count else None
+
+
+def _share_without_queries(points: Iterable[Point]) -> float | None:
+    """The share of names that would have been answered without the upstream, 0 to 1. None without names."""
+    known = [point.sums for point in points]
+    names = sum(sums.get("answers", 0.0) + sums.get("unverified", 0.0) for sums in known)
+    lost = sum(sums.get("needed", 0.0) + sums.get("unverified", 0.0) for sums in known)
+    return 1.0 - lost / names if names else None

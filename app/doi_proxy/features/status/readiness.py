@@ -1,0 +1,51 @@
+"""The state of the parts of a service, in a fixed vocabulary without paths, hosts or messages of libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Final, Literal
+
+from doi_proxy.features.feature import Context
+from doi_proxy.features.status.models import Readiness, UpstreamReadiness
+from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.upstream.breaker import BreakerState
+from doi_proxy.upstream.guard import Guard, UpstreamState
+
+#: The breaker's state as a word for readiness.
+_BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
+    BreakerState.CLOSED: "closed",
+    BreakerState.HALF_OPEN: "half-open",
+    BreakerState.OPEN: "open",
+}
+
+
+async def describe_readiness(context: Context, states: UpstreamStates) -> Readiness:
+    """The body of `/readyz`. It queries the store, and never an upstream."""
+    core, draining = context.core, context.reloads.draining
+    stats = await core.cache.stats()
+    known = states.read()
+    guards = enumerate(core.upstream.guards.items(), 1)
+    upstreams = [_upstream_readiness(number, guard, known[url][0]) for number, (url, guard) in guards]
+    # A failing store makes the cache slower. It is not a reason to send requests to another node.
+    detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": stats.state}
+    shown = {name: value for service in context.services for name, value in service.ready().items()}
+    detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
+    if draining:
+        detail["service"] = "draining"
+    local = shown.get("local_records")
+    return Readiness(ready=not draining, detail=detail, upstreams=upstreams, local_records=local)
+
+
+def _upstream_readiness(number: int, guard: Guard, state: UpstreamState) -> UpstreamReadiness:
+    return UpstreamReadiness(
+        number=number,
+        state=state,
+        breaker=_BREAKER_WORDS[guard.breaker.state],
+        retry_after=ceil(guard.pause_seconds) or None,
+    )
+
+
+def _worst_state(upstreams: Sequence[UpstreamReadiness]) -> str:
+    states = {upstream.state for upstream in upstreams}
+    return next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")

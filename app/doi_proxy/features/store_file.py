@@ -1,0 +1,82 @@
+"""The file of a SQLite store: which one is used, and connections that only read it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from doi_proxy.features.stored_entry import READERS, Reader
+
+#: PRAGMA application_id: "DOIr". PRAGMA user_version is the format of the store.
+APPLICATION_ID: Final = 0x444F4972
+#: Seconds that a read waits for a lock. In write-ahead mode writers do not block reads. The remaining cases, such as
+#: recovery after a crash, must not block the event loop for long.
+READ_TIMEOUT: Final = 0.25
+
+
+def choose_file(path: Path, readers: Mapping[int, Reader] = READERS) -> Path:
+    """The file of the store at `path`: `path`, or `<path>.<format>` if `path` is a database without a reader.
+
+    That is a store of another format, or a file of another program. It is not changed. A file that cannot be examined
+    is returned as it is: what opens it reports the reason.
+    """
+    try:
+        if path.stat().st_size:
+            with closing(connect_to_read(path)) as connection:
+                if not has_reader(connection, readers):
+                    return path.with_name(f"{path.name}.{max(readers)}")
+    except (OSError, sqlite3.Error, ValueError):
+        pass
+    return path
+
+
+def has_reader(connection: sqlite3.Connection, readers: Mapping[int, Reader]) -> bool:
+    """Whether a file is a store in a format with a reader, or an empty database."""
+    number, application = read_format(connection), read_pragma(connection, "application_id")
+    if application == APPLICATION_ID:
+        return number in readers
+    return not (application or number or find_tables(connection))
+
+
+def find_tables(connection: sqlite3.Connection) -> set[str]:
+    """The names of its tables. Raises sqlite3.Error."""
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open a connection that cannot change anything. Raises sqlite3.Error.
+
+    If there is no write-ahead log, no process has the file open, and it is opened as immutable. SQLite would otherwise
+    create a log. `has_log` detects when a process has opened the file since.
+    """
+    mode = "ro" if has_log(path) else "ro&immutable=1"
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=READ_TIMEOUT, isolation_level=None, check_same_thread=False)
+    connection.text_factory = decode_row_text
+    return connection
+
+
+def has_log(path: Path) -> bool:
+    """Whether there is a write-ahead log: a process has the store open, or was killed."""
+    return Path(f"{path}-wal").exists()
+
+
+def decode_row_text(text: bytes) -> str:
+    """Text of a row. What is not UTF-8 is replaced."""
+    # One damaged key must not fail a whole page of rows. Its checksum is wrong, so it is found later.
+    return text.decode(errors="replace")
+
+
+def read_format(connection: sqlite3.Connection) -> int:
+    """The format of a store. 0 for an empty file. Raises sqlite3.Error."""
+    return read_pragma(connection, "user_version")
+
+
+def read_pragma(connection: sqlite3.Connection, name: str) -> int:
+    """The number of a pragma. Raises sqlite3.Error."""
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

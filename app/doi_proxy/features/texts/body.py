@@ -1,0 +1,273 @@
+"""A list in the body of a request, of `/api/resolve` or `/api/parse`: read ahead, decompressed, and cut into items."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from doi_proxy.errors import RequestTooLarge, UnsupportedBody
+from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
+from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
+from doi_proxy.features.texts.references import BibtexReader, RisReader
+from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.web.media_types import BIBTEX, CSV, JSON, NDJSON, PROBLEM, RIS, TEXT
+from doi_proxy.web.request import media_type_of
+from doi_proxy.web.responses import Receive
+
+#: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
+_PIECE_BYTES: Final = 1_024
+#: Other names of the same formats.
+_OTHER_NAMES: Final = {
+    "application/ndjson": NDJSON,
+    "application/jsonl": NDJSON,
+    "application/x-jsonlines": NDJSON,
+    "text/tab-separated-values": CSV,
+    "application/x-bibtex": BIBTEX,
+}
+#: "" is a body without a charset. US-ASCII is a part of UTF-8.
+_CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
+_MAX_SHOWN_CHARACTERS: Final = 80
+#: A body that arrives faster has no speed that can be measured, in seconds.
+_SHORTEST_WAIT: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class ListLimits:
+    """The limits of one list."""
+
+    names: int
+    line_bytes: int = MAX_LINE_BYTES
+    #: Decompressed bytes for each compressed byte. Lists of names have up to about 20.
+    ratio: float = 100.0
+    #: Bytes that are received before they are needed. A client that reads no answer until it has sent its whole list
+    #: can send about this much: 100,000 names.
+    read_ahead_bytes: int = 4 * 1024 * 1024
+    #: Decompressed bytes.
+    total_bytes: float = inf
+    #: Lines without an item, and as many more for each item. Most are empty, or comments.
+    empty_lines: int = 100_000
+    empty_lines_an_item: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFormat:
+    """What the headers and the query of a request say about its body."""
+
+    media_type: str
+    is_gzip: bool
+    column: str | None
+    #: The column or member that rows repeat.
+    echo: str | None = None
+    #: Whether the items have the reference that they are a part of.
+    keeps_entries: bool = False
+
+
+#: Makes the reader of each media type.
+_READERS: Final[dict[str, Callable[[int, str | None, str | None], ListReader]]] = {
+    TEXT: LinesReader,
+    CSV: ColumnReader,
+    NDJSON: JsonLinesReader,
+    JSON: JsonArrayReader,
+    BIBTEX: BibtexReader,
+    RIS: RisReader,
+}
+LIST_TYPES: Final = tuple(_READERS)
+_SHOWN: Final = 80
+
+#: The body of a request with a list, in the OpenAPI document.
+LIST_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "content": {
+        # Some generators of clients know only the first.
+        JSON: {
+            "schema": {"type": "array", "items": {"type": "string"}},
+            "example": ["10.1000/182", "10.1000/none"],
+        },
+        TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
+        CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
+        NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
+        BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
+        RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
+    },
+}
+
+
+def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """The problems of a route by their status, for the OpenAPI document."""
+    return {status: {"description": text, "content": {PROBLEM: {}}} for status, text in texts.items()}
+
+
+def read_body_format(
+    content_type: str | None,
+    content_encoding: str | None,
+    columns: tuple[str | None, str | None] = (None, None),
+    supported: Iterable[str] = LIST_TYPES,
+) -> BodyFormat:
+    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody.
+
+    `columns` are the column or member with the names, and the one that rows repeat.
+    """
+    media_type = read_content_type(content_type, supported)
+    encoding = (content_encoding or "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:_SHOWN]}; send it as it is, or as gzip.")
+    return BodyFormat(media_type, encoding != "identity", *columns)
+
+
+class BodyBuffer:
+    """The pieces of a body that have been received and are not read yet, about `max_bytes` at most.
+
+    A client that sends its whole list before it reads the answer needs room for the list here, or for the answer in the
+    buffers of the connection.
+    """
+
+    def __init__(self, max_bytes: int, timer: Callable[[], float] = time.monotonic) -> None:
+        """`timer` is monotonic, in seconds."""
+        self._max_bytes = max_bytes
+        self._timer = timer
+        self._began = timer()
+        self._received = 0
+        #: Seconds of finished waits for the client, and when the one under way began.
+        self._waited = 0.0
+        self._waits_since: float | None = None
+        self._pieces: deque[bytes] = deque()
+        self._bytes = 0
+        self._is_complete = False
+        self._changed = asyncio.Condition()
+
+    async def fill(self, receive: Receive) -> None:
+        """Receive the body. Returns when the client has left."""
+        while True:
+            self._waits_since = self._timer()
+            message = await receive()
+            self._waited, self._waits_since = self.waited, None
+            if message["type"] == "http.disconnect":
+                return
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._bytes < self._max_bytes)
+                piece = message.get("body", b"")
+                if piece:
+                    self._pieces.append(piece)
+                    self._bytes += len(piece)
+                    self._received += len(piece)
+                self._is_complete = not message.get("more_body", False)
+                self._changed.notify_all()
+
+    @property
+    def age(self) -> float:
+        """Seconds since its beginning."""
+        return self._timer() - self._began
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this service has waited for the client. A time in which the body was not read does not count."""
+        return self._waited + (0.0 if self._waits_since is None else self._timer() - self._waits_since)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether this service waits for the rest of the body."""
+        return self._waits_since is not None and not self._is_complete
+
+    @property
+    def speed(self) -> float:
+        """Bytes of the body for each second of `waited`."""
+        return self._received / max(self.waited, _SHORTEST_WAIT)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The pieces in their order."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._pieces or self._is_complete)
+                if not self._pieces:
+                    return
+                piece = self._pieces.popleft()
+                self._bytes -= len(piece)
+                self._changed.notify_all()
+            yield piece
+
+
+async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
+    """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
+    reader = _READERS[form.media_type](limits.line_bytes, form.column, form.echo)
+    reader.keeps_entries = form.keeps_entries
+    counter = ListCounter(limits)
+    async for large in decompress_body(body, limits, is_gzip=form.is_gzip):
+        for piece in _cut(large):
+            for item in reader.feed(piece):
+                counter.count_item()
+                yield item
+            counter.compare_lines(reader.lines)
+            # Other requests come first: a piece can have many lines without a name.
+            await asyncio.sleep(0)
+    for item in reader.end():
+        counter.count_item()
+        yield item
+
+
+async def decompress_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
+    """The bytes of a body, decompressed. Raises UnreadableList and RequestTooLarge."""
+    gunzip = open_gunzip(limits.ratio) if is_gzip else None
+    counter = ListCounter(limits)
+    async for received in body:
+        for block in _cut(received):
+            for piece in (block,) if gunzip is None else gunzip.feed(block):
+                counter.count_bytes(piece)
+                yield piece
+            # A block of gzip can have many members without data.
+            await asyncio.sleep(0)
+    if gunzip is not None:
+        gunzip.end()
+
+
+class ListCounter:
+    """Counts what the limits of a list bound. Raises RequestTooLarge."""
+
+    def __init__(self, limits: ListLimits) -> None:
+        self._limits = limits
+        self._bytes = self._names = 0
+
+    def count_bytes(self, data: bytes) -> None:
+        self._bytes += len(data)
+        if self._bytes > self._limits.total_bytes:
+            raise RequestTooLarge(f"The list is larger than {self._limits.total_bytes} bytes; send several requests.")
+
+    def count_item(self) -> None:
+        self._names += 1
+        if self._names > self._limits.names:
+            raise RequestTooLarge(
+                f"The list has more than {self._limits.names} names; send the rest in another request."
+            )
+
+    def compare_lines(self, lines: int) -> None:
+        """Compare the lines that were read with the items in them. Raises UnreadableList."""
+        limits = self._limits
+        if lines - self._names > limits.empty_lines + limits.empty_lines_an_item * self._names:
+            raise UnreadableList(
+                f"The list has {self._names} names in its first {lines} lines; remove empty lines and comments."
+            )
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+
+
+def read_content_type(content_type: str | None, supported: Iterable[str]) -> str:
+    """The media type of a body, which is one of `supported`, by its usual name.
+
+    Raises UnsupportedBody for any other media type, and for a charset other than UTF-8.
+    """
+    types, sent = tuple(supported), media_type_of(content_type)
+    media_type = _OTHER_NAMES.get(sent, sent)
+    if media_type not in types:
+        shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
+        raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")
+    charset = (content_type or "").lower().partition("charset=")[2].partition(";")[0].strip(' "')
+    if charset not in _CHARSETS:
+        raise UnsupportedBody(f"The body is in the encoding {charset[:_MAX_SHOWN_CHARACTERS]}; send it in UTF-8.")
+    return media_type

@@ -1,0 +1,94 @@
+"""`POST /api/extract`: every name in a text, with its place. No upstream is queried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from doi_proxy.features.fair_lock import FairLock, HoldTurn
+from doi_proxy.features.suggestion_model import ReadingModel
+from doi_proxy.features.texts.body import BodyBuffer, ListLimits, decompress_body, problem_responses, read_body_format
+from doi_proxy.features.texts.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, write_position
+from doi_proxy.features.texts.find_names import find_names_of
+from doi_proxy.features.texts.streamed_answer import Output, StreamedAnswer, choose_output
+from doi_proxy.web.media_types import CSV, NDJSON
+
+EXTRACT_PATH: Final = "/api/extract"
+_FIELDS: Final = ("doi", *POSITION_FIELDS)
+
+
+class FoundNameModel(ReadingModel):
+    """A name in a text."""
+
+    text: str = Field(description="The part of the text that the name comes from.", examples=["10.1000/182"])
+    start: int = Field(description="The characters of the text before it.", examples=[5])
+    end: int = Field(description="The characters of the text until its end.", examples=[16])
+
+
+class ExtractQuery(BaseModel):
+    """The parameters of a request."""
+
+    output: Literal["ndjson", "csv", "json"] | None = Field(None, description="The form of the answer.")
+
+
+class ExtractedAnswer(StreamedAnswer):
+    """The names of one text, each as soon as it is found."""
+
+    def __init__(self, hold_turn: HoldTurn, *, is_gzip: bool, media_type: str) -> None:
+        super().__init__()
+        self._hold_turn = hold_turn
+        self._is_gzip = is_gzip
+        self._output_type = media_type
+
+    async def _answer(self, body: BodyBuffer, output: Output) -> None:
+        pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
+        names = find_names_of(decode_text(pieces), self._hold_turn)
+        async with output.open_rows(self._output_type, _FIELDS) as rows:
+            async for found in names:
+                if not await rows.write([{"doi": found.name.text, **write_position(found)}]):
+                    return
+
+
+def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
+    """Add the endpoint. `client_at` returns the client at an address."""
+    turns = FairLock()
+
+    async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
+        """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
+
+        Names that a line break cuts are joined, and errors are undone. Whether a name exists is not known.
+        """
+        headers = request.headers
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), supported=TEXT_TYPES)
+        media_type = choose_output(query.output, headers.get("accept"), form.media_type)
+        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
+        return ExtractedAnswer(hold_turn, is_gzip=form.is_gzip, media_type=media_type)
+
+    row = {"$ref": "#/components/schemas/FoundNameModel"}
+    text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
+    body: dict[str, Any] = dict.fromkeys(TEXT_TYPES, text)
+    app.add_api_route(
+        EXTRACT_PATH,
+        extract_names,
+        methods=["POST"],
+        tags=["parsing"],
+        summary="Which names are in this text?",
+        response_model=list[FoundNameModel],
+        response_description="An object for each name, in the order of the text.",
+        responses={
+            200: {"content": {NDJSON: {"schema": row}, CSV: {"schema": {"type": "string"}}}},
+            **problem_responses(
+                {
+                    400: "The body cannot be read.",
+                    403: "The network of the client is denied.",
+                    415: "The body is not of one of these media types.",
+                    429: "The client is over its limit.",
+                }
+            ),
+        },
+        openapi_extra={"requestBody": {"required": True, "content": body}},
+    )

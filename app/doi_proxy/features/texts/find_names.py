@@ -1,0 +1,235 @@
+"""Finds the names in running text: where each is, how it is read, and how certain that is."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from dataclasses import dataclass
+from html import unescape
+from itertools import chain
+from typing import Final
+from urllib.parse import unquote
+
+from doi_names.name import HandleName, fold
+from doi_proxy.features.fair_lock import HoldTurn
+from doi_proxy.features.texts.repair.characters import OTHER_DIGITS
+from doi_proxy.features.texts.repair.surroundings import within_cell, without_blanks
+from doi_proxy.features.texts.suggestion import Confidence, read_best
+
+#: Characters of a text that belong to one name at most. A longer word is cut.
+MAX_NAME_CHARACTERS: Final = 512
+#: Characters that are read in one turn of the event loop. The slowest text that was tried took 8 ms, 12 on a busy
+#: machine.
+BLOCK_CHARACTERS: Final = 256
+#: Words after the first that a broken name can have.
+_MAX_PIECES: Final = 3
+#: One character for one: the wide forms of East Asian fonts, and what looks like a slash or a dot.
+_PLAIN: Final = (
+    {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+    | dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
+    | dict.fromkeys((0x2024, 0x3002, 0xFF61), ".")
+    | OTHER_DIGITS
+)
+#: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
+#: in a URL or after a label.
+_START: Final = re.compile(
+    r"""(?<![0-9]) (?<![0-9]\.) (?: 10 | [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
+        (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
+        (?: \s?/ | %(?:25)?2F | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
+      | (?<=doi\.org/) (?!(?:https?|doi|hdl|info|urn)(?::|%3A)) (?:10/)? [a-z][0-9a-z]{2,7}
+        (?![0-9a-z/_.-]{2}|[0-9a-z/_-])
+      | (?<=doi:) \s? (?: 10/[a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-]) | 10\.[0-9]{4,5}[._:-](?=[0-9a-z]) )""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+#: Characters before a name that decide whether it is one: "doi.org/".
+_LOOK_BEHIND: Final = 8
+#: Characters after a name that decide where it ends.
+_LOOK_AHEAD: Final = 8
+_SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
+_WORD: Final = re.compile(r"\S+")
+#: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
+_BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
+#: A word after the first; a slash between blanks belongs to the word after it.
+_NEXT_WORD: Final = re.compile(r"(?:/[^\S\n]{1,4})?\S+")
+#: The number of the next reference, after the full stop and the line end of the last one: "2. Author".
+_LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
+#: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
+_WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|\\{1,4}/|.", re.DOTALL)
+_CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundName:
+    """A name in a text. `start` and `end` count its characters, `text` is the part between them."""
+
+    name: HandleName
+    start: int
+    end: int
+    text: str
+    confidence: Confidence
+    rule: str | None
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether the text shows the name without an error. Trailing punctuation and escapes are not errors."""
+        written = unquote(self.text)
+        return self.confidence in ("literal", "sure") and fold(self.name.text) == fold(
+            written if self.name.is_doi or "/" in written else f"10/{written}"
+        )
+
+
+class NameFinder:
+    """Finds names in a text that arrives in pieces. The borders of the pieces do not matter."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        #: The characters before the rest.
+        self._before = 0
+
+    def feed(self, text: str) -> list[FoundName]:
+        """The names that end in this piece. A caller in the event loop feeds BLOCK_CHARACTERS at most."""
+        self._rest += text
+        return self._find(len(self._rest) - MAX_NAME_CHARACTERS - _LOOK_AHEAD)
+
+    def end(self) -> Iterator[list[FoundName]]:
+        """The names at the end of the text, from BLOCK_CHARACTERS at a time."""
+        whole = self._rest if self._before == 0 else ""
+        while len(self._rest) > BLOCK_CHARACTERS:
+            names = self._find(BLOCK_CHARACTERS)
+            whole = "" if names else whole
+            yield names
+        yield self._find(len(self._rest)) or _read_word(whole)
+
+    def _find(self, until: int) -> list[FoundName]:
+        """The names that begin before a position of the rest. What lies before it is dropped, but for some context."""
+        names: list[FoundName] = []
+        text = self._rest.translate(_PLAIN) if not self._rest.isascii() else self._rest
+        done = 0
+        while found := _START.search(text, done):
+            if found.start() >= until:
+                break
+            begin = found.start() + len(found[0]) - len(found[0].lstrip())
+            limit = min(begin + MAX_NAME_CHARACTERS, len(text))
+            following = _START.search(text, found.end(), limit)
+            limit = following.start() if following else limit
+            read = _read_at(self._rest, text, (begin, found.end(), limit))
+            done = found.end()
+            if read is not None:
+                name, confidence, rule, end = read
+                done = max(done, end)
+                place = self._before + begin, self._before + end
+                names.append(FoundName(name, *place, self._rest[begin:end], confidence, rule))
+        cut = max(done, min(until, len(text)) - _LOOK_BEHIND)
+        if cut > 0:
+            self._rest, self._before = self._rest[cut:], self._before + cut
+        return names
+
+
+def find_names(text: str) -> list[FoundName]:
+    """Every name in a text, in its order."""
+    finder = NameFinder()
+    return [*finder.feed(text), *chain.from_iterable(finder.end())]
+
+
+async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> AsyncIterator[FoundName]:
+    """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile.
+
+    `hold_turn` is of a lock of all texts: one block is read in a turn of the event loop, whatever the number of texts.
+    """
+    finder = NameFinder()
+    async for piece in pieces:
+        for start in range(0, len(piece), BLOCK_CHARACTERS):
+            async with hold_turn():
+                names = finder.feed(piece[start : start + BLOCK_CHARACTERS])
+                await asyncio.sleep(0)
+            for found in names:
+                yield found
+    endings = finder.end()
+    while True:
+        async with hold_turn():
+            last = next(endings, None)
+            await asyncio.sleep(0)
+        if last is None:
+            return
+        for found in last:
+            yield found
+
+
+def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleName, Confidence, str | None, int] | None:
+    """The name at a place: its reading, and where it ends. None if it is not a name after all.
+
+    `text` is `raw` with plain characters. The place is where the name begins, where its suffix does, and where it ends
+    at the latest.
+    """
+    begin, suffix, limit = place
+    short = _SHORT.match(text, begin, limit)
+    if short:
+        return HandleName(f"10/{short[1]}"), "literal", None, short.end()
+    end = _find_end(text, begin, suffix, limit)
+    if not text[suffix:end].strip():
+        return None
+    # In a URL that is itself a value in a query, every "?" is encoded, and says nothing about the name.
+    is_nested = raw[max(0, begin - 3) : begin].upper() == "%2F"
+    reading = read_best(unquote(raw[begin:end]) if is_nested else raw[begin:end])
+    if reading is None or not reading.name.is_doi:
+        return None
+    return reading.name, reading.confidence, reading.rule, begin + _length(text[begin:end], reading.name.text)
+
+
+def _read_word(text: str) -> list[FoundName]:
+    """The name that a text of one word is after a doubtful repair, such as a lost dot: 101000/182."""
+    word = text.strip()
+    if not word or len(word) > MAX_NAME_CHARACTERS or len(word.split()) > 1 or _START.search(word):
+        return []
+    reading = read_best(word)
+    if reading is None or not reading.name.is_doi:
+        return []
+    start = text.index(word)
+    return [FoundName(reading.name, start, start + len(word), word, reading.confidence, reading.rule)]
+
+
+def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
+    """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end."""
+    first = _WORD.match(text, suffix - 1, limit)
+    end = first.end() if first else limit
+    emphasis = text.rfind("_", suffix, end) if text[begin - 1 : begin] == "_" else -1
+    if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
+        return suffix + len(text[suffix:emphasis].rstrip("_"))
+    for _ in range(_MAX_PIECES):
+        blank = _BREAK.match(text, end, limit)
+        word = _NEXT_WORD.match(text, blank.end(), limit) if blank else None
+        if blank is None or word is None or not _goes_on(text, begin, blank, word):
+            break
+        end = word.end()
+    return begin + len(within_cell(text[begin - 1 : begin], text[begin:end]))
+
+
+def _goes_on(text: str, begin: int, blank: re.Match[str], word: re.Match[str]) -> bool:
+    """Whether a name goes on with the next word."""
+    end = blank.start()
+    if text[end - 1] == "=" and blank[0] in ("\n", "\r\n"):
+        return True  # a soft line break (RFC 2045, section 6.7)
+    if text[end - 1] == "." and "\n" in blank[0] and _LIST_NUMBER.match(text, word.start()):
+        return False
+    return _is_broken(text[begin:end], word[0])
+
+
+def _is_broken(before: str, word: str) -> bool:
+    """Whether a word belongs to the name before it: the rules join the two."""
+    joined = without_blanks(" ".join(before.split())) + f" {word}"
+    return without_blanks(joined) != joined
+
+
+def _length(written: str, name: str) -> int:
+    """The length of the part of a text that its name comes from."""
+    if written[: len(name)].lower() == name.lower():
+        return len(name)
+    folded, at, end = name.casefold(), 0, 0
+    for part in _WRITTEN.finditer(written):
+        plain = unescape(unquote(part[0])).replace("\\", "").casefold() or "/"
+        if folded.startswith(plain, at):
+            at, end = at + len(plain), part.end()
+        if at == len(folded):
+            return end
+    return len(written.rstrip(_CLOSING)) or len(written)

@@ -1,0 +1,206 @@
+"""`/api/parse`: what texts are, decided from their form alone. No upstream is queried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.requests import ClientDisconnect
+
+from doi_names.percent import decode
+from doi_names.presentation import MAX_TYPED_CHARACTERS
+from doi_proxy.errors import RequestTooLarge
+from doi_proxy.features.fair_lock import FairLock, HoldTurn
+from doi_proxy.features.texts.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
+from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
+from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
+from doi_proxy.features.texts.parsing import ParsedText, parse, unreadable, warn_of_plus_sign, write_line
+from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
+from doi_proxy.web.media_types import JSON, NDJSON
+from doi_proxy.web.request import Request as OwnRequest
+
+PARSE_PATH: Final = "/api/parse"
+#: Rows are sent in pieces of about this many bytes.
+_PIECE_BYTES: Final = 16_384
+
+
+#: The list of one request: it is parsed at once, and its answer is one JSON array.
+PARSE_LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
+
+
+def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits, client_at: Callable[[str], str]) -> None:
+    """Add the endpoint. `public_url` is this resolver's own URL. If it is None, each request says it.
+
+    `client_at` returns the client at an address.
+    """
+    # One text at a time, whatever the number of requests. Clients take turns.
+    turns = FairLock()
+
+    async def parse_one(
+        request: Request,
+        doi: Annotated[str, Query(description="The text, percent-encoded.", examples=["10.1000/182"])],
+    ) -> Response:
+        """What a text is: a DOI name, a shortDOI, a handle, a prefix or none of them. The upstream is not queried.
+
+        The text is read as in the form of the home page: `%` always begins an escape.
+        """
+        text = _read_parameter(request, doi)
+        _refuse_long(text, 1)
+        base_url = _base_url(request, public_url)
+        parsed = _parse(text, base_url)
+        await asyncio.sleep(0)  # a text with a plus sign is read twice, for up to 8 ms each
+        row = write_line(warn_of_plus_sign(parsed), base_url)
+        return Response(row, media_type=JSON, headers=_text_header(OWN_PAGE))
+
+    async def parse_many(
+        request: Request,
+        column: Annotated[
+            str | None, Query(max_length=200, description="The column or member with the texts, instead of `doi`.")
+        ] = None,
+    ) -> Response:
+        """What each of many texts is, in their order.
+
+        The body is read as `/api/resolve` reads it. The answer is a JSON array for an array, and one JSON object a line
+        for other lists.
+        """
+        headers = request.headers
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), (column, None))
+        body = bytearray()
+        try:
+            async for item in read_list_body(_keep(request.stream(), body, limits), form, limits):
+                _refuse_long(item.text, item.line)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
+        rows = _write_rows(read_list_body(_cut(body), form, limits), _base_url(request, public_url), hold_turn)
+        if form.media_type == JSON:
+            pieces, output = _join(rows, opening=b"[", between=b",", closing=b"]"), JSON
+        else:
+            pieces, output = _join(rows, end=b"\n"), NDJSON
+        return StreamingResponse(pieces, media_type=output, headers=_text_header(NO_STORE))
+
+    _add_routes(app, parse_one, parse_many)
+
+
+def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callable[..., Any]) -> None:
+    limited = {403: "The network of the client is denied.", 429: "The client is over its limit."}
+    app.add_api_route(
+        PARSE_PATH,
+        parse_one,
+        methods=["GET"],
+        tags=["parsing"],
+        summary="What is this text?",
+        response_model=ParsedTextModel,
+        response_description="What the text is; also if it is not a DOI name.",
+        responses=problem_responses(
+            {
+                400: "The parameter `doi` is missing, or is not percent-encoded UTF-8.",
+                413: "The text is too long.",
+                414: "The address is too long.",
+                **limited,
+            }
+        ),
+        openapi_extra={"x-example": f"{PARSE_PATH}?doi=10.1000/182"},
+    )
+    app.add_api_route(PARSE_PATH, parse_one, methods=["HEAD"], include_in_schema=False)
+    row = {"$ref": "#/components/schemas/ParsedItemModel"}
+    app.add_api_route(
+        PARSE_PATH,
+        parse_many,
+        methods=["POST"],
+        tags=["parsing"],
+        summary="What are these texts?",
+        response_model=list[ParsedItemModel],
+        response_description="An object for each text, in their order.",
+        responses={
+            200: {"content": {NDJSON: {"schema": row}}},
+            **problem_responses(
+                {
+                    400: "The body cannot be read.",
+                    413: "The body is too large, or has too many texts, or one that is too long.",
+                    415: "The body is not of one of these media types.",
+                    **limited,
+                }
+            ),
+        },
+        openapi_extra={"requestBody": LIST_BODY},
+    )
+
+
+def _read_parameter(request: Request, doi: str) -> str:
+    """The text from the raw query, where "+" is a plus sign and bytes are strictly UTF-8. Raises InvalidName."""
+    for part in request.scope["query_string"].split(b"&"):
+        name, _, value = part.partition(b"=")
+        if name == b"doi":
+            return decode(value)
+    return doi
+
+
+def _refuse_long(text: str, number: int) -> None:
+    """Raise RequestTooLarge if a text is too long. A text is parsed in one turn of the event loop."""
+    if len(text) > MAX_TYPED_CHARACTERS:
+        raise RequestTooLarge(
+            f"Text {number} has {len(text)} characters; the limit is {MAX_TYPED_CHARACTERS}. POST /api/resolve reads "
+            f"lists with lines of up to {MAX_LINE_BYTES} bytes."
+        )
+
+
+def _base_url(request: Request, public_url: str | None) -> str:
+    return OwnRequest(request.scope, request.receive, public_url=public_url, sub_path=b"").base_url
+
+
+def _parse(text: str, base_url: str) -> ParsedText:
+    return parse(text, own_hosts=frozenset({urlsplit(base_url).hostname or ""}))
+
+
+def _write_item(item: Item, base_url: str) -> bytes:
+    parsed = _parse(item.text, base_url) if isinstance(item, ListItem) else unreadable(item.text, item.message)
+    return write_line(parsed, base_url, item if item.key is not None else None)
+
+
+async def _keep(pieces: AsyncIterator[bytes], body: bytearray, limits: ListLimits) -> AsyncIterator[bytes]:
+    """The pieces of a body, which is kept as it was sent. Items in memory take 40 times as many bytes.
+
+    Raises RequestTooLarge.
+    """
+    async for piece in pieces:
+        body += piece
+        if len(body) > limits.total_bytes:
+            raise RequestTooLarge(f"The list is larger than {limits.total_bytes} bytes; send several requests.")
+        yield piece
+
+
+async def _cut(body: bytearray) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), _PIECE_BYTES):
+        yield bytes(body[start : start + _PIECE_BYTES])
+
+
+async def _write_rows(items: AsyncIterator[Item], base_url: str, hold_turn: HoldTurn) -> AsyncIterator[bytes]:
+    async for item in items:
+        async with hold_turn():
+            row = _write_item(item, base_url)
+            await asyncio.sleep(0)
+        yield row
+
+
+async def _join(
+    rows: AsyncIterator[bytes], *, opening: bytes = b"", between: bytes = b"", end: bytes = b"", closing: bytes = b""
+) -> AsyncIterator[bytes]:
+    """The rows in pieces of about _PIECE_BYTES. `end` follows each row."""
+    piece, separator = bytearray(opening), b""
+    async for row in rows:
+        piece += separator + row + end
+        separator = between
+        if len(piece) >= _PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece) + closing
+
+
+def _text_header(header: tuple[bytes, bytes]) -> dict[str, str]:
+    return {header[0].decode(): header[1].decode()}

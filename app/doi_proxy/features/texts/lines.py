@@ -1,0 +1,250 @@
+"""The items of a list, and the lines that most lists consist of.
+
+A line ends with LF or CR LF. The last one may have no end. A byte order mark is removed (RFC 3629, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.system.gunzip import Gunzip, GzipLimits
+
+#: Characters of an unreadable item in its row.
+MAX_EXCERPT: Final = 200
+#: The longest line, CSV record or JSON value of a list, in bytes.
+MAX_LINE_BYTES: Final = 65_536
+
+#: Bytes of a list that are read at a time. Its reader takes them in one turn of the event loop.
+BLOCK_BYTES: Final = 2_048
+
+BOM: Final = b"\xef\xbb\xbf"
+#: A spreadsheet or a document (APPNOTE 6.3.10, section 4.3.7).
+_ZIP: Final = b"PK\x03\x04"
+_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
+#: Begins a comment in a list of lines. No DOI name begins with it.
+_COMMENT: Final = "#"
+
+
+#: What a row can repeat of its item.
+Scalar = str | int | float | bool | None
+#: The columns or members that say what a reference is about, and the characters that are read of each.
+CITED: Final = ("title", "author", "year")
+_MAX_CITED: Final = 1_024
+_MAX_AUTHORS: Final = 50
+#: The reason of an item without anything that looks like a DOI.
+NO_DOI: Final = "no-doi"
+
+
+class ListItem(msgspec.Struct, frozen=True, gc=False):
+    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
+
+    `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
+    `echo` is a member or a cell that the row repeats. `entry` is the reference, "" if nothing compares it.
+    """
+
+    text: str
+    line: int = 0
+    key: str | None = None
+    echo: Scalar = None
+    entry: str = ""
+
+
+class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
+    """An item whose text cannot be read: its beginning, its place, and the reason as a sentence and as a token."""
+
+    text: str
+    line: int
+    message: str
+    key: str | None = None
+    echo: Scalar = None
+    reason: str | None = None
+
+
+Item = ListItem | UnreadableItem
+
+
+class ListReader(Protocol):
+    """Reads a list in pieces. The borders of the pieces do not matter."""
+
+    #: Whether items have the reference that they are a part of.
+    keeps_entries: bool
+
+    @property
+    def lines(self) -> int:
+        """The lines that have ended. 0 for a format without lines."""
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The items that end in this piece. Raises UnreadableList."""
+
+    def end(self) -> list[Item]:
+        """The items at the end of the list. Raises UnreadableList. The reader is not used afterwards."""
+
+
+def excerpt(data: bytes) -> str:
+    """The beginning of an item as text."""
+    return data[:MAX_EXCERPT].decode("utf-8", "replace")
+
+
+# `gc=False`: the garbage collector does not count lines. Those of a list started full collections, of up to 92 ms.
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A line without its end. If `is_cut`, it was longer than the limit, and `data` is its beginning."""
+
+    number: int
+    data: bytes
+    is_cut: bool = False
+
+
+class LineCutter:
+    """Cuts pieces of bytes into lines of at most `max_bytes`. A longer line is cut, and its rest is dropped."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._rest = b""
+        #: The number of the last line.
+        self.number = 0
+        #: Whether the rest of a line that is too long is being dropped.
+        self._drops = False
+
+    def feed(self, data: bytes) -> list[Line]:
+        """The lines that end in this piece."""
+        first, *others = data.split(b"\n")
+        if not others:
+            self._keep(first)
+            return []
+        lines = self._finish(first)
+        lines += [self._line(line) for line in others[:-1]]
+        self._rest = b""
+        self._keep(others[-1])
+        return lines
+
+    def skip_empty(self, data: bytes) -> bytes:
+        """Count the empty lines at the beginning of a piece. Returns the rest of it."""
+        if self._rest or self._drops:
+            return data
+        end = data.rfind(b"\n", 0, len(data) - len(data.lstrip(b"\r\n"))) + 1
+        self.number += data.count(b"\n", 0, end)
+        return data[end:]
+
+    def end(self) -> list[Line]:
+        """The last line, if it has no end."""
+        return self._finish(b"") if self._rest else []
+
+    def _keep(self, data: bytes) -> None:
+        if not self._drops:
+            # One more byte than the limit shows that the line is too long. CR may be another one.
+            room = self._max_bytes + 2 - len(self._rest)
+            self._rest += data[:room]
+            self._drops = len(data) > room
+
+    def _finish(self, data: bytes) -> list[Line]:
+        self._keep(data)
+        line = self._line(self._rest)
+        self._rest, self._drops = b"", False
+        return [line]
+
+    def _line(self, data: bytes) -> Line:
+        self.number += 1
+        if self.number == 1:
+            data = data.removeprefix(BOM)
+        data = data.removesuffix(b"\r")
+        return Line(self.number, data[: self._max_bytes], len(data) > self._max_bytes)
+
+
+def decode_line(line: Line, max_bytes: int) -> str | UnreadableItem:
+    """The text of a line, or the reason why it has none."""
+    if line.is_cut:
+        message = f"Line {line.number} is longer than {max_bytes} bytes; shorten it."
+        return UnreadableItem(excerpt(line.data), line.number, message)
+    try:
+        return line.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"Line {line.number} is not UTF-8, from byte {error.start + 1}; save the list as UTF-8."
+        return UnreadableItem(excerpt(line.data), line.number, message)
+
+
+class LineReader:
+    """Reads a list by its lines."""
+
+    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        """`column` and `echo` are columns of CSV, or members of JSON objects. Other formats have none."""
+        self._max_line_bytes = max_line_bytes
+        self._column = column
+        self._echo = echo
+        self._lines = LineCutter(max_line_bytes)
+        self.keeps_entries = False
+
+    @property
+    def lines(self) -> int:
+        """See ListReader."""
+        return self._lines.number
+
+    def feed(self, data: bytes) -> list[Item]:
+        """See ListReader."""
+        return self._read_utf8(self._lines.feed(data))
+
+    def end(self) -> list[Item]:
+        """See ListReader."""
+        return self._read_utf8(self._lines.end()) + self._finish()
+
+    def _read_utf8(self, lines: list[Line]) -> list[Item]:
+        if lines and lines[0].number == 1 and lines[0].data.startswith(_UTF16):
+            raise UnreadableList("The list is UTF-16; save it as UTF-8.")
+        if lines and lines[0].number == 1 and lines[0].data.startswith(_ZIP):
+            raise UnreadableList("The list is a ZIP archive, such as .xlsx or .docx; save it as CSV, or as plain text.")
+        return self._read(lines)
+
+    def _read(self, lines: list[Line]) -> list[Item]:
+        """The items of these lines."""
+        raise NotImplementedError
+
+    def _finish(self) -> list[Item]:
+        """The items of what is still open at the end. Raises UnreadableList."""
+        return []
+
+
+class LinesReader(LineReader):
+    """Reads a list with one name a line. Empty lines and comments, which begin with "#", are not items."""
+
+    def feed(self, data: bytes) -> list[Item]:
+        """See ListReader."""
+        return super().feed(self._lines.skip_empty(data))
+
+    def _read(self, lines: list[Line]) -> list[Item]:
+        items: list[Item] = []
+        for line in lines:
+            if not line.data:
+                continue
+            text = decode_line(line, self._max_line_bytes)
+            if isinstance(text, UnreadableItem):
+                items.append(text)
+            elif text.strip() and (item := self._read_line(line, text)) is not None:
+                items.append(item)
+        return items
+
+    def _read_line(self, line: Line, text: str) -> Item | None:
+        """The item of a line that is not empty. None for a comment."""
+        return None if text.lstrip().startswith(_COMMENT) else ListItem(text, line.number)
+
+
+def write_ris_entry(cited: Sequence[object]) -> str:
+    """A reference in the form of RIS. `cited` has the values of CITED; without a title, the reference is ""."""
+    title, author, year = (" ".join(_read_words(value))[:_MAX_CITED] for value in cited)
+    return f"TY  - GEN\nTI  - {title}\nAU  - {author}\nPY  - {year}" if title else ""
+
+
+def _read_words(value: object, depth: int = 0) -> list[str]:
+    """The words of a string, a number, or a list of authors as CSL JSON has it."""
+    if isinstance(value, dict):
+        value = value.get("family") or value.get("literal") or value.get("name")
+    if isinstance(value, list):
+        return [] if depth else [word for author in value[:_MAX_AUTHORS] for word in _read_words(author, 1)]
+    return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
+
+
+def open_gunzip(max_ratio: float) -> Gunzip:
+    """The decompressor of a list. It raises UnreadableList."""
+    return Gunzip(GzipLimits(ratio=max_ratio, piece_bytes=BLOCK_BYTES), lambda reason: UnreadableList(f"The {reason}."))

@@ -1,0 +1,222 @@
+"""Reads lists of names from files and standard input, without blocking other work on a slow pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.command import STANDARD_INPUT
+from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
+from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
+from doi_proxy.features.texts.references import BibtexReader, RisReader
+from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.system.redaction import MAX_SHOWN
+
+#: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
+_PIPE_BYTES: Final = 4_096
+#: The end of the name of a compressed file.
+_GZIP_SUFFIX: Final = ".gz"
+#: Makes the reader of each format, given the limit of a line and the column. `--format` has these names too.
+READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
+    "text": LinesReader,
+    "csv": ColumnReader,
+    "bibtex": BibtexReader,
+    "ris": RisReader,
+    "jsonl": JsonLinesReader,
+    "json": JsonArrayReader,
+}
+_SUFFIXES: Final = {"tsv": "csv", "bib": "bibtex", "ndjson": "jsonl"} | {
+    name: name for name in ("csv", "ris", "jsonl", "json")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListSource:
+    """A list: its path, or `-`, and how it is read."""
+
+    path: str
+    #: The format. If it is None, the name of the file decides.
+    form: str | None = None
+    #: The column of CSV, or the member of JSON objects.
+    column: str | None = None
+    #: Limit of a line, in bytes. A longer line is unreadable.
+    max_line_bytes: int = MAX_LINE_BYTES
+    #: Whether the items have the reference that they are a part of.
+    keeps_entries: bool = False
+
+    @property
+    def format(self) -> str:
+        """The format of the list."""
+        return self.form or format_of(self.path, self.column)
+
+
+def has_gzip_name(path: str) -> bool:
+    """Whether the name says that the file is compressed with gzip."""
+    return path.lower().endswith(_GZIP_SUFFIX)
+
+
+def format_of(path: str, column: str | None = None) -> str:
+    """The format by the end of a file name. Any other name is text, or CSV if a column is named."""
+    _, dot, suffix = path.lower().removesuffix(_GZIP_SUFFIX).rpartition(".")
+    return _SUFFIXES.get(suffix if dot else "", "text" if column is None else "csv")
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder of this name. A text that is too long for a path names none."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
+
+
+def require_files(paths: Sequence[str]) -> None:
+    """Raise ConfigurationError if a file does not exist, before anything is read."""
+    for path in paths:
+        if path == STANDARD_INPUT:
+            continue
+        if not path:
+            raise ConfigurationError("an argument is empty; name a DOI or a file, or - for standard input")
+        shown = path[:MAX_SHOWN]
+        if not exists(path):
+            raise ConfigurationError(f"{shown}: this is neither a file nor a DOI name; check the path or the name")
+        if Path(path).is_dir():
+            raise ConfigurationError(f"{shown}: this is a folder; name a file in it")
+
+
+class ListParser:
+    """Turns the bytes of one list into items."""
+
+    def __init__(self, source: ListSource) -> None:
+        self._path = source.path
+        self._reader = READERS[source.format](source.max_line_bytes, source.column)
+        self._reader.keeps_entries = source.keeps_entries
+        # The list is the operator's own file, so the ratio is not limited.
+        self._gunzip = open_gunzip(inf) if has_gzip_name(source.path) else None
+
+    def feed(self, data: bytes) -> Iterator[list[Item]]:
+        """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
+        try:
+            for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
+                yield self._reader.feed(piece)
+        except UnreadableList as error:
+            raise self._failure(error) from error
+
+    def end(self) -> list[Item]:
+        """The last items. Raises ConfigurationError if the list is incomplete."""
+        try:
+            if self._gunzip is not None:
+                self._gunzip.end()
+            return self._reader.end()
+        except UnreadableList as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: UnreadableList) -> ConfigurationError:
+        return ConfigurationError(f"{self._path}: {error.message}")
+
+
+def read_items(source: ListSource) -> Iterator[Item]:
+    """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
+    parser = ListParser(source)
+    with _open(source.path) as fd:
+        while data := _read(source.path, fd):
+            for items in parser.feed(data):
+                yield from items
+    yield from parser.end()
+
+
+async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item]]:
+    """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
+    parser = ListParser(source)
+    with _open(source.path) as fd:
+        is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        while True:
+            if not is_regular:
+                await wait_for_input(fd, stop)
+            if stop.is_set():
+                return
+            data = _read(source.path, fd)
+            if not data:
+                break
+            for items in parser.feed(data):
+                yield items
+    yield parser.end()
+
+
+async def write_all(fd: int, data: bytes) -> None:
+    """Write bytes to a file or a pipe. Raises OSError, BrokenPipeError if the reader of a pipe has left.
+
+    Cancelled, it has written whole lines to a pipe, except of a line that is longer than _PIPE_BYTES.
+    """
+    is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    view, loop = memoryview(data), asyncio.get_running_loop()
+    while view:
+        if not is_regular:
+            await _wait_for(loop.add_writer, loop.remove_writer, fd)
+        view = view[os.write(fd, view if is_regular else _take_lines(view)) :]
+
+
+def _take_lines(view: memoryview) -> memoryview:
+    """The lines at the beginning that a ready pipe takes whole, or what it takes of a longer line."""
+    most = view[:_PIPE_BYTES]
+    return most if len(view) <= _PIPE_BYTES else most[: bytes(most).rfind(b"\n") + 1 or _PIPE_BYTES]
+
+
+@contextmanager
+def _open(path: str) -> Iterator[int]:
+    """The file descriptor of a list while the body runs."""
+    if path == STANDARD_INPUT:
+        yield sys.stdin.fileno()
+        return
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _read(path: str, fd: int) -> bytes:
+    try:
+        return os.read(fd, BLOCK_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{path}: cannot be read to its end: {error.strerror or error}")
+
+
+async def wait_for_input(fd: int, stop: asyncio.Event | None = None) -> None:
+    """Wait until a descriptor can be read, or until `stop`."""
+    loop = asyncio.get_running_loop()
+    await _wait_for(loop.add_reader, loop.remove_reader, fd, stop)
+
+
+async def _wait_for(
+    add: Callable[..., None], remove: Callable[[int], object], fd: int, stop: asyncio.Event | None = None
+) -> None:
+    """Wait until a descriptor is ready, or until `stop`."""
+    ready = asyncio.Event()
+    try:
+        add(fd, ready.set)
+    except PermissionError:
+        return  # epoll refuses it: it is always ready, such as /dev/null
+    events = [asyncio.ensure_future(event.wait()) for event in (ready, stop) if event is not None]
+    try:
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for event in events:
+            event.cancel()
+        remove(fd)

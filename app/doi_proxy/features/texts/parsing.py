@@ -1,0 +1,146 @@
+"""What a text is, decided from its form alone: a DOI name, a shortDOI, a handle, a prefix or none of them.
+
+A text is read as in a request path and in the form (doi_names.presentation). Whether a name exists is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import msgspec
+
+from doi_names.name import DOIName, HandleName
+from doi_names.uri import to_uri, to_url
+from doi_proxy.errors import InvalidName
+from doi_proxy.features.texts.confusable import NameWarning, find_warnings
+from doi_proxy.features.texts.lines import Item
+from doi_proxy.features.texts.suggestion import Reading, Suggestion, read_and_suggest, read_best, write_reading
+from doi_proxy.features.texts.typed_name import is_marked_handle, read_with_rules
+
+Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
+
+#: Naming authorities in use begin with a number. Without this rule "and/or" would be a handle.
+_NUMBERED_PREFIX: Final = re.compile(r"[0-9]+(?:\.[^\s./]+)*")
+_ANY_PREFIX: Final = re.compile(r"[^\s./]+(?:\.[^\s./]+)*")
+#: Prefixes of DOI names. A malformed one is not a handle of another kind.
+_DOI_DIRECTORY: Final = "10"
+
+_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedText:
+    """What a text is.
+
+    A position in a message counts the characters of the name, decoded and without blanks, label and URL. `name` is
+    None if the text is not a name of any kind. `rules` are the steps that read it, in their order.
+    `message` is the reason why it is not a DOI name, or None. `best` is the likeliest reading.
+    """
+
+    text: str
+    kind: Kind
+    name: HandleName | None
+    rules: tuple[str, ...]
+    warnings: tuple[NameWarning, ...]
+    suggestions: tuple[Suggestion, ...]
+    message: str | None
+    best: Reading | None = None
+
+    @property
+    def doi(self) -> HandleName | None:
+        """The DOI name or the shortDOI."""
+        return self.name if self.kind in ("doi", "short_doi") else None
+
+
+def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
+    """Say what `text` is. It is read as in the form: "%" always begins an escape. Raises nothing.
+
+    `own_hosts` are the hosts of this resolver, for suggestions.
+    """
+    try:
+        name, rules = read_with_rules(text)
+    except InvalidName as error:
+        best, suggestions = read_and_suggest(text, None, own_hosts=own_hosts)
+        return ParsedText(text, "not_a_doi", None, (), (), suggestions, error.message, best)
+    is_handle = is_marked_handle(text)
+    kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
+    warnings = find_warnings(name)
+    if kind in ("doi", "short_doi"):
+        best, suggestions = read_and_suggest(text, name, own_hosts=own_hosts)
+        return ParsedText(text, kind, name, rules, warnings, suggestions, None, best)
+    best, suggestions = read_and_suggest(text, None, own_hosts=own_hosts)
+    read_name = None if kind == "not_a_doi" else name
+    return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
+
+
+def warn_of_plus_sign(parsed: ParsedText) -> ParsedText:
+    """Warn if a plus sign of a query was probably a blank, as encoders of forms write it (WHATWG URL, section 5.2)."""
+    other = read_best(parsed.text.replace("+", " ")) if "+" in parsed.text else None
+    if other is None or other.rule != "blank":
+        return parsed  # a plus sign can be part of a name
+    warning = NameWarning("plus-sign", 'A "+" in the query is a plus sign here; encode a blank as %20.')
+    suggestion = Suggestion(other.name, "plus-sign")
+    return replace(parsed, warnings=(*parsed.warnings, warning), suggestions=(suggestion, *parsed.suggestions))
+
+
+def unreadable(text: str, message: str) -> ParsedText:
+    """An item of a list that cannot be read: its beginning, and the reason."""
+    return ParsedText(text, "not_a_doi", None, (), (), (), message)
+
+
+def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
+    """The JSON object about a text. `base_url` is this resolver's own, None if it is not known."""
+    name, doi = parsed.name, parsed.doi
+    is_page = parsed.kind in ("doi", "short_doi", "prefix")
+    return {
+        "input": parsed.text,
+        "kind": parsed.kind,
+        "doi": None if doi is None else doi.text,
+        "uri": to_uri(doi) if doi is not None and doi.is_doi else None,
+        "url": to_url(name, base_url) if name is not None and is_page and base_url is not None else None,
+        "doi_org_url": to_url(name) if name is not None and is_page else None,
+        "prefix": None if name is None else name.prefix,
+        "suffix": None if name is None else name.suffix,
+        "rules": list(parsed.rules),
+        "warnings": [{"code": warning.code, "message": warning.message} for warning in parsed.warnings],
+        "best": write_reading(parsed.best),
+        "suggestions": [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in parsed.suggestions],
+        "message": parsed.message,
+    }
+
+
+def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
+    """The JSON object about a text, on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too.
+
+    `item` is an entry of a bibliography; its line and its key follow.
+    """
+    members = to_object(parsed, base_url)
+    line = msgspec.json.encode(members if item is None else members | {"line": item.line, "key": item.key})
+    if line.isascii():
+        return line
+    for raw, escaped in _LINE_ENDS:
+        line = line.replace(raw, escaped)
+    return line
+
+
+def _classify(name: HandleName, handle_prefix: re.Pattern[str]) -> Kind:
+    if name.is_doi:
+        return "doi"
+    if name.is_short_doi:
+        return "short_doi"
+    if name.is_prefix:
+        return "prefix"
+    is_other = name.prefix.partition(".")[0] != _DOI_DIRECTORY
+    return "handle" if name.suffix and is_other and handle_prefix.fullmatch(name.prefix) else "not_a_doi"
+
+
+def _explain(name: HandleName) -> str:
+    """Why a name is not a DOI name."""
+    try:
+        DOIName.parse(name.text)
+    except InvalidName as error:
+        short = name.expand_short_doi()
+        return f"{error.message} If it is a shortDOI, write {short}." if short is not None else error.message
+    raise AssertionError(name)

@@ -1,0 +1,209 @@
+"""Writes rows as NDJSON, CSV, a JSON array, a table for people, lines of errors, or URLs alone.
+
+A row is a mapping with the members in the order of the output. CSV cells are written unchanged (RFC 4180). A
+spreadsheet may read a cell that begins with "=" as a formula: docs/batch.md says what to do.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from doi_names.code_point import CodePoint
+
+#: The members of one row.
+Members = Mapping[str, Any]
+_CRLF: Final = "\r\n"
+#: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
+_WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5, "match": 9}
+_USUAL_WIDTH: Final = 30
+_ELLIPSIS: Final = "…"
+
+
+class RowWriter:
+    """Writes rows in pieces."""
+
+    #: The media type, for Content-Type.
+    media_type = "text/plain; charset=utf-8"
+
+    #: The bytes before the first row, and after the last one.
+    opening = b""
+    closing = b""
+
+    def write(self, rows: Iterable[Members]) -> bytes:
+        """The bytes of these rows."""
+        raise NotImplementedError
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """The bytes about an error after which no row follows."""
+        raise NotImplementedError
+
+
+class JsonLinesWriter(RowWriter):
+    """One JSON object a line. An error is an object with the only member "error"."""
+
+    media_type = "application/x-ndjson"
+
+    def write(self, rows: Iterable[Members]) -> bytes:
+        """See RowWriter."""
+        return b"".join([msgspec.json.encode(row) + b"\n" for row in rows])
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter."""
+        return msgspec.json.encode({"error": {"status": status, "detail": detail}}) + b"\n"
+
+
+class TableWriter(RowWriter):
+    """CSV with a header line. An error is a record with an empty verdict and the reason as its message."""
+
+    media_type = "text/csv; charset=utf-8; header=present"
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self._fields = fields
+        self.opening = self._write([fields])
+
+    def write(self, rows: Iterable[Members]) -> bytes:
+        """See RowWriter."""
+        return self._write([[_cell(row.get(name)) for name in self._fields] for row in rows])
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter."""
+        text = f"error {status}: {detail}"
+        if "message" not in self._fields:
+            return self._write([[text]])
+        return self._write([[text if name == "message" else "" for name in self._fields]])
+
+    def _write(self, records: Iterable[Sequence[str]]) -> bytes:
+        text = _Text()
+        csv.writer(text, lineterminator=_CRLF).writerows(records)
+        return "".join(text.pieces).encode("utf-8", "replace")
+
+
+class _Text:
+    """The part of a text file that csv.writer uses."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.write = self.pieces.append
+
+
+class JsonArrayWriter(RowWriter):
+    """A JSON array with one object a line."""
+
+    media_type = "application/json"
+    opening = b"["
+    closing = b"\n]\n"
+
+    def __init__(self) -> None:
+        self._is_first = True
+
+    def write(self, rows: Iterable[Members]) -> bytes:
+        """See RowWriter."""
+        return b"".join([self._separator() + msgspec.json.encode(row) for row in rows])
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter."""
+        return self._separator() + msgspec.json.encode({"error": {"status": status, "detail": detail}})
+
+    def _separator(self) -> bytes:
+        separator, self._is_first = (b"\n" if self._is_first else b",\n"), False
+        return separator
+
+
+class AlignedWriter(RowWriter):
+    """A table with a line for each row. A long cell is cut, except in the last column."""
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self._fields = fields
+        self.opening = self._line({name: name.upper() for name in fields})
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        """See RowWriter."""
+        return b"".join([self._line(row) for row in rows])
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter."""
+        return f"error {status}: {_show(detail)}\n".encode("utf-8", "replace")
+
+    def _line(self, row: Mapping[str, Any]) -> bytes:
+        *first, last = self._fields
+        cells = [_fit(_show(row.get(name)), _WIDTHS.get(name, _USUAL_WIDTH)) for name in first]
+        line = "  ".join([*cells, _show(row.get(last))]).rstrip()
+        return f"{line}\n".encode("utf-8", "replace")
+
+
+class ConciseWriter(RowWriter):
+    """One line for each row that is not good, as linters do: file:line, verdict, input, key, reason, suggestion.
+
+    A name that leads to another work is not good: that is its verdict then, with the title of the work.
+    """
+
+    def __init__(self, next_file: Callable[[], str], good: Container[str], *, has_colour: bool) -> None:
+        """`next_file` returns the list of the next row, "" for a name among the arguments."""
+        self._next_file = next_file
+        self._good = good
+        self._bold, self._red, self._end = ("\x1b[1m", "\x1b[31m", "\x1b[0m") if has_colour else ("", "", "")
+
+    def write(self, rows: Iterable[Members]) -> bytes:
+        """See RowWriter."""
+        lines = [(self._next_file(), row) for row in rows]
+        wrong = [line for line in lines if line[1]["verdict"] not in self._good or line[1].get("match") == "different"]
+        return "".join([self._line(file, row) for file, row in wrong]).encode("utf-8", "replace")
+
+    def _line(self, file: str, row: Members) -> str:
+        place = f"{self._bold}{_show(file)}:{row['line']}{self._end}: " if file else ""
+        key = f" ({_show(row['key'])})" if row["key"] is not None else ""
+        is_other = row.get("match") == "different"
+        verdict, message = ("another work", row["title"]) if is_other else (row["verdict"], row["message"])
+        reason = f": {_show(message)}" if message else ""
+        names = [suggestion["doi"] for suggestion in row["suggestions"] or ()]
+        hint = f"; did you mean {_show(names[0])}?" if names else ""
+        return f"{place}{self._red}{verdict}{self._end} {_show(row['input'])}{key}{reason}{hint}\n"
+
+
+class UrlWriter(RowWriter):
+    """One line for each row: its URL, or an empty line."""
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        """See RowWriter."""
+        return "".join([f"{row['url'] or ''}\n" for row in rows]).encode("utf-8", "replace")
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter. The line of a row that has no URL."""
+        return b"\n"
+
+
+def _cell(value: object) -> str:
+    """A value as the text of a cell. Suggestions are their names, separated by blanks."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return str(value["doi"])
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return " ".join(suggestion["doi"] for suggestion in value)
+    return str(value)
+
+
+def _fit(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + _ELLIPSIS
+
+
+def _show(value: object) -> str:
+    """A value as the text of a cell of a table for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return printable(_cell(value))
+
+
+def printable(text: str) -> str:
+    """A text for a terminal. A character that is not graphic becomes its notation, such as <U+200B>."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else f"<{CodePoint(character, 0).notation}>" for character in text
+    )

@@ -1,0 +1,116 @@
+"""Spans of requests and of queries to upstreams, exported by OTLP over HTTP.
+
+No span contains a name, a path or an address. The messages of exceptions can contain names, so spans have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from doi_proxy.features.tracing.collector_log import LoggedExporter
+from doi_proxy.features.tracing.opening import Export, Send, TracedRequest
+
+#: The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
+_OTHER_METHOD: Final = "_OTHER"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
+#: Spans of one export at most.
+_BATCH_SPANS: Final = 512
+#: Milliseconds between two exports.
+_EXPORT_INTERVAL: Final = 5000
+_SERVER_ERRORS: Final = 500
+
+
+class OpenTelemetryTraces:
+    """The spans of one process. A thread of the SDK exports them; a full queue drops spans."""
+
+    def __init__(
+        self, export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]
+    ) -> None:
+        self._is_trusted = is_trusted
+        self._clock = clock
+        self._timeout = export.timeout
+        self._propagator = TraceContextTextMapPropagator()
+        # `aclose` ends the export: the handler that the SDK registers for the exit waits up to 30 s.
+        self._provider = TracerProvider(
+            resource=Resource.create({"service.name": "doi-proxy", "service.version": version}),
+            shutdown_on_exit=False,
+        )
+        self._provider.add_span_processor(
+            BatchSpanProcessor(
+                LoggedExporter(OTLPSpanExporter(export.endpoint, timeout=export.timeout), export.endpoint),
+                max_queue_size=export.queue_spans,
+                schedule_delay_millis=_EXPORT_INTERVAL,
+                max_export_batch_size=min(_BATCH_SPANS, export.queue_spans),
+            )
+        )
+        self._tracer = self._provider.get_tracer("doi-proxy", version)
+
+    @contextmanager
+    def trace_request(self, request: TracedRequest, send: Send) -> Iterator[Send]:
+        """See Traces."""
+        method = request.method if request.method in _METHODS else _OTHER_METHOD
+        with self._tracer.start_as_current_span(
+            f"{method} {request.route}",
+            context=self._parent(request),
+            kind=SpanKind.SERVER,
+            attributes={"http.request.method": method, "doi_proxy.route": request.route},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+
+            async def watched(message: MutableMapping[str, Any]) -> None:
+                if message["type"] == "http.response.start":
+                    _record_head(span, message)
+                await send(message)
+
+            yield watched
+
+    def trace_query(self, upstream: int, outcome: str, seconds: float) -> None:
+        """See Traces. The span belongs to the request that started the query."""
+        end = self._clock()
+        span = self._tracer.start_span(
+            "upstream query",
+            kind=SpanKind.CLIENT,
+            attributes={"doi_proxy.upstream": upstream, "doi_proxy.outcome": outcome},
+            start_time=end - int(seconds * 1e9),
+        )
+        span.end(end)
+
+    def trust(self, is_trusted: Callable[[str], bool]) -> None:
+        """See Traces."""
+        self._is_trusted = is_trusted
+
+    async def aclose(self) -> None:
+        """See Traces."""
+        # A daemon: a collector that does not answer must not hold up the end of the process.
+        ending = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
+        ending.start()
+        await asyncio.to_thread(ending.join, self._timeout)
+
+    def _parent(self, request: TracedRequest) -> Context:
+        """The context of a trusted proxy's trace (W3C Trace Context, section 3.2), else one that begins a trace."""
+        if request.traceparent is None or not self._is_trusted(request.peer):
+            return Context()
+        return self._propagator.extract({"traceparent": request.traceparent}, Context())
+
+
+def _record_head(span: Span, message: MutableMapping[str, Any]) -> None:
+    status: int = message["status"]
+    span.set_attribute("http.response.status_code", status)
+    if status >= _SERVER_ERRORS:
+        span.set_status(Status(StatusCode.ERROR))
+    for name, value in message.get("headers", ()):
+        if name == b"cache-status":
+            span.set_attribute("doi_proxy.cache_status", value.decode("latin-1"))

@@ -1,0 +1,32 @@
+"""Opens the store of a Valkey or Redis URL."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from doi_proxy.cache.store import SharedStore
+from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.store_url import Opener, StoreOptions
+
+#: The schemes of a store URL. A socket has no TLS.
+SCHEMES: Final = frozenset(
+    f"{first}{kind}"
+    for first in ("redis", "rediss", "valkey", "valkeys")
+    for kind in ("", "+unix", "+cluster", "+sentinel")
+    if not (kind == "+unix" and first in ("rediss", "valkeys"))
+)
+
+
+def open_server(url: str, options: StoreOptions) -> SharedStore:
+    """Open the store of a URL. No connection is opened yet. Raises ConfigurationError."""
+    from doi_proxy.features.valkey.store import ValkeyStore  # noqa: PLC0415 - the library takes tens of milliseconds
+
+    # The URL may contain a password, so it is not part of a message.
+    try:
+        return ValkeyStore(url, clock=options.clock, timeout=options.timeout, read_only=options.read_only)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"The store URL is invalid: {error}; see docs/valkey.md.") from error
+
+
+#: What opens a store, by the scheme of its URL.
+OPENERS: Final[dict[str, Opener]] = dict.fromkeys(SCHEMES, open_server)

@@ -1,0 +1,115 @@
+"""Builds the ASGI application: a loop over the features that the settings switch on, around the core."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from doi_proxy.assembly.checks import CoreInspection
+from doi_proxy.assembly.core import (
+    NO_PARTS,
+    SuppliedParts,
+    build_face,
+    build_pages,
+    build_prepared_answers,
+    new_context,
+    open_connections,
+    open_core,
+    read_public_url,
+    read_redirect_facts,
+    read_sub_path,
+)
+from doi_proxy.assembly.features import join_observers, open_features, switched_on
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.lifespan import run_lifespan
+from doi_proxy.assembly.operations import create_operations, find_paths
+from doi_proxy.assembly.program_log import begin_logging, set_log_level
+from doi_proxy.assembly.settings import Settings, load
+from doi_proxy.assembly.stores import open_service_cache
+from doi_proxy.errors import ConfigurationError, refuse_stripped_texts
+from doi_proxy.features.fastapi_errors import allowed_methods
+from doi_proxy.server.proxies import trusted_addresses
+from doi_proxy.system.version import read_version
+from doi_proxy.upstream.loop import read_loop_id
+from doi_proxy.web.application import Application, OwnSite
+from doi_proxy.web.operations import Operations
+from doi_proxy.web.stage import fold_stages
+
+__all__ = ["NO_PARTS", "SuppliedParts", "check", "create", "create_from_environment"]
+
+
+def create(
+    settings: Settings,
+    *,
+    parts: SuppliedParts = NO_PARTS,
+    clock: Callable[[], float] = time.time,
+    chance: Callable[[], float] = random.random,
+    lifecycle: Lifecycle | None = None,
+) -> Application:
+    """The application of one process. `clock` returns seconds since the epoch. Raises ConfigurationError."""
+    lifecycle = lifecycle or Lifecycle(settings)
+    context = new_context(settings, lifecycle, clock)
+    connections = open_connections(settings)
+    for part in (connections, parts.access_log):
+        context.provide(part)
+    features = switched_on(settings)
+    observers = join_observers(feature.observe(context) for feature in features if feature.observe is not None)
+    if parts.cache is None:
+        parts = replace(parts, cache=open_service_cache(settings, clock, observers.store))
+    core, pages = open_core(settings, context, observers, parts=parts), build_pages(settings)
+    opened = open_features(features, context)
+    stages = fold_stages(opened.stages)
+    face = build_face(settings, core, pages, read_redirect_facts(context, chance), stages, opened)
+    prepared = build_prepared_answers(settings, core, face, clock)
+
+    def trust(new: Settings) -> None:
+        connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies))
+
+    lifecycle.on_reload(set_log_level, "log_level")
+    lifecycle.on_reload(trust, "trusted_proxies")
+    for gate in opened.gates:
+        for path, add in opened.operator_routes.items():
+            gate.add_path(path)
+            add(gate.app, face)
+    gates = [gate for gate in opened.gates if not gate.has_listener]
+    fastapi = create_operations(
+        read_version(),
+        lambda app: run_lifespan(core, pages, opened.services),
+        face,
+        opened.routes,
+    )
+    paths = find_paths(fastapi, opened.own_api, opened.private, gates)
+    operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
+    site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
+    application = Application(face, operations, site, stages, prepared, connections)
+    application.listeners = {name: listen(stages, connections) for name, listen in opened.listeners.items()}
+    return application
+
+
+def create_from_environment() -> Application:
+    """The application for another ASGI server, with the settings of the environment. Raises ConfigurationError.
+
+    `uvicorn --factory doi_proxy.main:create_from_environment` runs it. docs/operations.md says what is missing there.
+    """
+    refuse_stripped_texts()
+    settings = load({})
+    begin_logging(settings)
+    return create(settings)
+
+
+def check(settings: Settings) -> None:
+    """Find out before workers are started whether these settings can be used. Raises ConfigurationError."""
+
+    async def open_and_close() -> None:
+        for feature in switched_on(settings):
+            for finding in () if feature.check is None else feature.check(CoreInspection(settings, is_start=True)):
+                if finding.severity == "error":
+                    raise ConfigurationError(str(finding))
+        core = open_core(settings, parts=SuppliedParts(cache=open_service_cache(settings)))
+        await core.upstream.source.aclose()
+        await core.cache.close()
+
+    asyncio.run(open_and_close())

@@ -1,0 +1,70 @@
+"""Sends requests to a running proxy: to its admin API and to `/status`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from doi_proxy.errors import ConfigurationError, DoiProxyError
+from doi_proxy.proxy_client.exchange import Exchange
+from doi_proxy.proxy_client.server import ProxyServer
+
+#: Timeout in seconds. A purge of everything, and a slow upstream, take a while.
+_TIMEOUT: Final = 120.0
+#: Bytes of an answer. A record has at most a few MiB.
+_MAX_ANSWER: Final = 64 * 1024 * 1024
+_TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa: S105 - a message
+_HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
+
+
+class AdminClient:
+    """The admin API of a proxy."""
+
+    def __init__(self, server: ProxyServer, token: str | None) -> None:
+        self._server = server
+        self._token = token
+
+    @property
+    def label(self) -> str:
+        """The proxy in messages."""
+        return self._server.label
+
+    def show(self, name: str) -> dict[str, Any]:
+        """GET the entry of a name."""
+        return self._send("GET", f"/admin/entries/{quote(name, safe='/')}")
+
+    def act(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """POST an action of the admin API."""
+        if self._token is None:
+            raise ConfigurationError(f"the admin API needs a token: {_TOKEN_HINT}")
+        return self._send("POST", f"/admin/{action}", json.dumps(body).encode())
+
+    def explain(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """GET the decisions about a request."""
+        query = urlencode(parameters, errors="surrogateescape")
+        return self._send("GET", f"/admin/explain?{query}")
+
+    def status(self) -> dict[str, Any]:
+        """GET `/status`."""
+        return self._send("GET", "/status?format=json")
+
+    def _send(self, method: str, target: str, body: bytes | None = None) -> dict[str, Any]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        with Exchange(self._server, _TIMEOUT) as exchange:
+            if exchange.send(method, target, headers, body) != http.client.OK:
+                raise exchange.refusal(_HINTS)
+            try:
+                document = json.loads(exchange.read(_MAX_ANSWER))
+            except ValueError:
+                document = None
+        if not isinstance(document, dict):
+            raise DoiProxyError(
+                f"{self._server.label}: its answer is not JSON: this is not a doi-proxy, or it has no admin API; set "
+                "admin_token there"
+            )
+        return document

@@ -1,0 +1,255 @@
+"""Where a name leads: its aliases are followed, its values selected, its locations found, and one of them chosen.
+
+The decisions are the pure functions `decide_without_locations` and `decide`. `Destinations` fetches what they need:
+now, from memory, or later, from the upstream as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from doi_names.name import HandleName
+from doi_proxy.errors import NotADOI
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import (
+    DEFAULT_OPTIONS,
+    NO_FACTS,
+    UNKNOWN_CLIENT,
+    Action,
+    Client,
+    ClientFact,
+    Negotiation,
+    ResolveOptions,
+)
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolution import Chain, Origin, Resolution, next_alias_target
+from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
+from doi_proxy.resolver.target import (
+    NO_NAME_LOCATIONS,
+    NameLocations,
+    Target,
+    choose_target,
+    links,
+    needs_prefix,
+    read_own_locations,
+    read_unconditional_target,
+)
+from handle_protocol.location import Location
+from handle_protocol.record import Record
+
+_NO_NEGOTIATION: Final = Negotiation()
+NO_RECORD: Final = Record(())
+
+
+class Kind(Enum):
+    """What a name leads to."""
+
+    TARGET = "target"  # a URL
+    ALIAS = "alias"  # another name, which the answer shows
+    RECORD = "record"  # the record, as data
+    LOCATIONS = "locations"  # the list of its locations
+    VALUES = "values"  # its values, for a person to read
+    NO_VALUES = "no_values"  # none of its values has one of the requested types or indexes
+    NOT_FOUND = "not_found"
+
+
+class DestinationQuery(msgspec.Struct, frozen=True, gc=False):
+    """A name whose destination is to be found, and how."""
+
+    name: HandleName
+    options: ResolveOptions = DEFAULT_OPTIONS
+    negotiation: Negotiation = _NO_NEGOTIATION
+    #: Describes the client. Called only if there are locations to choose from.
+    describe_client: Callable[[], Client] = lambda: UNKNOWN_CLIENT
+    #: Whether an alias is the answer. Otherwise it is followed.
+    shows_alias: bool = False
+
+
+class Destination(msgspec.Struct, frozen=True, gc=False):
+    """Where a name leads, and what decided it."""
+
+    kind: Kind
+    chain: Chain
+    #: The selected values. Empty if only the target matters.
+    record: Record = NO_RECORD
+    locations: NameLocations = NO_NAME_LOCATIONS
+    target: Target | None = None
+    #: The facts about the client that decided.
+    facts: ClientFact = NO_FACTS
+    #: The locations for `Link` headers, with their URLs.
+    links: tuple[tuple[Location, str], ...] = ()
+    #: Whether it depends only on the records of the chain, which `Resolver.find_fresh` finds, and not on the client.
+    is_hit: bool = False
+
+
+class Destinations:
+    """Finds where names lead."""
+
+    def __init__(self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"]) -> None:
+        """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are."""
+        self.resolver = resolver
+        #: The chain in which locations are found.
+        self.prefixes = prefixes
+        self.resolves = resolves
+
+    def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
+        """The target that every client gets, if it depends on one record alone that is found without a task."""
+        found = self.resolver.find_stored(name)
+        if found is None or (target := self.find_plain_target(found)) is None:
+            return None
+        return self.resolver.count_answer(found), target
+
+    def find_plain_target(self, found: Resolution) -> Target | None:
+        """The target that a record alone gives every client. None if it takes more, or a turn of its own."""
+        answer = found.entry.answer
+        if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
+            return None
+        target = answer.target
+        return _cached_unconditional_target(answer.values) if target is None else Target(target, target)
+
+    def find_now(self, query: DestinationQuery) -> Destination | None:
+        """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
+        if query.options.bypasses_cache or not self.resolves_here(query.name):
+            return None
+        first = self.resolver.find_stored(query.name)
+        if first is None or len(first.entry.answer.values) > MAX_BYTES_NOW:
+            return None
+        destination = self._decide_now(Chain(first), query)
+        if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
+            return None
+        for resolution in destination.chain.resolutions:
+            self.resolver.count_answer(resolution)
+        return destination
+
+    def _decide_now(self, chain: Chain, query: DestinationQuery) -> Destination | None:
+        if query.options.action is Action.API:
+            return Destination(Kind.RECORD, chain)
+        record = select_values(chain, query.options)
+        while (alias := next_alias_target(chain, record, query.options)) is not None:
+            resolution = self.resolver.find_fresh(alias)
+            if resolution is None or len(resolution.entry.answer.values) > MAX_BYTES_NOW:
+                return None
+            chain = chain.then(resolution)
+            record = select_values(chain, query.options)
+        return self._decide_alone(chain, record, query)
+
+    def _decide_alone(self, chain: Chain, record: Record, query: DestinationQuery) -> Destination | None:
+        """Decide from the records of the chain. None if other handles count, or a location is malformed."""
+        early = decide_without_locations(chain, record, query, self.resolves_here)
+        if early is not None:
+            return early
+        locations = read_own_locations(record)
+        if locations.malformed or locations.of_name.includes or locations.of_name.namespaces:
+            return None
+        if _has_prefix(chain) and needs_prefix(record, locations, query.options, query.negotiation):
+            return None
+        return decide(chain, record, locations, query)
+
+    async def find(self, query: DestinationQuery, demand: Demand) -> Destination:
+        """Find where a name leads.
+
+        Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
+        """
+        if self.resolves_here(query.name):
+            return await self.complete(await self.resolver.resolve(query.name, demand), query, demand)
+        short = query.name.expand_short_doi()
+        if short is not None:
+            first = await self.resolver.resolve(short, demand)
+            if first.is_registered:
+                return await self.complete(first, query, demand)
+        raise NotADOI(
+            f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."
+        )
+
+    async def complete(self, first: Resolution, query: DestinationQuery, demand: Demand) -> Destination:
+        """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
+        chain = Chain(first)
+        if query.options.action is Action.API:
+            return Destination(Kind.RECORD, chain)
+        record = select_values(chain, query.options)
+        while (alias := next_alias_target(chain, record, query.options)) is not None:
+            chain = chain.then(await self.resolver.resolve(alias, demand))
+            record = select_values(chain, query.options)
+        destination = self._decide_alone(chain, record, query)
+        if destination is not None:
+            return destination
+        locations = await self.prefixes.find_locations(
+            chain.last.name,
+            record,
+            query.options,
+            query.negotiation,
+            demand.for_others(),
+            has_prefix=_has_prefix(chain),
+        )
+        return decide(chain, record, locations, query)
+
+    def looks_up(self, name: HandleName) -> bool:
+        """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
+        return name.is_doi or name.is_short_doi or (self.resolves == "any" and bool(name.suffix))
+
+    def resolves_here(self, name: HandleName) -> bool:
+        """Whether a name is resolved: every handle, or DOI names, short DOIs and prefixes."""
+        return self.resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
+
+
+def _has_prefix(chain: Chain) -> bool:
+    """Whether locations of its prefix hold for a name. A local record is whole and needs no upstream."""
+    return chain.last.origin is not Origin.LOCAL
+
+
+def select_values(chain: Chain, options: ResolveOptions) -> Record:
+    """The values at the end of a chain that the options select."""
+    return chain.last.record.select(options.types, options.indexes)
+
+
+def decide_without_locations(
+    chain: Chain, record: Record, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
+) -> Destination | None:
+    """Decide where a name leads, given its selected values. None if its locations are needed."""
+    is_hit = _is_fresh(chain)
+    if not chain.last.is_registered:
+        return Destination(Kind.NOT_FOUND, chain, is_hit=is_hit)
+    shows_alias = query.shows_alias and query.options.action is Action.REDIRECT
+    if shows_alias and chain.aliases and resolves_here(chain.last.name):
+        return Destination(Kind.ALIAS, chain, is_hit=is_hit)
+    return None if record.values else Destination(Kind.NO_VALUES, chain, is_hit=is_hit)
+
+
+def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
+    """Decide where a name leads, given its selected values and its locations. Raises InvalidParameter."""
+    if query.options.action is Action.SHOW_URLS:
+        return Destination(Kind.LOCATIONS, chain, record, locations)
+    is_fresh = _is_fresh(chain)
+    if query.options.action is not Action.REDIRECT:
+        return Destination(Kind.VALUES, chain, record, locations, is_hit=is_fresh)
+    client = query.describe_client() if locations.any else UNKNOWN_CLIENT
+    name = chain.last.name
+    choice = choose_target(name, record, locations, query.options, client)
+    is_single = not (chain.aliases or locations.any or query.negotiation.conneg)
+    if choice.target is None:
+        return Destination(Kind.VALUES, chain, record, locations, facts=choice.facts, is_hit=is_single and is_fresh)
+    return Destination(
+        Kind.TARGET,
+        chain,
+        record,
+        locations,
+        choice.target,
+        choice.facts,
+        tuple(links(record, locations, name)),
+        is_single and (is_fresh or chain.last.origin is Origin.REGISTRY),
+    )
+
+
+def _is_fresh(chain: Chain) -> bool:
+    return all(resolution.origin in (Origin.HIT, Origin.LOCAL) for resolution in chain.resolutions)
+
+
+@lru_cache(maxsize=1024)
+def _cached_unconditional_target(values: bytes) -> Target | None:
+    """The target that a record has for every client, cached by the JSON of its values. Takes at most 32 MiB."""
+    return read_unconditional_target(values)

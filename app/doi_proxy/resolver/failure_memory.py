@@ -1,0 +1,75 @@
+"""Remembers failed queries: when and why they failed, and how long the upstream is not queried again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+from cachetools import FIFOCache
+
+from doi_proxy.errors import CouldNotVerify, UpstreamRefused
+
+#: Bytes of an entry without its key: the slot of the map, the entry, its times and the copy of the error.
+ENTRY_BYTES: Final = 700
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    at: float
+    until: float
+    error: CouldNotVerify
+    #: Bytes of the entry and its key.
+    size: int
+
+
+class FailureMemory:
+    """Failures by key, at most `max_bytes` of them. The oldest are evicted first. Times are in seconds.
+
+    A failure that concerns only its name is answered for `ttl` seconds. If the upstream refuses one name with
+    `Retry-After`, that refusal is answered for the requested time, at most `most` seconds.
+    """
+
+    def __init__(self, *, ttl: float, most: float, max_bytes: int) -> None:
+        self._ttl, self._most = ttl, most
+        self._failures: FIFOCache[str, _Failure] = FIFOCache(max_bytes, getsizeof=attrgetter("size"))
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size of the failures."""
+        return int(self._failures.currsize)
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
+        """Store the last failure of a name."""
+        is_about_name = isinstance(error, UpstreamRefused) and not error.requests_pause
+        pause = min((is_about_name and error.retry_after) or 0.0, self._most)
+        seconds = max(self._ttl if error.concerns_name else 0.0, pause)
+        # Non-ASCII strings take at most four bytes per character. str.isascii() reads a flag, so it is cheap.
+        size = ENTRY_BYTES + len(key) * (1 if key.isascii() else 4)
+        # Keep a copy without its traceback: the frames hold the previous failure, which holds the one before it.
+        with suppress(ValueError):  # it would need more than all of the memory
+            self._failures[key] = _Failure(now, now + seconds, copy(error), size)
+
+    def forget(self, key: str) -> None:
+        """Drop the failure of a name that the upstream has answered."""
+        self._failures.pop(key, None)
+
+    def find_recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
+        """The failure of a name, if it happened within the last `seconds`."""
+        failure = self._failures.get(key)
+        return failure.error if failure is not None and 0 <= now - failure.at < seconds else None
+
+    def find_refusal(self, key: str, now: float) -> CouldNotVerify | None:
+        """The failure to answer with instead of a query. Its `retry_after` is the time until the next query."""
+        failure = self._failures.get(key)
+        # If the clock was set back, the failure must not last longer.
+        if failure is None or not failure.at <= now < failure.until:
+            return None
+        error = copy(failure.error)
+        error.retry_after = failure.until - now
+        return error

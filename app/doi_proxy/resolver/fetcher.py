@@ -1,0 +1,191 @@
+"""Queries the upstream about one name and stores its answer, once for all processes that share the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry, RegistryEntry, loses_proof
+from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.errors import CouldNotVerify, ShareSpent, SignatureInvalid
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.proof import needs_proof, proves
+from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
+from doi_proxy.upstream.source import Source, UpstreamQuery, Verification, WaitingClients
+
+#: Renewals in the time of one lease: two of three may fail.
+_RENEWALS: Final = 3
+#: An answer that cannot replace a verified record.
+_UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverTimeouts:
+    """How long the resolver waits, in seconds."""
+
+    #: Wait for the upstream if there is a stale record to answer with. Clients time out after a few seconds.
+    upstream: float
+    #: Time after a failed query in which a stale record is served without another query.
+    recheck: float
+    #: Longest time that a query may take: the wait for the answer to another process's query.
+    query: float
+    #: Length of the lease on a query, which is renewed while the query lasts. If the process that has it is killed, the
+    #: other processes wait this long.
+    lease: float
+    #: Time between two reads of the store while another process queries the upstream.
+    poll: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverOptions:
+    """How the resolver queries and keeps answers."""
+
+    policy: TtlPolicy
+    timeouts: ResolverTimeouts
+    #: Names this process in leases. None if no other process shares the store.
+    owner: str | None = None
+    #: Which answers of the source are verified. It is "never" for a source of HTTP APIs.
+    verification: Verification = "never"
+
+
+class Fetcher:
+    """Fetches entries for the resolver, which has at most one query of a kind under way for a name."""
+
+    def __init__(
+        self,
+        cache: TieredStore,
+        source: Source,
+        clock: Callable[[], float],
+        *,
+        options: ResolverOptions,
+        failures: FailureMemory,
+        observer: ResolutionObserver,
+    ) -> None:
+        self._cache = cache
+        self._source = source
+        self._clock = clock
+        self._policy = options.policy
+        self._timeouts = options.timeouts
+        self._owner = options.owner
+        self._verification = options.verification
+        self._failures = failures
+        self._observer = observer
+        self._releases = set[asyncio.Task[None]]()
+
+    async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: WaitingClients) -> Entry:
+        """Query the upstream. If another process that shares the store does so already, wait for its answer.
+
+        `previous` is the entry that the answer replaces. Raises CouldNotVerify.
+        """
+        if self._owner is None:
+            return await self._fetch_and_store(name, demand, previous, waiters)
+        deadline = self._clock() + self._timeouts.query
+        while not await self._cache.lease(name.key, self._owner, self._timeouts.lease):
+            entry = await self._cache.reread(name.key)
+            if entry is not None and self._is_answer(entry, previous, demand):
+                return entry
+            if self._clock() > deadline:
+                break
+            await asyncio.sleep(self._timeouts.poll)
+        renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
+        try:
+            # Another process may have stored an answer between the last read of the store and the lease.
+            entry = await self._cache.reread(name.key)
+            if entry is not None and self._is_answer(entry, previous, demand) and entry.is_fresh(self._clock()):
+                return entry
+            return await self._fetch_and_store(name, demand, entry, waiters)
+        finally:
+            renewal.cancel()
+            # The lease ends when the answer is written. The clients need not wait for that: a write can be locked out.
+            release = asyncio.create_task(self._cache.release(name.key, self._owner))
+            self._releases.add(release)
+            release.add_done_callback(self._releases.discard)
+
+    async def close(self) -> None:
+        """Wait until the leases are released."""
+        await asyncio.gather(*self._releases)
+
+    def _is_answer(self, entry: Entry, previous: Entry | None, demand: Demand) -> bool:
+        """Whether another process has stored an answer, in place of `previous`, that meets the demand."""
+        # The clocks of hosts differ, so times are compared for equality only.
+        is_other = previous is None or entry.fetched_at != previous.fetched_at
+        return is_other and (entry.answer.is_verified or not needs_proof(demand.certified, self._verification))
+
+    async def _renew_lease(self, key: str, owner: str) -> None:
+        """Renew a lease until the task is cancelled."""
+        while True:
+            await asyncio.sleep(self._timeouts.lease / _RENEWALS)
+            await self._cache.renew(key, owner, self._timeouts.lease)
+
+    async def refetch(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> Entry:
+        """Query the upstream for a demand that bypasses the cache. Raises CouldNotVerify."""
+        # Another process may have a verified entry, which the answer must not replace without proof.
+        known = await self._cache.reread(name.key)
+        if demand.authoritative or self._verification == "never":
+            return await self._fetch_and_store(name, demand, known, waiters)
+        return await self.fetch(name, demand, known, waiters)
+
+    async def _fetch_and_store(
+        self, name: HandleName, demand: Demand, known: Entry | None, waiters: WaitingClients
+    ) -> Entry:
+        """Query the upstream and store its answer in place of `known`."""
+        try:
+            entry, sent_at = await self._fetch_and_confirm(name, demand, known, waiters)
+            newest = self._cache.peek(name.key) or known
+            if self._verification != "never" and loses_proof(newest, entry, self._clock()):
+                if newest is known or demand.authoritative:
+                    raise SignatureInvalid(_UNPROVEN)
+                # It arrived meanwhile, and is as new.
+                return newest
+        except ShareSpent:
+            # It concerns the client, not the name: another client may query it.
+            raise
+        except CouldNotVerify as failure:
+            # Another request may need no signature.
+            if not (demand.certified and isinstance(failure, SignatureInvalid)):
+                self._remember_failure(name.key, failure)
+            raise
+        self._failures.forget(name.key)
+        # No process has a registry record in memory, so its confirmation is not announced.
+        agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(entry.answer)
+        await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
+        return entry
+
+    async def _fetch_and_confirm(
+        self, name: HandleName, demand: Demand, known: Entry | None, waiters: WaitingClients
+    ) -> tuple[Entry, float]:
+        """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
+        is_verifying = self._verification != "never"
+        # An answer without proof could not replace this one.
+        certified = demand.certified or (is_verifying and proves(known, self._clock()))
+        entry, sent_at = await self._query(name, replace(demand, certified=certified), waiters)
+        if must_confirm(known, entry, self._clock()) and not demand.authoritative:
+            confirming = replace(demand, authoritative=True, certified=certified and is_verifying)
+            entry, sent_at = await self._query(name, confirming, waiters)
+            self._observer.record_confirmation(entry.answer.code == 100)
+        return entry, sent_at
+
+    async def _query(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> tuple[Entry, float]:
+        """Query the upstream. Returns the entry, and the time at which the query was sent."""
+        sent_at = self._clock()
+
+        def leaves() -> None:
+            nonlocal sent_at
+            sent_at = self._clock()
+            waiters.is_sent = True
+
+        answer = await self._source.fetch(
+            UpstreamQuery(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
+        )
+        return self._policy.entry(name.key, answer, self._clock()), sent_at
+
+    def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
+        now = self._clock()
+        self._failures.remember(key, failure, now)
+        if (refusal := self._failures.find_refusal(key, now)) is not None:
+            failure.retry_after = refusal.retry_after

@@ -1,0 +1,275 @@
+"""Adds the locations of other handles to those of a name: of its includes and its prefix (DOI Handbook, chapter 3).
+
+The prefix record 0.NA/10.1000 names a service handle such as 10.SERV/CROSSREF. The 10320/loc values of that handle
+count for every name under the prefix. The resolver fetches and caches these records like all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from doi_names.name import HandleName, fold
+from doi_names.prefix_record import PREFIX_RECORDS
+from doi_proxy.errors import CouldNotVerify, InvalidName, PrefixInactive
+from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.options import Action, Negotiation, ResolveOptions
+from doi_proxy.resolver.resolution import Resolution, read_agency
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.resolver.target import (
+    MAX_NAME_XML_BYTES,
+    NameLocations,
+    is_sufficient,
+    needs_prefix,
+    own_xml_bytes,
+    read_links,
+    read_own_locations,
+)
+from doi_proxy.upstream.source import Priority
+from handle_protocol.location import Locations, merge_locations, split_handles
+from handle_protocol.namespace import Namespace, read_namespace
+from handle_protocol.record import Record, parse_record
+
+#: Limit of the handles that the locations of one name include, directly or indirectly.
+MAX_INCLUDES: Final = 20
+#: Limit of the prefixes that are read for one name: its prefix and the parents (10.1000.10.1, 10.1000.10, 10.1000).
+_MAX_PARENTS: Final = 5
+#: The type of the value in which an agency's service handle has the address of its form for missing DOIs.
+_REPORT_FORM: Final = "PROXY_ERROR_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixRecord:
+    """A prefix, and the namespace in its record. It is empty if the prefix is not registered."""
+
+    resolution: Resolution
+    namespace: Namespace
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the prefix is registered."""
+        return self.resolution.is_registered
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContact:
+    """Who can correct a name that is not registered."""
+
+    #: The name of the registration agency, "" if it is not known.
+    agency: str
+    #: The address of its form, an e-mail address, or words.
+    contact: str | None
+    #: Whether every record that could name them was found.
+    is_complete: bool = True
+
+
+NO_REPORT_CONTACT: Final = ReportContact("", None)
+
+
+class _SizeLimit:
+    """The limit of the bytes that are read for one name. The records of other handles count with all their values."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self.left_out: list[str] = []
+
+    def admit(self, resolution: Resolution) -> bool:
+        """Whether a record fits into the rest. Otherwise it is left out of the answer."""
+        size = len(resolution.entry.answer.values)
+        if size > self._left:
+            self.left_out.append(f"{resolution.name.text[:100]}: more XML than is read for one name")
+            return False
+        self._left -= size
+        return True
+
+
+class PrefixChain:
+    """Finds the locations of names, and the records of their prefixes. The demand says who is charged for queries."""
+
+    def __init__(self, resolver: Resolver, observer: ResolutionObserver | None = None) -> None:
+        self._resolver = resolver
+        self._observer = observer or ResolutionObserver()
+
+    async def prefix_record(self, prefix: str, demand: Demand) -> PrefixRecord:
+        """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
+        resolution = await self._resolver.resolve(HandleName(prefix), demand)
+        return PrefixRecord(resolution, read_namespace(resolution.record))
+
+    async def find_locations(
+        self,
+        name: HandleName,
+        record: Record,
+        options: ResolveOptions,
+        negotiation: Negotiation,
+        demand: Demand,
+        *,
+        has_prefix: bool = True,
+    ) -> NameLocations:
+        """Find the locations of a name: its own, those that it includes and, if they matter, those of its prefix.
+
+        Without `has_prefix`, those of the prefix do not hold for the name.
+
+        Raises CouldNotVerify if locations are needed that cannot be fetched. Without them, a program that requests
+        metadata would be redirected to a page for people.
+        """
+        locations = read_own_locations(record)
+        if options.action is not Action.SHOW_VALUES:
+            room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
+            try:
+                if locations.of_name.includes or locations.of_name.namespaces:
+                    locations = await self._add_includes(locations, name, room, demand)
+                if has_prefix and needs_prefix(record, locations, options, negotiation):
+                    locations = await self._add_prefix(locations, name, room, demand)
+            except CouldNotVerify:
+                if not is_sufficient(record, locations, options, negotiation):
+                    raise
+            if room.left_out:
+                locations = replace(locations, malformed=(*locations.malformed, *room.left_out))
+        if locations.malformed:
+            self._observer.record_malformed_locations(len(locations.malformed))
+        return locations
+
+    async def services(self, prefix: str, demand: Demand) -> list[Resolution]:
+        """The records of the service handles of a prefix and its parents. Raises CouldNotVerify."""
+        found: list[Resolution] = []
+        room = _SizeLimit(MAX_NAME_XML_BYTES)
+        for parent in _prefix_and_parents(prefix):
+            namespace = (await self.prefix_record(parent, demand)).namespace
+            found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, demand))
+            if namespace.no_nslocs or namespace.locs:
+                break
+        return found
+
+    async def find_agency(self, prefix: str, demand: Demand) -> str | None:
+        """The registration agency in the records of a prefix's services. Raises CouldNotVerify."""
+        return read_agency(await self.services(prefix, demand))
+
+    async def _add_prefix(
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
+    ) -> NameLocations:
+        resolutions: list[Resolution] = []
+        for parent in _prefix_and_parents(_override_prefix(locations) or name.prefix):
+            record = await self.prefix_record(parent, demand)
+            if record.namespace.is_inactive:
+                raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
+            resolutions += filter(
+                room.admit, [record.resolution, *await self._resolve_handles(record.namespace.locs, demand)]
+            )
+            if record.namespace.no_nslocs:
+                break
+        if not any(_own_locations(resolution).items for resolution in resolutions):
+            resolutions += filter(
+                room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), demand)
+            )
+        return replace(
+            locations,
+            of_prefix=merge_locations(_own_locations(resolution) for resolution in resolutions),
+            links_of_prefix=tuple(link for resolution in resolutions for link in read_links(resolution.record)),
+            ends_at=_first_end(locations.ends_at, resolutions),
+        )
+
+    async def _add_includes(
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
+    ) -> NameLocations:
+        """Add the locations of the included handles, in the order of the includes."""
+        total, ends_at = replace(locations.of_name, includes=(), namespaces=()), locations.ends_at
+        waiting, seen = deque(_handles_to_include(locations.of_name)), {name.key}
+        while waiting and len(seen) <= MAX_INCLUDES:
+            handle, is_namespace = waiting.popleft()
+            if fold(handle) in seen:
+                continue
+            seen.add(fold(handle))
+            for resolution in filter(room.admit, await self._resolve_handles([handle], demand)):
+                included = _own_locations(resolution)
+                total = total + replace(included, includes=(), namespaces=())
+                waiting += _handles_to_include(included)
+                if is_namespace:
+                    waiting += [(service, False) for service in read_namespace(resolution.record).locs]
+                ends_at = _first_end(ends_at, [resolution])
+        return replace(locations, of_name=total, ends_at=ends_at)
+
+    async def _resolve_handles(self, named: Sequence[str], demand: Demand) -> list[Resolution]:
+        found: list[Resolution] = []
+        for handle in named[:MAX_INCLUDES]:
+            try:
+                name = HandleName(handle)
+            except InvalidName:
+                continue
+            resolution = await self._resolver.resolve(name, demand)
+            if resolution.is_registered:
+                found.append(resolution)
+                # Each record is parsed in a turn of its own: a hundred of 16 KiB take 60 ms.
+                parse_record(resolution.entry.answer.values)
+                await asyncio.sleep(0)
+        return found
+
+    def recall_contact(self, name: HandleName) -> ReportContact:
+        """What `report_contact` would find, by the records in memory alone."""
+        found = self._resolver.find_fresh(HandleName(name.prefix)) if name.is_doi else None
+        if found is None:
+            return NO_REPORT_CONTACT
+        try:
+            namespace = read_namespace(found.record)
+            handles = [HandleName(_strip_na(service)) for service in (namespace.locs or namespace.services)[:1]]
+        except InvalidName:
+            return NO_REPORT_CONTACT
+        services = [service for handle in handles if (service := self._resolver.find_fresh(handle)) is not None]
+        return _choose_contact(services, namespace.contact)
+
+    async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:
+        """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
+        contact = None
+        # The contact is optional, so the queries of people go first.
+        background = replace(demand, priority=Priority.BACKGROUND)
+        try:
+            namespace = (await self.prefix_record(name.prefix, background)).namespace
+            contact = namespace.contact
+            services = await self._resolve_handles((namespace.locs or namespace.services)[:1], background)
+        except (CouldNotVerify, InvalidName):
+            return ReportContact("", contact, is_complete=False)
+        return _choose_contact(services, contact)
+
+
+def _choose_contact(services: Sequence[Resolution], contact: str | None) -> ReportContact:
+    agency = read_agency(services)
+    forms = [value.text for service in services for value in service.record.of_type(_REPORT_FORM) if value.text]
+    return ReportContact(agency or "", forms[0] if forms else contact)
+
+
+def _own_locations(resolution: Resolution) -> Locations:
+    return read_own_locations(resolution.record).of_name
+
+
+def _handles_to_include(locations: Locations) -> list[tuple[str, bool]]:
+    """The handles to include. True: the handle is a prefix, whose service handles are included too."""
+    included = [(handle, False) for handle in locations.includes]
+    return included + [(_strip_na(handle), True) for handle in locations.namespaces]
+
+
+def _override_prefix(locations: NameLocations) -> str | None:
+    """The prefix that a record names in place of its own. None if it is absent or not valid."""
+    try:
+        return HandleName(_strip_na((locations.of_name.setting("overridePrefix") or "").strip())).prefix or None
+    except InvalidName:
+        return None
+
+
+def _strip_na(prefix: str) -> str:
+    """A prefix without "0.NA/", which is the form of the prefixes of names. Both forms name one record."""
+    return prefix[len(PREFIX_RECORDS) :] if fold(prefix[: len(PREFIX_RECORDS)]) == PREFIX_RECORDS else prefix
+
+
+def _first_end(ends_at: float | None, resolutions: Iterable[Resolution]) -> float | None:
+    ends = [resolution.entry.fresh_until for resolution in resolutions]
+    return min([*ends, *(() if ends_at is None else (ends_at,))], default=None)
+
+
+def _prefix_and_parents(prefix: str) -> list[str]:
+    """A prefix and its parents, except "10", which has no service handles."""
+    elements = prefix.split(".")
+    counts = range(len(elements), 1, -1)[:_MAX_PARENTS]
+    return [".".join(elements[:count]) for count in counts] or [prefix]

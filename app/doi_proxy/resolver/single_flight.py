@@ -1,0 +1,108 @@
+"""At most one upstream query per name at a time, shared by all requests for that name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from doi_proxy.errors import BudgetSpent, UpstreamTimeout
+from doi_proxy.upstream.budget import USUAL_RETRY
+from doi_proxy.upstream.source import ClientNetwork, WaitingClients
+
+Result = TypeVar("Result")
+#: What used up the time of a request.
+_SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
+_LONG_QUEUE: Final = "This request waited too long for the budget of upstream queries; try again later."
+
+
+class Replaced(Exception):
+    """The work was cancelled, because more urgent work of the same key replaced it. Join that work instead."""
+
+
+@dataclass(slots=True)
+class _Flight(Generic[Result]):
+    task: asyncio.Task[Result]
+    urgent: bool
+    waiters: WaitingClients
+
+
+class SingleFlight(Generic[Result]):
+    """Work in flight by key. Callers share the work. The cancellation of a caller does not cancel it."""
+
+    def __init__(self) -> None:
+        self._flights: dict[str, _Flight[Result]] = {}
+        self._closed = False
+
+    def join(
+        self,
+        key: str,
+        work: Callable[[WaitingClients], Coroutine[Any, Any, Result]],
+        *,
+        urgent: bool = True,
+        client: ClientNetwork = None,
+    ) -> tuple[asyncio.Task[Result], bool]:
+        """Return the task for this key, and whether it is new. Await it with `await_shielded`.
+
+        Urgent work replaces other work that still waits for its turn (see WaitingClients.is_sent). A `client` that
+        joins waiting work waits in its own line too. Work that was refused to the earlier clients is replaced.
+        """
+        if self._closed:
+            raise asyncio.CancelledError
+        flight = self._flights.get(key)
+        if flight is not None and (flight.waiters.is_sent or flight.urgent or not urgent):
+            if client is not None and not flight.waiters.is_sent:
+                flight.waiters.join(client)
+            if not flight.waiters.refused:
+                return flight.task, False
+        elif flight is not None:
+            flight.task.cancel()
+        waiters = WaitingClients({client: None})
+        task = asyncio.create_task(work(waiters))
+        self._flights[key] = flight = _Flight(task, urgent, waiters)
+        task.add_done_callback(lambda done: self._land(key, flight))
+        return task, True
+
+    async def wait(self, key: str, task: asyncio.Task[Result], due: float | None) -> Result:
+        """Await a query until `due`, a time of the loop's clock. Raises CouldNotVerify, which says what was slow.
+
+        The query continues: other requests wait for it, or will find its answer.
+        """
+        try:
+            return await await_shielded(task, due)
+        except TimeoutError:
+            flight = self._flights.get(key)
+            if flight is None or flight.waiters.is_sent:
+                raise UpstreamTimeout(_SLOW_UPSTREAM) from None
+            raise BudgetSpent(_LONG_QUEUE, retry_after=USUAL_RETRY) from None
+
+    def _land(self, key: str, flight: _Flight[Result]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if not flight.task.cancelled():
+            # asyncio reports an exception that is never retrieved, and all callers may have left.
+            flight.task.exception()
+
+    async def close(self) -> None:
+        """Cancel all work in flight, wait for its end, and accept no more work."""
+        self._closed = True
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def await_shielded(task: asyncio.Task[Result], until: float | None = None) -> Result:
+    """Await the task without passing the caller's own cancellation on to it.
+
+    Raises TimeoutError at `until`, a time of the loop's clock, and Replaced if more urgent work replaced the task.
+    """
+    async with asyncio.timeout_at(until):
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise Replaced from None
+            raise

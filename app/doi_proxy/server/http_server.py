@@ -1,0 +1,169 @@
+"""The HTTP server of one process: its options, and a shutdown that loses no request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.framing import CLOSE
+from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.proxies import trusted_hosts
+from doi_proxy.server.tls import TlsLayer
+
+log = logging.getLogger(__name__)
+
+#: Connections that may wait to be accepted.
+BACKLOG: Final = 2048
+#: Seconds for requests under way to finish after the port is closed: all queries of one request have 8 s together.
+GRACE: Final = 8.0
+#: Seconds for which idle connections are still read after the port is closed, because a request may be on its way.
+LINGER: Final = 0.5
+_LINGER_STEP: Final = 0.05
+#: Turns of the event loop in which connections that the kernel has established are accepted before the port closes.
+_ACCEPT_TURNS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The settings that the server uses."""
+
+    trusted_proxies: tuple[str, ...]
+    certificate: Certificate
+    #: See GRACE.
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherListener:
+    """A bound socket of its own, and the application that it serves without TLS. No proxy is trusted there.
+
+    An application with a method `serve` serves the socket itself: it gets the socket, the state of the server and the
+    maker of a protocol of HTTP, and returns an asyncio.Server.
+    """
+
+    application: Any
+    socket: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Callbacks: `ready` when the server can answer, `draining` when it begins to drain."""
+
+    ready: Callable[[], None]
+    draining: Callable[[], None]
+
+
+class HttpServer(uvicorn.Server):
+    """Serves one application. A subclass overrides `capture_signals` to decide when it drains."""
+
+    def __init__(
+        self, application: Any, options: ServerOptions, events: Events, further: Sequence[FurtherListener] = ()
+    ) -> None:
+        self._certificate = options.certificate
+        config = _configure(application, options)
+        config.load()
+        super().__init__(config)
+        self.set_trusted_proxies(options.trusted_proxies)
+        self._events = events
+        self._further = further
+        self._draining = False
+
+    def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
+        """Use this certificate for new connections. Raises ConfigurationError and keeps the previous certificate."""
+        self._certificate.replace(certificate, key)
+        if certificate is not None:
+            log.info("new connections get the certificate in %s", certificate)
+
+    def set_trusted_proxies(self, proxies: tuple[str, ...]) -> None:
+        """Accept forwarding headers from these addresses only."""
+        middleware: Any = self.config.loaded_app
+        middleware.trusted_hosts = trusted_hosts(proxies)
+
+    def drain(self) -> None:
+        """Answer 503 at `/readyz`, and shut down. Later calls do nothing."""
+        if self._draining:
+            return
+        self._draining = True
+        log.info("draining: /readyz answers 503, and the port closes")
+        self._events.draining()
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application and listen."""
+        await super().startup(sockets)
+        for listener in self._further:
+            self.servers.append(await self._serve_further(listener))
+        self._events.ready()
+
+    async def _serve_further(self, listener: FurtherListener) -> asyncio.Server:
+        """Serve a further listener with the connections, the limits and the shutdown of this server."""
+        application = listener.application
+        config = uvicorn.Config(
+            application, http=ExpressProtocol, log_config=None, access_log=False, proxy_headers=False, ws="none"
+        )
+        config.load()
+        create_protocol = partial(ExpressProtocol, config, self.server_state, self.lifespan.state)
+        serve = getattr(application, "serve", None)
+        if serve is not None:
+            served: asyncio.Server = await serve(listener.socket, self.server_state, create_protocol)
+            return served
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(create_protocol, sock=listener.socket, backlog=BACKLOG)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port, answer the requests that have arrived, and end the application."""
+        await self._close_port([*(sockets or []), *(listener.socket for listener in self._further)])
+        await self._linger()
+        await super().shutdown(sockets)
+
+    async def _close_port(self, sockets: Sequence[socket.socket]) -> None:
+        # The kernel resets connections that it has established and this process has not accepted.
+        waiting = select.poll()
+        for listening in sockets:
+            waiting.register(listening, select.POLLIN)
+        for _ in range(_ACCEPT_TURNS):
+            if not waiting.poll(0):
+                break
+            await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        for listening in sockets:
+            listening.close()
+
+    async def _linger(self) -> None:
+        """Answer requests that are on their way on open connections, and close each connection after its answer."""
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+        deadline = asyncio.get_running_loop().time() + LINGER
+        while asyncio.get_running_loop().time() < deadline:
+            for connection in self.server_state.connections:
+                connection.disable_shortcuts()  # type: ignore[union-attr]
+            await asyncio.sleep(_LINGER_STEP)
+            if not self.server_state.connections:
+                return
+
+
+def _configure(application: Any, options: ServerOptions) -> uvicorn.Config:
+    protocol: Any = ExpressProtocol if options.certificate.context is None else partial(TlsLayer, options.certificate)
+    return uvicorn.Config(
+        application,
+        http=protocol,
+        loop="uvloop",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=True,
+        timeout_graceful_shutdown=options.grace,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
+        ws="none",
+        backlog=BACKLOG,
+        lifespan="on",
+    )

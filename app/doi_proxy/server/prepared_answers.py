@@ -1,0 +1,361 @@
+"""Prepared answers: the replies to frequent requests as bytes, which are sent before the server parses a request.
+
+They are a byte cache that the application fills. The key is the target with its query and what the headers of a request
+select, or the hash of a whole request. A reply is used while its records are the same, with new freshness each second.
+
+A usual redirect is prepared here at its first request, if memory or the store has its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from doi_names.presentation import read_path
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.resolver.resolution import HIT, Origin, Resolution
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.server.generations import Generations
+from doi_proxy.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
+from doi_proxy.server.prepared_reply import Ground, Prepared, hash_resolution
+from doi_proxy.web.application import ADMITTED, TRIED
+from doi_proxy.web.operations import Face
+from doi_proxy.web.request import below
+from doi_proxy.web.responses import Hit, Reply, frame_lines
+from doi_proxy.web.route import DOI_PATH
+from doi_proxy.web.stage import PreparedRequest
+from doi_proxy.web.variants import Variant, Varies, narrow, select_variant
+
+#: Larger replies and requests take the full path. This keeps the cache small.
+MAX_ANSWER_BYTES: Final = 16_384
+MAX_REQUEST_BYTES: Final = 4_096
+#: Replies to one target, which differ by language or coding. The one that was prepared first is dropped first.
+MAX_VARIANTS: Final = 16
+#: Header lines whose selection is remembered.
+MAX_HEADS: Final = 256
+#: Uses of a reply in one second after which it is found by the whole request, which saves 1.5 us. More requests than
+#: the map holds would only replace each other.
+FREQUENT: Final = 1
+#: Bytes of a target that was requested once, in the map of those.
+_SEEN_BYTES: Final = 150
+_VERSION: Final = b" HTTP/1.1\r\n"
+_HEAD_METHOD: Final = ord("H")
+_EMPTY_LINE: Final = b"\r\n"
+_ERROR: Final = 400
+#: Answers of which one is counted with its client, for all of them. To count each would double the time of this lane.
+CLIENT_SAMPLE: Final = 16
+_NOTHING: Final = (None, None, None)
+_NOT_DONE: Final[tuple[bytes, set[str]]] = (b"", set())
+
+
+class Shelf:
+    """The replies by target, and by whole request, in a share of the memory."""
+
+    def __init__(self, max_bytes: int) -> None:
+        # Each map holds up to twice its weight.
+        self.targets: Generations[bytes, tuple[Prepared, ...]] = Generations(
+            max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
+        )
+        # By a hash of 64 bits with a secret: what a request says of its reader, such as Referer, is not kept. A reply
+        # is used only for its own target, so two requests of one hash could at worst swap its variants.
+        self.requests: Generations[int, Prepared] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
+
+
+class ExpressLane:
+    """Answers plain requests whose answers depend only on what is in memory, or in a store that needs no task."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        face: Face,
+        *,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+        sub_path: bytes,
+        secret: bytes,
+        max_bytes: int,
+    ) -> None:
+        """`timer` is that of logged durations. `secret` makes the hashes of requests unpredictable, also with a fixed
+        PYTHONHASHSEED. `max_bytes` bounds the cache.
+        """
+        stages = face.stages
+        self._resolver = resolver
+        self._pages = face.pages
+        self._redirect = face.redirects.plain
+        self._clock = clock
+        self._secret = secret
+        self._gates = stages.gates
+        self._count_prepared = stages.count_prepared or (lambda method, status: None)
+        self._count_client = stages.count_client
+        self._count_path = stages.count_path
+        self._answers_until_sample = CLIENT_SAMPLE
+        self._timer = timer
+        self._log_prepared = stages.log_prepared
+        self._shows_clients = any(stage.shows_clients for stage in stages.loggers)
+        self._sub_path = sub_path
+        self._usual_path = sub_path + DOI_PATH
+        self._usual = Shelf(max_bytes * 3 // 4)
+        #: Replies of which a client can request any number, such as pages, and those to targets with a query.
+        self._rare = Shelf(max_bytes // 4 * 31 // 32)
+        self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
+        self._peek, self._count_same = resolver.peek, resolver.observer.record_origin
+        self._local_records = resolver.local_records
+        #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
+        self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
+        #: What was done for the last request that got no reply, by its target.
+        self._done = _NOT_DONE
+        #: The targets of rare replies that were requested once.
+        self._seen: Generations[int, bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
+
+    def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
+        """Prepare the application's reply to a plain request for `target`, the raw path and query as it was sent.
+
+        `header` returns a header of the request. A rare reply is prepared when its target is requested again.
+        """
+        selected = select_variant(header, self._pages.languages)
+        if selected is None:
+            return
+        is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in hit.varies
+        targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, hit.varies)
+        first, *followed = hit.chain.resolutions
+        source, known = hash_resolution(first), targets.get(target) or ()
+        is_known = any(answer.variant == variant and answer.source == source for answer in known)
+        if is_known or (is_rare and not known and not self._is_seen(target)):
+            return
+        if self._resolver.find_fresh(first.name) is None:
+            return  # memory has not admitted the record, so the reply could not be used
+        watched = [*hit.find_watched(), *([first.name] if hit.seconds is not None else ())]
+        others = (
+            *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
+            *[Ground(name, hash_resolution(self._resolver.find_fresh(name)), False) for name in watched],
+        )
+        prepared = _prepare(target, variant, first, reply, hit, others)
+        if hit.seconds is not None:
+            prepared.until = self._clock() + hit.seconds
+        if prepared.size <= MAX_ANSWER_BYTES:
+            rest = [answer for answer in known if answer.variant != variant]
+            targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
+
+    def clear(self) -> None:
+        """Drop every reply, because something besides the records has changed."""
+        for shelf in (self._usual, self._rare):
+            shelf.targets.clear()
+            shelf.requests.clear()
+
+    def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
+        """The whole answer to one whole request without a body. None if the request must take the full path.
+
+        `default_headers` are the lines that the server puts first, such as the date. `client_of` returns the address
+        of the client, given the value of X-Forwarded-For. It is called for limits, for a log that shows clients,
+        and for a sample.
+        """
+        began = 0.0 if self._log_prepared is None else self._timer()
+        forwarded_for, head_only = None, request[0] == _HEAD_METHOD
+        prepared = self._find_usual(key := hash(self._secret + request)) or self._find_rare(key)
+        read: Resolution | None = None
+        if prepared is None or not request.startswith(prepared.line, 4 if head_only else 3):
+            # What a reader alone sends is not kept. The next reader has the same request without it.
+            whole, (request, forwarded_for) = request, cut_private(request)
+            prepared, forwarded_for, read = self._find(request, request is not whole, forwarded_for, client_of)
+            if prepared is None:
+                return None
+        for gate in self._gates if read is None else ():
+            # Not by `all`: its generator takes a tenth of a hot answer.
+            if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
+                return None
+        now = self._clock()
+        entry, chain = self._find_same(prepared, now), None
+        if entry is None or int(now) != prepared.second or default_headers != prepared.first:
+            chain = self._find_chain(prepared, read, entry)
+            if chain is None:
+                self._drop(request, prepared.target)
+                self._done = prepared.target, {ADMITTED}
+                return None
+        if chain is None:
+            self._count_same(prepared.origin)
+        else:
+            self._renew(prepared, *chain, int(now), default_headers)
+        method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
+        self._count_prepared(method, prepared.status)
+        self._answers_until_sample -= 1
+        if not self._answers_until_sample:
+            self._count_sample(client_of(forwarded_for), prepared)
+        if self._log_prepared is None:
+            return prepared.head + tail
+        client = client_of(forwarded_for) if self._shows_clients else ""
+        logged = (None if head_only else prepared.logged) or self._describe(prepared, method, tail)
+        return prepared.head + self._log_prepared(logged, client, self._timer() - began) + tail
+
+    def _describe(self, prepared: Prepared, method: str, tail: bytes) -> PreparedRequest:
+        """What a log shows of an answer that ends with `tail`."""
+        path, _, query = prepared.target.partition(b"?")
+        path, size, cache_status = below(self._sub_path, path), len(tail) - len(_EMPTY_LINE), prepared.cache_status
+        described = PreparedRequest(method, path, query, prepared.status, size, cache_status)
+        if method == "GET":
+            prepared.logged = described
+        return described
+
+    def take_marks(self, target: bytes) -> set[str]:
+        """See doi_proxy.web.application.Lane."""
+        done, self._done = self._done, _NOT_DONE
+        return done[1] if done[0] == target else set()
+
+    def _find_same(self, prepared: Prepared, now: float) -> Entry | None:
+        """The record that the head of a reply is about, if memory has it still. None if there may be another answer."""
+        if (records := self._resolver.local_records) is not self._local_records:
+            self._local_records = records
+            self.clear()  # a new one may be about any name
+            return None
+        # While time goes forward, a local record ends and none begins.
+        if not prepared.second <= now < prepared.sure_until:
+            return None
+        entry = self._peek(prepared.name.key)
+        if entry is None or hash(entry.answer.values) != prepared.values:
+            return None
+        has_same_times = entry.fetched_at == prepared.fetched_at and entry.fresh_until == prepared.fresh_until
+        return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current_copy(entry)) else None
+
+    def _find_chain(
+        self, prepared: Prepared, read: Resolution | None, same: Entry | None
+    ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
+        """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
+        if same is not None and prepared.origin is HIT:
+            return Resolution(prepared.name, same, HIT), ()
+        # The client is admitted. Memory may have evicted the record that the store has.
+        found = read or self._resolver.find_stored(prepared.name)
+        if found is None or (found is not read and hash_resolution(found) != prepared.source):
+            return None
+        followed = self._find_others(prepared) if prepared.others else ()
+        return None if followed is None else (found, followed)
+
+    def _renew(
+        self, prepared: Prepared, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes
+    ) -> None:
+        """Count the records of a reply, and write its head anew if a part of it has changed."""
+        for resolution in (found, *followed):
+            self._resolver.count_answer(resolution)
+        entry = found.entry
+        wanted = (second, first, entry.fetched_at, entry.fresh_until)
+        written = (prepared.second, prepared.first, prepared.fetched_at, prepared.fresh_until)
+        if followed or wanted != written:
+            prepared.write_head(found, followed, second, first)
+
+    def _count_sample(self, client: str, prepared: Prepared) -> None:
+        self._answers_until_sample = CLIENT_SAMPLE
+        if self._count_client is not None:
+            self._count_client(client, CLIENT_SAMPLE)
+        if self._count_path is not None:
+            path = below(self._sub_path, prepared.target.partition(b"?")[0])
+            self._count_path(client, path, prepared.status, CLIENT_SAMPLE)
+
+    def _find(
+        self, request: bytes, is_cut: bool, forwarded_for: bytes | None, client_of: Callable[[bytes | None], str]
+    ) -> tuple[Prepared | None, bytes | None, Resolution | None]:
+        """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
+
+        `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
+        """
+        start = 5 if request[0] == _HEAD_METHOD else 4
+        reply = (self._find_usual(key := hash(self._secret + request)) or self._find_rare(key)) if is_cut else None
+        if reply is not None and request.startswith(reply.line, start - 1):
+            return reply, forwarded_for, None
+        target = request[start : (end := request.find(_VERSION))]
+        usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
+        is_name = target.startswith(self._usual_path) and b"?" not in target and ORIGIN_FORM.fullmatch(target)
+        if not (usual or rare or is_name) or len(request) > MAX_REQUEST_BYTES:
+            return _NOTHING
+        head, languages = request[end + len(_VERSION) :], tuple(self._pages.languages)
+        known = self._heads.get(lines := (hash(self._secret + head), languages))
+        is_kept = known is not None or not is_private(head)
+        read = select_head(head, languages) if known is None else known[0]
+        if known is None and is_kept:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[lines] = (read,)
+        if read is None:
+            return _NOTHING
+        selected, other = read
+        if other is not None and forwarded_for is not None:
+            return _NOTHING  # of several lines, the full path decides which counts
+        client = forwarded_for if other is None else other
+        if usual or rare:
+            return self._choose(selected, usual, rare, request if is_kept else None), client, None
+        if selected.wants_data or not all(gate.admits_all or gate.passes(client_of(client)) for gate in self._gates):
+            return _NOTHING  # the full path refuses and counts the request
+        made = self._make(target, selected)
+        return _NOTHING if made is None else (made[0], client, made[1])
+
+    def _choose(
+        self, selected: Variant, usual: tuple[Prepared, ...], rare: tuple[Prepared, ...], request: bytes | None
+    ) -> Prepared | None:
+        """The reply for what a request selects. A frequent one is kept for the whole request, if that is given."""
+        for shelf, replies in ((self._usual, usual), (self._rare, rare)):
+            for prepared in replies:
+                if prepared.variant.admits(selected):
+                    prepared.uses += 1
+                    if request is not None and prepared.uses > FREQUENT:
+                        shelf.requests.put(hash(self._secret + request), prepared)
+                    return prepared
+        return None
+
+    def _make(self, target: bytes, selected: Variant) -> tuple[Prepared, Resolution] | None:
+        """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.
+
+        The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
+        """
+        found, reply = None, None
+        try:
+            found = self._resolver.find_stored(read_path(target[len(self._sub_path) :]))
+            reply = None if found is None else self._redirect(found)
+        except DoiProxyError:
+            pass  # the full path meets the same error, and answers it
+        if found is None or reply is None or reply.hit is None:
+            self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
+            return None
+        prepared = _prepare(target, narrow(selected, reply.hit.varies), found, reply, reply.hit)
+        if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):
+            self._usual.targets.put(target, (prepared,))
+        return prepared, found
+
+    def _find_others(self, prepared: Prepared) -> tuple[Resolution, ...] | None:
+        """The rest of the chain of a reply. None if it has ended, or memory has something else than before."""
+        followed = []
+        if self._clock() >= prepared.until:
+            return None
+        for ground in prepared.others:
+            found = self._resolver.find_fresh(ground.name)
+            if hash_resolution(found) != ground.source:
+                return None
+            if found is not None and ground.is_followed:
+                followed.append(found)
+        return tuple(followed)
+
+    def _drop(self, request: bytes, target: bytes) -> None:
+        for shelf in (self._usual, self._rare):
+            shelf.requests.drop(hash(self._secret + request))
+            shelf.targets.drop(target)
+
+    def _is_seen(self, target: bytes) -> bool:
+        """Whether a target was requested before; from now on it was."""
+        is_seen = self._seen.get(key := hash(target)) is not None
+        if not is_seen:
+            self._seen.put(key, True)
+        return is_seen
+
+
+def _prepare(
+    target: bytes, variant: Variant, first: Resolution, reply: Reply, hit: Hit, others: tuple[Ground, ...] = ()
+) -> Prepared:
+    return Prepared(
+        target=target,
+        variant=variant,
+        name=first.name,
+        source=hash_resolution(first),
+        others=others,
+        freshness=hit.freshness,
+        countdown=hit.countdown,
+        status=reply.status,
+        lines=frame_lines(reply),
+        tail=_EMPTY_LINE + reply.body,
+    )

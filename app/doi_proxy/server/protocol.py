@@ -1,0 +1,400 @@
+"""uvicorn's HTTP protocol with the express lane, answers without a task, and limits on what a client can do.
+
+A connection parses one request, answers it, and only then parses the next. Reading pauses meanwhile, so one read of the
+socket is buffered at most. Only this module and doi_proxy.server.cycle rely on internals of uvicorn. A test finds
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final, Literal
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from doi_proxy.server.application import ServedApplication, application_of
+from doi_proxy.server.connections import BODY_RATE, Phase, Reason
+from doi_proxy.server.cycle import ReadingFlow, keep_alive_after_body
+from doi_proxy.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
+from doi_proxy.server.plain_head import ORIGIN_FORM
+from doi_proxy.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
+from doi_proxy.server.refusals import refusal
+from doi_proxy.server.request_stream import RequestStream
+from doi_proxy.web.application import MARKS
+
+#: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
+PARTS_A_TURN: Final = 16
+#: The methods of uvicorn's protocol that this module overrides.
+USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
+# To look up a member of an Enum is slow (doi_proxy.resolver.resolution), and most connections need these.
+_IDLE: Final = Phase.IDLE
+_CLIENT: Final = Reason.CLIENT
+_FINISHED: Final = Reason.FINISHED
+_MALFORMED: Final = "The request is malformed."
+_TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
+_TOO_LATE: Final = "The request did not arrive in time."
+_NO_ROOM: Final = "Too many connections are open; try again."
+_UPGRADE_WITH_BODY: Final = "A request with an Upgrade header or the method CONNECT cannot have a body here."
+
+
+class ExpressProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    # uvicorn has 28 attributes. With more than 30 in one dictionary, its keys are not shared, and each look-up is slow.
+    __slots__ = (
+        "_application _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled _lane "
+        "_reason _refusal _stream _unsent _unsent_since body_since since"
+    ).split()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        application = application_of(self.app)
+        if application is None:
+            raise TypeError("the application has no attribute `connections` with the server's Connections")
+        self._application: ServedApplication | None = application
+        self._lane = application.express
+        self._connections = application.connections
+        #: See doi_proxy.server.connections.Connection.
+        self.since = self.body_since = 0.0
+        self._stream = RequestStream()
+        #: Whether this connection has not had a complete head yet.
+        self._is_new = True
+        #: Whether the request that is being read has been answered, and is the last one.
+        self._is_last = False
+        self._is_advancing = self._is_scheduled = False
+        #: Whether the client has closed its sending side, and whether this server has.
+        self._eof = self._ended = False
+        self._reason = _CLIENT
+        self._refusal = _MALFORMED
+        #: Written bytes that were unsent at the last sweep, and the last time their number fell.
+        self._unsent, self._unsent_since = 0, 0.0
+        self._dates: tuple[Any, bytes] = (None, b"")
+        #: The last X-Forwarded-For, the proxies that were trusted then, and the client that it named.
+        self._forwarded: tuple[bytes, object, str] = (b"", None, "")
+
+    # --- The connection -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        self.connections.add(self)
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        # uvicorn takes the addresses from new objects of sockets. A TCP peer that has reset its connection has no
+        # address, and must not pass as a local one.
+        self.server = (own, None) if isinstance(own, str) else own[:2] if own else None
+        self.client = (UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
+        self._use(transport, "http")
+        if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
+            self._refuse(503, _NO_ROOM, Reason.REFUSED)
+
+    def _use(self, transport: Any, scheme: Literal["http", "https"]) -> None:
+        self.transport, self.scheme = transport, scheme
+        self.flow: ReadingFlow = ReadingFlow(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        super().connection_lost(exc)
+        self._ended = True
+        self._stream.discard()
+        self._connections.remove(self, self._reason)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client."""
+        if self._ended:
+            return  # answered already: what remains of the request is discarded, and is not progress
+        stream = self._stream
+        if stream.body_left or not (stream.head_bytes or self._is_new):
+            self.since = self._connections.now
+        if stream.is_one_head(data) and self._can_parse():
+            self._take(data, is_head=True)
+            return
+        stream.push(data)
+        self._advance()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client has closed its sending side. Over plain TCP, it still gets the answer that is due.
+
+        asyncio cannot keep one side of a TLS connection open (asyncio.Protocol.eof_received).
+        """
+        self._eof = True
+        is_due = self._stream.has_unread or not (self._stream.body_left or self._is_answered())
+        return is_due and self.scheme == "http" and not self._ended
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        super().resume_writing()
+        self._unsent = 0
+        self._advance()
+
+    # --- Parsing ------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Parse and answer the unread requests, one after the other, as far as possible now."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        for _ in range(PARTS_A_TURN):
+            if not self._stream.has_unread or not self._can_parse():
+                break
+            part = self._stream.cut()
+            is_outside = not (self._stream.head_bytes or self._stream.body_left)
+            self._take(part, is_head=is_outside and part.endswith(END))
+        self._is_advancing = False
+        if self._stream.has_unread:
+            self.flow.hold()
+            if self._can_parse():
+                self._schedule()
+        elif self.flow.read_paused and not self.transport.is_closing():
+            self.flow.release()
+        if self._eof and not self._stream.has_unread and not self._ended and self._is_answered():
+            self._end(Reason.CLIENT)
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._advance_again)
+
+    def _advance_again(self) -> None:
+        self._is_scheduled = False
+        self._advance()
+
+    def _can_parse(self) -> bool:
+        if self._stream.body_left:
+            return not self._ended and not self.transport.is_closing()
+        is_open = not (self._ended or self.flow.write_paused or self.transport.is_closing())
+        cycle: RequestResponseCycle | None = self.cycle  # most connections have none
+        return is_open and (cycle is None or self._is_answered())
+
+    def _is_answered(self) -> bool:
+        """Whether no answer is due."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or (cycle.response_complete and not self.pipeline)
+
+    def _take(self, part: bytes, *, is_head: bool) -> None:
+        """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
+        if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
+            # A last request that is not the first one too is rare, and takes the full path.
+            is_only = self._is_new and CLOSE_LINE in part
+            head = part.replace(CLOSE_LINE, b"\r\n", 1) if is_only else part
+            answer = self._lane.answer(head, self._default_headers(), self._client_of)
+            if answer is not None:
+                self.transport.write(add_close(answer) if is_only else answer)
+                self.server_state.total_requests += 1
+                self._is_new = False
+                if is_only:
+                    self._end(_FINISHED)
+                return
+        self._stream.count(part)
+        self._feed(part)
+
+    def _feed(self, part: bytes) -> None:
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserUpgrade:
+            # The parser pauses after such a request. The request gets a normal answer (RFC 9110, section 7.8).
+            self._connections.malformed.count_upgrade()
+        except httptools.HttpParserError:
+            self._refuse(400, self._refusal, Reason.MALFORMED)
+            return
+        if self._stream.is_head_too_large:
+            self._refuse(431, _TOO_LARGE, Reason.MALFORMED)
+
+    def on_headers_complete(self) -> None:
+        """A head has arrived: answer it without a task if the application can; else uvicorn starts one."""
+        fields, version = dict(self.headers), self.parser.get_http_version()
+        fault = _MALFORMED if version == "0.9" else host_fault(self.headers, fields, version)
+        if fault is not None:
+            # The parser turns this exception into an HttpParserError; `_feed` answers 400.
+            self._refusal = fault
+            raise ValueError(fault)
+        self._is_new = False
+        self._stream.end_head(body_length(fields))
+        if self._stream.body_left and self.parser.should_upgrade():
+            # The parser would parse the body as the next request.
+            self._refusal = _UPGRADE_WITH_BODY
+            raise ValueError(_UPGRADE_WITH_BODY)
+        self.since = self.body_since = self._connections.now
+        try:
+            answer = self._answer_now(fields, version)
+        except Exception:
+            # The parser would take it for a fault of the client. The full path answers 500 if it fails too.
+            self.logger.exception("No answer could be given without a task.")
+            answer = None
+        if answer is None:
+            super().on_headers_complete()
+            return
+        if not self.parser.should_keep_alive():
+            answer, self._is_last = add_close(answer), True
+        self.transport.write(answer)
+        self.server_state.total_requests += 1
+
+    def on_message_complete(self) -> None:
+        """A request has arrived completely."""
+        self._stream.end_message()
+        if self._is_last:
+            self._end(_FINISHED)
+        elif not self._is_answered():
+            super().on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Data of a body has arrived."""
+        self._stream.note_data()
+        self.body_since = min(self._connections.now, self.body_since + len(body) / BODY_RATE)
+        super().on_body(body)
+
+    # --- Answering ----------------------------------------------------------------------------------------------
+
+    def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
+        """The answer without a task to a request that has no body; None if there is none."""
+        application, parser = self._application, self.parser
+        is_odd = self._stream.body_left or version != "1.1" or parser.should_upgrade()
+        if application is None or is_odd or not (self._is_answered() and ORIGIN_FORM.fullmatch(self.url)):
+            return None
+        # uvicorn's answers have `connection: close` if the request has exactly that.
+        if not parser.should_keep_alive() and CLOSE not in self.headers:
+            return None
+        scope: Any = self.scope
+        scope["method"] = parser.get_method().decode("ascii")
+        scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
+        if self._lane is not None and (marks := self._lane.take_marks(self.url)):
+            scope[MARKS] = marks
+        forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
+        # The application joins the lines of one name (RFC 9110, section 5.3).
+        is_whole = len(fields) == len(self.headers)
+        return application.answer_now(forwarded, self._default_headers(), fields if is_whole else None)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Start the task of a request."""
+        # uvicorn's middleware replaces the peer by the client. The application needs both.
+        cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
+        cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
+        if self._stream.body_left:
+            cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
+            # What a cycle uses of a transport. Its `close` ends the connection after the answer.
+            cycle.transport = SimpleNamespace(  # type: ignore[assignment]
+                write=self.transport.write, is_closing=self.transport.is_closing, close=partial(self._end, _FINISHED)
+            )
+            app = keep_alive_after_body(cycle, app)
+        super()._start_asgi_task(cycle, app)
+
+    def disable_shortcuts(self) -> None:
+        """Answer every request with a task from now on. Only a task obeys the `connection: close` of an answer."""
+        self._application = self._lane = None
+
+    def on_response_complete(self) -> None:
+        """An answer is written; the next request may be parsed."""
+        self.server_state.total_requests += 1
+        self.since = self._connections.now
+        if self.transport.is_closing():
+            if self._reason is Reason.CLIENT:
+                self._reason = _FINISHED
+            return
+        if self._ended:
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        if self._stream.has_unread or self._eof:
+            # Not now: the task that wrote this answer has yet to log and count it.
+            self._schedule()
+
+    def _client_of(self, forwarded_for: bytes | None) -> str:
+        """The address of the client of a request with this X-Forwarded-For, None without it."""
+        peer = self.client[0] if self.client else ""
+        if forwarded_for is None:
+            return peer
+        trusted = getattr(self.app, "trusted_hosts", None)  # a reload replaces it
+        if self._forwarded[0] != forwarded_for or self._forwarded[1] is not trusted:
+            client = forwarded_client(self.app, peer, forwarded_for)
+            self._forwarded = forwarded_for, trusted, peer if client is None else client[0]
+        return self._forwarded[2]
+
+    def _default_headers(self) -> bytes:
+        headers = self.server_state.default_headers
+        if self._dates[0] is not headers:
+            self._dates = headers, b"".join([name + b": " + value + b"\r\n" for name, value in headers])
+        return self._dates[1]
+
+    # --- The end ------------------------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, text: str, reason: Reason) -> None:
+        """Refuse a request, unless its answer has begun, and end the connection."""
+        if self._ended:
+            return
+        if reason is Reason.MALFORMED:
+            self._connections.malformed.count_malformed()
+        if not self._is_answered():
+            cycle = self.cycle
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started or self.pipeline:
+                self._end(reason)
+                return
+        self.transport.write(refusal(status, text, self._default_headers()))
+        self._end(reason)
+
+    def _end(self, reason: Reason) -> None:
+        """End the connection after the bytes that are already written.
+
+        If a connection is closed with unread bytes, TCP resets it, and the client can lose the answer. So this server
+        closes only its sending side, and discards what arrives until the client closes too (RFC 9112, section 9.6).
+        """
+        is_partial = self._stream.is_in_request
+        self._ended, self._reason = True, reason
+        self.since = self._connections.now
+        self._stream.discard()
+        if is_partial and not self._eof and self.transport.can_write_eof():
+            self.flow.release()
+            self.flow.resume_reading()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """End the connection after the answer that is due."""
+        if self._ended:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def phase(self, now: float) -> tuple[Phase, float]:
+        """See doi_proxy.server.connections.Connection."""
+        unsent, before = self.transport.get_write_buffer_size(), self._unsent
+        self._unsent = unsent
+        if unsent:
+            if not before or unsent < before:
+                self._unsent_since = now
+            return Phase.WRITE, self._unsent_since
+        if before:
+            self.since = now
+        phase = self._phase()
+        if self._stream.body_left and phase is Phase.ANSWER:
+            # Reading is paused: the client waits for this service. A row that is sent while it reads is not progress.
+            self.since = self.body_since = now
+        return phase, self.since
+
+    def _phase(self) -> Phase:
+        if self._ended or self.transport.is_closing():
+            return Phase.CLOSING
+        if not self._is_answered():
+            return Phase.BODY if self._stream.body_left and not self.flow.read_paused else Phase.ANSWER
+        if self._is_new:
+            return Phase.NEW
+        return Phase.HEAD if self._stream.head_bytes else _IDLE
+
+    def expire(self, reason: Reason) -> None:
+        """See doi_proxy.server.connections.Connection."""
+        is_slow_to_close = self._unsent or self.scheme == "https"
+        if reason in (Reason.WRITE_TIMEOUT, _FINISHED) or (reason is Reason.CAP and is_slow_to_close):
+            # What is written is lost: the client does not read it, or does not end its side. TLS would wait for the
+            # client's close_notify, and the descriptor would stay open.
+            self._reason = self._reason if reason is _FINISHED else reason
+            self.transport.abort()
+        elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):
+            self._refuse(408, _TOO_LATE, reason)
+        else:
+            self._reason = reason
+            self.transport.close()

@@ -1,0 +1,400 @@
+"""The budget of upstream queries: a token bucket and a limit on queries in flight. People first, clients in turn.
+
+Queries of people form one class, those of bulk jobs and background refreshes another. In each class, names of slow
+prefixes wait in a queue of their own, and the clients of each queue take turns. The second class moves only while no
+query of the first waits, uses at most its share of the places, and leaves people's share of tokens in the bucket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil
+from typing import Final, Protocol
+
+from cachetools import TTLCache
+
+from doi_proxy.errors import BudgetSpent, Quota, ShareSpent, UpstreamTimeout
+from doi_proxy.rationing.token_bucket import Bucket, back_off, count_tokens, take_token
+from doi_proxy.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, choose_slow
+from doi_proxy.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
+from doi_proxy.upstream.upstream_log import BudgetLog
+
+#: Queries that wait in one queue, of all clients together.
+MAX_WAITING: Final = 10_000
+#: Seconds that a query for a person waits for the budget. All queries of a request have 8 s together.
+QUEUE_TIMEOUT: Final = 5.0
+#: The share of places and tokens that is left to people.
+RESERVED_SHARE: Final = 0.5
+#: Slow prefixes that are remembered, and how long without a further slow query, in seconds.
+MAX_SLOW_PREFIXES: Final = 10_000
+SLOW_PREFIX_SECONDS: Final = 600.0
+#: The name of a client's share in RateLimit headers and metrics.
+SHARE: Final = "share"
+#: The Retry-After of a refusal if nothing more exact is known, in seconds.
+USUAL_RETRY: Final = 1.0
+#: Seconds between two looks for a slow query.
+_SHORTEST_WAIT: Final = 0.001
+_GAVE_WAY: Final = "The upstream was slow, and queries of other clients needed the place of this one; try again later."
+
+
+class TokenBucket(Protocol):
+    """The tokens of queries. Processes and hosts that share a store can share them. Must not raise."""
+
+    async def take(self, leaving: float = 0.0) -> float:
+        """Take one token and return 0.0 if `leaving` tokens remain, else the seconds until there may be one."""
+
+    async def back_off(self, seconds: float) -> None:
+        """Give no token for so many seconds. Afterwards the bucket is empty and fills at its rate."""
+
+    @property
+    def tokens(self) -> float:
+        """The tokens in the bucket, as last known."""
+
+
+class LocalBucket:
+    """The bucket of one process, full at first: `rate` tokens a second, at most `burst` (at least 1) at once."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._bucket = Bucket(burst, clock())
+
+    async def take(self, leaving: float = 0.0) -> float:
+        """See TokenBucket."""
+        self._bucket, wait = take_token(self._bucket, self._clock(), self._rate, self._burst, leaving)
+        return wait
+
+    async def back_off(self, seconds: float) -> None:
+        """See TokenBucket."""
+        self._bucket = back_off(self._bucket, self._clock(), seconds)
+
+    @property
+    def tokens(self) -> float:
+        """See TokenBucket."""
+        return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """How many queries are sent, and how many wait."""
+
+    #: Queries a second, and how many may be sent at once after a quiet time.
+    rate: float
+    burst: float
+    #: How many may be in flight.
+    max_concurrency: int
+    #: The share of places and tokens that bulk jobs and background refreshes never use, 0 to below 1.
+    reserved_for_people: float
+    #: How many queries of one client may wait.
+    most_of_client: int
+
+
+class Budget:
+    """Admits queries.
+
+    `clock` is monotonic, in seconds. `bucket` replaces the one made of `rate` and `burst`, which then only says how
+    many tokens a share of it is.
+    """
+
+    def __init__(
+        self,
+        limits: BudgetLimits,
+        clock: Callable[[], float],
+        *,
+        bucket: TokenBucket | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        places, reserved = limits.max_concurrency, limits.reserved_for_people
+        lines = MAX_WAITING, limits.most_of_client
+        self._rate = limits.rate
+        self._people = QueryClass(lines, places, 0.0)
+        self._others = QueryClass(lines, max(1, int(places * (1.0 - reserved))), reserved * limits.burst)
+        #: The hashes of the prefixes whose last query was slow.
+        self._slow_prefixes: TTLCache[int, bool] = TTLCache(MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS, clock)
+        self._bucket = bucket or LocalBucket(limits.rate, limits.burst, clock)
+        self._clock = clock
+        self._sleep = sleep
+        self.log = BudgetLog(clock)
+
+    @property
+    def in_flight(self) -> int:
+        """Queries in flight."""
+        return self._people.in_flight + self._others.in_flight
+
+    @property
+    def waiting(self) -> int:
+        """Queries that wait to be admitted."""
+        return self._people.waiting + self._others.waiting
+
+    def waiting_of(self, client: ClientNetwork) -> int:
+        """The queries of people that wait in the lines of a client."""
+        return sum(queue.lines.length(client) for queue in (self._people.quick, self._people.slow))
+
+    @property
+    def clients_waiting(self) -> int:
+        """Clients that have a person's query waiting."""
+        return self._people.clients_waiting
+
+    @property
+    def tokens(self) -> float:
+        """Queries that could be sent now."""
+        return self._bucket.tokens
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """The refusal of a query that cannot wait for a token. None if a token is left."""
+        tokens = self.tokens
+        return None if tokens >= 1.0 else Refusal("budget", BudgetSpent.token, (1.0 - tokens) / self._rate)
+
+    @asynccontextmanager
+    async def admit(
+        self, priority: Priority, seconds: float, waiters: WaitingClients | None = None, prefix: str = ""
+    ) -> AsyncIterator[None]:
+        """Hold one place and spend one token. Waits so many seconds at most after the last client joined.
+
+        `prefix` is that of the name, or the server that has it. Raises BudgetSpent, or ShareSpent if the line of each
+        client that waits is full, and UpstreamTimeout if the query is slow and gives its place to another client.
+        """
+        owner = self._people if priority is Priority.PERSON else self._others
+        queue = owner.slow if hash(prefix) in self._slow_prefixes else owner.quick
+        waiters = waiters or WaitingClients()
+        place = await self._enter_directly(queue, next(iter(waiters.clients)), prefix)
+        if place is None:
+            place = await self._enter_in_turn(queue, seconds, waiters, prefix)
+        try:
+            async with asyncio.timeout(0 if place.gives_way else None) as place.timeout:
+                yield
+            self._slow_prefixes.pop(hash(prefix), None)
+        except TimeoutError:
+            if place.gives_way:
+                raise UpstreamTimeout(_GAVE_WAY) from None
+            raise
+        finally:
+            if self._is_slow(place):
+                self._remember_slow(prefix)
+            self._leave(owner, place)
+
+    async def _enter_in_turn(self, queue: Queue, seconds: float, waiters: WaitingClients, prefix: str) -> Place:
+        now, loop = self._clock(), asyncio.get_running_loop()
+        query = QueuedQuery(prefix, seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
+        try:
+            return await self._wait(queue, query, waiters)
+        except BaseException:
+            if query.place is not None:
+                self._leave(queue.owner, query.place)
+            raise
+        finally:
+            queue.lines.leave(query)
+            if queue.server is not None and not queue.lines.queries:
+                queue.server.cancel()
+                queue.server = None
+            self._wake()
+
+    async def admit_retry(self) -> bool:
+        """Spend a token on a retry of a query in flight, if there is one now. Returns whether there was."""
+        return not await self._bucket.take()
+
+    async def admit_lookup(self, seconds: float) -> None:
+        """Spend a token on a further message that a query in flight needs. Waits so many seconds at most for one.
+
+        Raises BudgetSpent.
+        """
+        ends_at = self._clock() + seconds
+        while (wait := await self._bucket.take()) > 0:
+            if self._clock() + wait > ends_at:
+                raise BudgetSpent(retry_after=USUAL_RETRY)
+            await self._sleep(wait)
+
+    async def start_empty(self) -> None:
+        """Empty the bucket. It fills at its rate."""
+        await self._bucket.back_off(0.0)
+
+    async def _enter_directly(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place | None:
+        """Admit a query without a task or a timer, if none waits before it and there is a place and a token."""
+        if queue.lines.queries or not self._has_place(queue):
+            return None
+        place = self._take_place(queue, client, prefix)
+        admitted = False
+        try:
+            admitted = not await self._bucket.take(queue.owner.leaving)
+        finally:
+            if not admitted:
+                self._leave(queue.owner, place)
+        return place if admitted else None
+
+    def _take_place(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place:
+        now = self._clock()
+        # The prefix may have become known as slow while the query waited.
+        is_slow = queue.is_slow or hash(prefix) in self._slow_prefixes
+        place = Place(client, prefix, now, is_slow=is_slow, began_slow=is_slow)
+        queue.owner.in_flight += 1
+        queue.owner.places[place] = None
+        return place
+
+    def _leave(self, owner: QueryClass, place: Place) -> None:
+        del owner.places[place]
+        owner.in_flight -= 1
+        self._wake()
+
+    async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> Place:
+        try:
+            async with query.timeout:
+                self._line_up(queue, query, waiters)
+                waiters.notify(lambda client: self._also_wait(queue, query, waiters, client))
+                turn = await query.turn
+                if isinstance(turn, BudgetSpent):
+                    raise turn
+                return turn
+        except (BudgetSpent, TimeoutError) as error:
+            waiters.refused = True
+            if isinstance(error, BudgetSpent):
+                raise
+            raise BudgetSpent(retry_after=USUAL_RETRY) from error
+        finally:
+            waiters.notify(None)
+
+    def _line_up(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
+        lines = queue.lines
+        clients = [client for client in waiters.clients if lines.has_room(client)]
+        if not clients:
+            if any(lines.is_full(client) for client in waiters.clients):
+                raise self._share_spent(queue, query)
+            raise BudgetSpent(retry_after=USUAL_RETRY)
+        for client in clients:
+            self._join(queue, query, client)
+        if queue.server is None or queue.server.done():
+            queue.server = asyncio.create_task(self._serve(queue))
+
+    def _also_wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients, client: ClientNetwork) -> None:
+        if query.turn.done() or query.timeout.expired():
+            waiters.refused = query.place is None
+        elif queue.lines.has_room(client):
+            self._join(queue, query, client)
+            # A client that has just joined must not be refused because an earlier one has waited long.
+            query.deadline = self._clock() + query.seconds
+            query.timeout.reschedule(asyncio.get_running_loop().time() + query.seconds)
+
+    def _join(self, queue: Queue, query: QueuedQuery, client: ClientNetwork) -> None:
+        evicted = queue.lines.join(client, query)
+        if evicted is not None and not evicted.turn.done():
+            evicted.turn.set_result(self._share_spent(queue, evicted))
+        # There may be a place that the earlier clients could not use.
+        queue.look.set()
+
+    def _share_spent(self, queue: Queue, query: QueuedQuery) -> ShareSpent:
+        quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
+        # A client's line is one shorter after a turn of each client.
+        return ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self._rate))
+
+    async def _serve(self, queue: Queue) -> None:
+        """Admit queries as places and tokens become free, until none waits."""
+        while queue.lines.queries:
+            if self._next(queue) is None:
+                queue.look.clear()
+                timer = self._make_room(queue)
+                await queue.look.wait()
+                if timer is not None:
+                    timer.cancel()
+                continue
+            seconds = await self._take(queue)
+            if seconds:
+                self._refuse_late(queue, seconds)
+                if queue.lines.queries:
+                    await self._sleep(seconds)
+
+    async def _take(self, queue: Queue) -> float:
+        """Take a token and admit the query whose turn it is then. Returns 0.0, or the seconds until there is a token.
+
+        The place is held while the bucket is read, and free again while this waits for a token.
+        """
+        queue.owner.in_flight += 1
+        try:
+            seconds = await self._bucket.take(queue.owner.leaving)
+        finally:
+            queue.owner.in_flight -= 1
+            self._wake()
+        turn = None if seconds else self._next(queue)
+        if turn is not None:
+            client, query = turn
+            queue.lines.serve(client, query)
+            query.place = self._take_place(queue, client, query.prefix)
+            query.turn.set_result(query.place)
+        return seconds
+
+    def _refuse_late(self, queue: Queue, seconds: float) -> None:
+        """Refuse the queries that are next, as long as the next token comes after their deadline."""
+        while queue.lines.queries:
+            _, query = next(queue.lines.turns())
+            if self._clock() + seconds <= query.deadline:
+                return
+            queue.lines.leave(query)
+            if not query.turn.done():
+                query.turn.set_result(BudgetSpent(retry_after=seconds))
+
+    def _next(self, queue: Queue) -> tuple[ClientNetwork, QueuedQuery] | None:
+        """The client whose turn it is, and its query. None without a place."""
+        if not self._has_place(queue):
+            return None
+        # The caller of a query may just have given up.
+        return next(((client, query) for client, query in queue.lines.turns() if not query.turn.done()), None)
+
+    def _has_place(self, queue: Queue) -> bool:
+        """Whether there is a free place for this queue."""
+        owner = queue.owner
+        if self.in_flight >= self._people.most or owner.in_flight >= owner.most:
+            return False
+        if owner is self._others and self._people.waiting:
+            return False
+        return not queue.is_slow or owner.has_slow_place
+
+    def _is_slow(self, place: Place) -> bool:
+        return self._clock() - place.since >= SLOW_AFTER
+
+    def _remember_slow(self, prefix: str) -> None:
+        """Remember a slow prefix. The empty one stands for an unknown prefix."""
+        if prefix:
+            self._slow_prefixes[hash(prefix)] = True
+
+    def mark_slow(self, prefix: str) -> None:
+        """A slow server has the names of a prefix: its queries in flight are slow at once, and so are its next ones."""
+        self._remember_slow(prefix)
+        for place in (*self._people.places, *self._others.places):
+            if place.prefix == prefix:
+                place.is_slow = place.began_slow = True
+        self._wake()
+
+    def _make_room(self, queue: Queue) -> asyncio.TimerHandle | None:
+        """End a slow query for one that waits. If none is slow yet, look again when the next one is."""
+        owner = queue.owner
+        if (queue.is_slow and not owner.has_slow_place) or (owner is self._others and self._people.waiting):
+            return None
+        owners = (self._people, self._others) if owner is self._people else (owner,)
+        places = [place for queue_owner in owners for place in queue_owner.places]
+        for place in places:
+            if not place.is_slow and self._is_slow(place):
+                place.is_slow = True
+                self._remember_slow(place.prefix)
+        # The second client that waits is not the one that has the most places.
+        newcomers = [client for client, _ in islice(queue.lines.turns(), 2)]
+        if queue.is_slow:
+            slow = choose_slow(filter(self._is_slow, places), newcomers, least_lead=2)
+        else:
+            slow = choose_slow(places, newcomers, most=owner.most_slow)
+        if slow is not None:
+            slow.give_way()
+        starts = [place.since for place in places if not self._is_slow(place)]
+        if slow is not None or not starts:
+            return None
+        seconds = min(starts) + SLOW_AFTER - self._clock()
+        # Rounding could make a shorter time none at all, and this a busy loop.
+        return asyncio.get_running_loop().call_later(max(seconds, _SHORTEST_WAIT), queue.look.set)
+
+    def _wake(self) -> None:
+        for owner in (self._people, self._others):
+            owner.quick.look.set()
+            owner.slow.look.set()

@@ -1,0 +1,299 @@
+"""A source behind a circuit breaker, a pause and the budget. Every answer and every failure updates them.
+
+A failure concerns either the upstream (no connection, no answer in time, 429, 5xx) or one name (any other refusal, an
+unreadable answer). Failures of the upstream open the breaker if they concern several queries. Failures of names do so
+only if several names fail without an answer in between, and the control query then fails too: an intercepting proxy
+fails for every name, a damaged record for its own. The control query also decides about timeouts alone: a name whose
+handle server hangs looks like an upstream that hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, Protocol, TypeVar
+
+from doi_proxy.errors import (
+    BreakerOpen,
+    BudgetSpent,
+    CouldNotVerify,
+    NotCached,
+    NotInBundle,
+    PrefixDenied,
+    ShareSpent,
+    UpstreamPaused,
+    UpstreamRefused,
+    UpstreamTimeout,
+    failure_tokens,
+)
+from doi_proxy.upstream.breaker import Breaker, BreakerState
+from doi_proxy.upstream.budget import Budget
+from doi_proxy.upstream.pause import Pause
+from doi_proxy.upstream.source import (
+    AgencySource,
+    ClientNetwork,
+    Priority,
+    Refusal,
+    Source,
+    UpstreamQuery,
+    WaitingClients,
+)
+from doi_proxy.upstream.upstream_log import UpstreamLog
+from handle_protocol.answer import Answer, ResponseCode
+
+T = TypeVar("T")
+
+#: The pause after a 429 without Retry-After, in seconds.
+_PAUSE_AFTER_TOO_MANY: Final = 1.0
+_TOO_MANY_REQUESTS: Final = 429
+
+_ANSWERS: Final = {
+    ResponseCode.SUCCESS: "found",
+    ResponseCode.HANDLE_NOT_FOUND: "not_found",
+    ResponseCode.VALUES_NOT_FOUND: "no_values",
+}
+_AGENCIES: Final = "agencies"
+#: Before the names of a query about agencies, which is not a query about a handle.
+_AGENCIES_OF: Final = "ra/"
+_CANCELLED: Final = "cancelled"
+#: The state of an upstream as one word, for readiness. "unknown" before the first query.
+UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
+#: Records the end of a query: its outcome, one of `list_outcomes`, and the seconds that the upstream took, or the wait
+#: for the budget. Must be quick and must not raise.
+RecordQuery = Callable[[str, float], None]
+#: The outcomes of queries that were not sent.
+UNSENT_OUTCOMES: Final = frozenset(
+    error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
+)
+
+
+def list_outcomes() -> frozenset[str]:
+    """Every outcome that an observer can get, once the features with their errors are loaded."""
+    answered = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED})
+    return answered | failure_tokens() - {PrefixDenied.token, NotCached.token}
+
+
+class UpstreamApi(Source, Protocol):
+    """One upstream."""
+
+    async def probe(self) -> Answer:
+        """The answer to the control query. Any answer shows that the upstream works. Raises CouldNotVerify."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamHealth:
+    """What is known about one upstream from the results of its queries."""
+
+    breaker: Breaker
+    pause: Pause
+    log: UpstreamLog
+
+
+class Guard:
+    """A source that gets only the queries that its breaker, its pause and the budget admit.
+
+    `clock` is monotonic, in seconds. `timeouts` is how long a query waits for the budget, in seconds, by who waits for
+    the answer.
+    """
+
+    def __init__(
+        self,
+        source: UpstreamApi,
+        health: UpstreamHealth,
+        budget: Budget,
+        clock: Callable[[], float],
+        *,
+        timeouts: Mapping[Priority, float],
+        record_query: RecordQuery | None = None,
+        server: str = "",
+    ) -> None:
+        """`server` is set if one server has all names of the source: if one query is slow, the next ones are."""
+        self.budget = budget
+        self._server = server
+        self.breaker, self.pause, self.log = health.breaker, health.pause, health.log
+        self._source = source
+        self._clock = clock
+        self._record_query = record_query
+        self._timeouts = timeouts
+        self._has_answered = False
+        #: When the upstream answered last, or failed last.
+        self.result_at = 0.0
+        self._is_controlling = False
+
+    @property
+    def state(self) -> UpstreamState:
+        """The state of the upstream, from the results of its queries."""
+        if self.pause_seconds > 0:
+            return "backing-off"
+        if self.log.is_down or self.breaker.state is not BreakerState.CLOSED:
+            return "failing"
+        if self._has_answered:
+            return "ok"
+        return "unknown" if self.log.first_failure is None else "failing"
+
+    @property
+    def pause_seconds(self) -> float:
+        """Seconds that are left of the pause that the upstream requested."""
+        refusal = self.refusal
+        return refusal.seconds if refusal is not None and refusal.by == "pause" else 0.0
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why no query is sent now, as far as this upstream decides. None if one may be sent."""
+        now = self._clock()
+        if now < self.pause.until:
+            return Refusal("pause", UpstreamPaused.token, self.pause.until - now)
+        if self.breaker.state is not BreakerState.CLOSED and (seconds := self.breaker.retry_after(now)) > 0:
+            return Refusal("breaker", BreakerOpen.token, seconds)
+        return None
+
+    def find_refusal(self) -> Refusal | None:
+        """Why a query would not be sent now: because of this upstream, or of the budget. None if it would be."""
+        return self.refusal or self.budget.refusal
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """The source's answer. Raises CouldNotVerify: see `run`."""
+        return await self.run(query.name.key, query.priority, partial(self._source.fetch, query), query.waiters)
+
+    async def aclose(self) -> None:
+        """Close the source."""
+        await self._source.aclose()
+
+    async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: WaitingClients) -> T:
+        """Query `name` if the breaker, the pause and the budget admit it.
+
+        Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
+        """
+        began, admitted = self._clock(), False
+        prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
+        try:
+            if self.pause.is_shared and self.pause.left(began) > 0:
+                await self.pause.look(began)
+            await self._refuse()
+            async with self.budget.admit(priority, self._timeouts[priority], waiters, prefix):
+                # The breaker may have opened, or a pause begun, while this query waited for its place.
+                if self.pause.is_shared:
+                    await self.pause.look(self._clock())
+                await self._refuse()
+                if self.breaker.state is not BreakerState.CLOSED:
+                    self.breaker.allow(self._clock())
+                admitted = True
+                if priority is Priority.PERSON and self.budget.log.since is not None:
+                    self.budget.log.admission()
+                return await self._query(name, fetch)
+        except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
+            if not admitted:
+                self._count(error.token, began)
+            # A full share of one client does not mean that the budget is spent.
+            if priority is Priority.PERSON and isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
+                self.budget.log.refusal()
+            raise
+
+    async def _refuse(self) -> None:
+        refusal = self.refusal
+        if self.log.pause_since is not None and (refusal is None or refusal.by != "pause"):
+            self.log.pause_end()
+            # The bucket starts empty: an upstream that was just overloaded must not get a burst.
+            await self.budget.start_empty()
+        if refusal is None:
+            return
+        if refusal.by == "pause":
+            error = UpstreamPaused(retry_after=refusal.seconds)
+            self.log.pause(refusal.seconds, error)
+            raise error
+        raise BreakerOpen(retry_after=refusal.seconds)
+
+    async def _query(self, name: str, fetch: Callable[[], Awaitable[T]]) -> T:
+        """Query, and update breaker, pause and log by the answer or the failure."""
+        try:
+            answer = await self._fetch(fetch)
+        except CouldNotVerify as error:
+            await self._record_failure(name, error)
+            raise
+        self.record_answer(self._clock())
+        return answer
+
+    async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
+        began, outcome = self._clock(), _CANCELLED
+        try:
+            answer = await fetch()
+            outcome = _ANSWERS[answer.code] if isinstance(answer, Answer) else _AGENCIES
+            return answer
+        except CouldNotVerify as error:
+            outcome = error.token
+            raise
+        finally:
+            self._count(outcome, began)
+
+    def _count(self, outcome: str, began: float) -> None:
+        if self._record_query is not None:
+            self._record_query(outcome, self._clock() - began)
+
+    def record_answer(self, at: float) -> None:
+        """The upstream answered this process, or another worker of its service."""
+        self._has_answered, self.result_at = True, at
+        self.breaker.record_answer()
+        if self.pause.is_raised:
+            self.pause.reset()
+        if self.log.awaits_answer:
+            self.log.answer()
+
+    async def _record_failure(self, name: str, error: CouldNotVerify) -> None:
+        if isinstance(error, (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)):
+            return
+        if error.concerns_name:
+            self.log.unreadable(name, error)
+            if self.breaker.suspect(name):
+                await self._send_control_query()
+        elif isinstance(error, UpstreamRefused) and error.requests_pause and error.retry_after:
+            # An upstream that says when to come back is obeyed. The breaker is not needed.
+            await self._begin_pause(error.retry_after, error)
+        else:
+            is_timeout = isinstance(error, UpstreamTimeout)
+            in_doubt = self.breaker.record_failure(name, self._clock(), is_timeout=is_timeout)
+            self._log_failure(error)
+            if in_doubt:
+                await self._send_control_query()
+            if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
+                await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
+
+    async def _begin_pause(self, seconds: float, error: CouldNotVerify) -> None:
+        error.retry_after = await self.pause.begin(self._clock(), seconds)
+        self.log.pause(error.retry_after, error)
+
+    async def _send_control_query(self) -> None:
+        """Find out whether the upstream fails or only names. One control query at a time, if the budget has a token."""
+        if self._is_controlling or not await self.budget.admit_retry():
+            return
+        self._is_controlling = True
+        try:
+            await self._fetch(self._source.probe)
+        except CouldNotVerify as error:
+            self.breaker.open(self._clock())
+            self._log_failure(error)
+        else:
+            self.record_answer(self._clock())
+        finally:
+            self._is_controlling = False
+
+    def _log_failure(self, error: CouldNotVerify) -> None:
+        self.result_at = self._clock()
+        self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
+
+
+class GuardedAgencies:
+    """The Which RA service of an upstream, behind the same guard as its handles."""
+
+    def __init__(self, source: AgencySource, guard: Guard) -> None:
+        self._source = source
+        self._guard = guard
+
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
+        """See AgencySource."""
+        return await self._guard.run(
+            _AGENCIES_OF + ",".join(names),
+            Priority.PERSON,
+            partial(self._source.registration_agencies, names, client),
+            WaitingClients({client: None}),
+        )

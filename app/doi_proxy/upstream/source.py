@@ -1,0 +1,101 @@
+"""A query about one name, and the interface of everything that answers it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from doi_names.name import HandleName
+from handle_protocol.answer import Answer
+
+#: The prefix record of all DOI prefixes. Any handle API answers about it, even if only "not found".
+CONTROL_NAME: Final = HandleName("0.NA/10")
+#: The network of a client in CIDR notation; None for the service's own work: background refreshes and bulk jobs.
+ClientNetwork = str | None
+#: When the signatures of handle servers are verified: see the setting upstream_verify.
+Verification = Literal["never", "when-asked", "lookups", "always"]
+
+
+class Priority(enum.IntEnum):
+    """Who waits for the answer. Queries of people go before those of bulk jobs and background refreshes."""
+
+    PERSON = 0
+    BULK = 1
+    BACKGROUND = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a query about a name is not sent now, and until when. Everything that refuses a query uses this value."""
+
+    #: Who refuses.
+    by: Literal["pause", "breaker", "budget", "failure", "sealed", "local record"]
+    #: The token of the error that the query gets.
+    reason: str
+    #: Seconds until a query may be sent. Infinity if time does not change it.
+    seconds: float
+
+
+@dataclass(slots=True, eq=False)
+class WaitingClients:
+    """The clients that wait for the answer to one query. The query has a place in the line of each.
+
+    With a place in one line only, a client would wait in the long line of the client that sent the query first.
+    """
+
+    #: In the order in which they came; a dict because it may hold thousands.
+    clients: dict[ClientNetwork, None] = field(default_factory=lambda: {None: None})
+    #: Whether the query was sent. Before that, it waits for its turn.
+    is_sent: bool = False
+    #: Whether the query was refused. A client that comes afterwards sends its own.
+    refused: bool = False
+    _on_join: Callable[[ClientNetwork], None] | None = None
+
+    def join(self, client: ClientNetwork) -> None:
+        """Another client waits as well."""
+        if client not in self.clients:
+            self.clients[client] = None
+            if self._on_join is not None:
+                self._on_join(client)
+
+    def notify(self, on_join: Callable[[ClientNetwork], None] | None) -> None:
+        """Call `on_join` with each client that joins from now on. None ends this."""
+        self._on_join = on_join
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamQuery:
+    """One name to query, and how."""
+
+    name: HandleName
+    #: Query a primary server of the handle and bypass every cache (`?auth`).
+    authoritative: bool = False
+    #: Request a certified answer (`?cert`).
+    certified: bool = False
+    priority: Priority = Priority.PERSON
+    #: Called when the query is sent, after its wait for the budget.
+    leaves: Callable[[], None] | None = field(default=None, compare=False)
+    #: The clients that wait for the answer and share its cost.
+    waiters: WaitingClients = field(default_factory=WaitingClients, compare=False)
+
+
+class Source(Protocol):
+    """Answers queries about names: an upstream, a group of upstreams, or a bundle."""
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """The answer about one name. "Not found" is an answer. Raises CouldNotVerify, and nothing else."""
+
+    async def aclose(self) -> None:
+        """Close the connections. The source is not used afterwards."""
+
+
+class AgencySource(Protocol):
+    """Answers queries about registration agencies."""
+
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
+        """For each DOI name or prefix `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`, in order.
+
+        `client` is the network of the client that the query is charged to. Raises CouldNotVerify.
+        """

@@ -1,0 +1,143 @@
+"""The log lines about an upstream and the budget: one when a state begins, one when it ends.
+
+A single query writes no line. The log is for operators: it may name the upstream's host and a library's error.
+A record has its `part` and the `state` that begins, so only one of several workers writes the line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
+from doi_proxy.upstream.remedies import find_remedy
+
+log = logging.getLogger(__name__)
+
+#: After so many seconds of failures without an answer, an outage is logged even if the breaker is closed.
+OUTAGE_SECONDS: Final = 60.0
+#: Seconds between two lines about answers that cannot be read.
+UNREADABLE_INTERVAL: Final = 60.0
+#: The budget suffices again if no person's query was refused for so many seconds.
+BUDGET_QUIET_SECONDS: Final = 10.0
+
+
+class UpstreamLog:
+    """The transitions of one upstream, which `label` names. `clock` is monotonic, in seconds.
+
+    With `shows_names`, lines at level debug may have the name.
+    """
+
+    def __init__(self, label: str, clock: Callable[[], float], *, shows_names: bool) -> None:
+        #: The upstream by its number and its host.
+        self.label = label
+        self._clock = clock
+        self._shows_names = shows_names
+        #: When the first failure since the last answer happened.
+        self.first_failure: float | None = None
+        self._is_down = False
+        #: Whether the next answer is the first one, or the first after a failure.
+        self.awaits_answer = True
+        #: Whether it has answered, or its first failure is logged.
+        self._is_known = False
+        #: The failures in a row without a connection.
+        self._unreachable = 0
+        #: When a pause began that is logged, and whose end is not.
+        self.pause_since: float | None = None
+        self._unreadable = 0
+        self._unreadable_since: float | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """Whether an outage was logged that is not over."""
+        return self._is_down
+
+    @property
+    def down_seconds(self) -> float:
+        """How long the outage has lasted. 0.0 without one."""
+        return self._clock() - self.first_failure if self._is_down and self.first_failure is not None else 0.0
+
+    def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
+        """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
+        now = self._clock()
+        self.awaits_answer = True
+        if self.first_failure is None:
+            self.first_failure = now
+        seconds = now - self.first_failure
+        self._unreachable = self._unreachable + 1 if isinstance(error, UpstreamUnreachable) else 0
+        # Two connections that failed are an outage before the breaker opens. Before the first answer, one is enough.
+        is_outage = is_open or self._unreachable > self._is_known or seconds >= OUTAGE_SECONDS
+        if is_outage and not self._is_down:
+            self._is_down = self._is_known = True
+            since = f"no answer for {seconds:.0f} s, last " if seconds >= 1.0 else ""
+            self._write("down", "is down: %s%s", since, _describe(error))
+        elif not self._is_known:
+            self._is_known = True
+            self._write("silent", "has not answered yet: %s", _describe(error))
+        elif is_open:
+            log.debug("%s is still down after %.0f s: %s", self.label, seconds, _describe(error))
+
+    def answer(self) -> None:
+        """The upstream answered."""
+        if self._is_down:
+            self._write("up", "is up again after %.0f s", self.down_seconds)
+        self.first_failure, self._unreachable = None, 0
+        self._is_down, self._is_known, self.awaits_answer = False, True, False
+
+    def pause(self, seconds: float, error: CouldNotVerify) -> None:
+        """The upstream gets no queries for so many seconds."""
+        if self.pause_since is None:
+            self.pause_since = self._clock()
+            self._write("paused", "gets no queries for %.0f s: %s", seconds, _describe(error))
+
+    def pause_end(self) -> None:
+        """The pause is over."""
+        if self.pause_since is not None:
+            self._write("resumed", "gets queries again after %.0f s", self._clock() - self.pause_since)
+            self.pause_since = None
+
+    def _write(self, state: str, text: str, *values: object) -> None:
+        log.warning(f"%s {text}", self.label, *values, extra={"part": self.label, "state": state})
+
+    def unreadable(self, name: str, error: CouldNotVerify) -> None:
+        """The upstream refused one name, or its answer about that name could not be read."""
+        if self._shows_names:
+            log.debug("%s about %r: %s", self.label, name[:100], _describe(error))
+        now = self._clock()
+        self._unreadable += 1
+        if self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL:
+            log.info("%s, names without a usable answer: %s, last %s", self.label, self._unreadable, _describe(error))
+            self._unreadable, self._unreadable_since = 0, now
+
+
+class BudgetLog:
+    """Whether the budget suffices for people. `clock` is monotonic, in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        #: When the first refusal was logged. None while the budget suffices.
+        self.since: float | None = None
+        self._last_refusal = 0.0
+
+    def refusal(self) -> None:
+        """A person's query was refused for lack of budget."""
+        self._last_refusal = self._clock()
+        if self.since is None:
+            self.since = self._last_refusal
+            self._write("spent", "is spent: queries for people are answered 503")
+
+    def admission(self) -> None:
+        """A person's query was admitted."""
+        if self.since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
+            self._write("enough", "suffices again after %.0f s", self._clock() - self.since)
+            self.since = None
+
+    def _write(self, state: str, text: str, *values: object) -> None:
+        log.warning(f"the budget of upstream queries {text}", *values, extra={"part": "budget", "state": state})
+
+
+def _describe(error: CouldNotVerify) -> str:
+    # The text of a library or an upstream may have line breaks. repr() shows them as escapes.
+    detail, remedy = f" {error.detail!r}" if error.detail else "", find_remedy(error.detail)
+    return f"{error.token}: {error.message}{detail}" + (f"; {remedy}" if remedy else "")

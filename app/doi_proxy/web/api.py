@@ -1,0 +1,221 @@
+"""`/api/handles/<handle>`: the handle system's JSON API (technical manual, chapter 14; behaviour of its proxy)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Final, Literal
+
+import msgspec
+
+from doi_names.name import HandleName
+from doi_names.presentation import read_exact, read_path
+from doi_proxy.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, NotADOI, TooManyRequests
+from doi_proxy.resolver.options import ResolveOptions
+from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
+from doi_proxy.web.conditions import read_demand
+from doi_proxy.web.countdown import JsonCountdown
+from doi_proxy.web.failure_headers import failure_headers, quota_headers
+from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
+from doi_proxy.web.header import Header
+from doi_proxy.web.request import Request
+from doi_proxy.web.request_path import Parameters, is_true, read_api_options
+from doi_proxy.web.responses import JAVASCRIPT, JSON, NOT_MODIFIED, Hit, Reply
+from doi_proxy.web.stage import Stages
+from handle_protocol.answer import ResponseCode
+from handle_protocol.record import write_values
+from handle_protocol.value import JSON_STRING
+
+HANDLES: Final = b"handles/"
+#: Response codes of errors (technical manual, section 3.6).
+ERROR: Final = 2
+PROTOCOL_ERROR: Final = 4
+INVALID_HANDLE: Final = 102
+#: The parameter with which labels, URLs and blanks around a name are removed.
+LENIENT: Final = "lenient"
+_NOT_A_HANDLE: Final = (
+    "“{}” cannot be a handle: before its first slash are only letters, digits, dots, hyphens and underscores. "
+    "Send the name without label and URL, or add lenient=true."
+)
+#: What a JavaScript name cannot contain. A digit cannot be its first character.
+_INVALID_IN_CALLBACK: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
+MAX_CALLBACK: Final = 256
+#: Answers that are larger, or nested deeper, are not indented: 40 kB of JSON can become 38 MB.
+MAX_PRETTY_BYTES: Final = 262_144
+MAX_PRETTY_DEPTH: Final = 32
+#: All bytes except brackets.
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class RestApi:
+    """Answers the JSON API. An alias is a value like any other and is not followed."""
+
+    def __init__(
+        self,
+        *,
+        resolver: Resolver,
+        clock: Callable[[], float],
+        resolves: Literal["doi", "any"],
+        stages: Stages,
+    ) -> None:
+        """With `resolves` "doi", text that cannot be a handle is refused without an upstream query."""
+        self._resolver = resolver
+        self._refuses = resolves == "doi"
+        self._stages = stages
+        self._clock = clock
+        self._freshness = Freshness()
+        self._countdown = JsonCountdown()
+
+    def answer_now(
+        self, request: Request, path: bytes, parameters: Parameters, *, can_wait: bool = False
+    ) -> Reply | None:
+        """The answer, if it depends only on a fresh record that takes no task, else None. Raises DoiProxyError.
+
+        An answer that a thread has to encode is None too, unless the caller can wait for that.
+        """
+        if path[: len(HANDLES)].lower() != HANDLES:
+            return None
+        options = read_api_options(parameters)
+        found = None if options.bypasses_cache else self._resolver.find_stored(_read_name(path, parameters))
+        if found is None:
+            return None
+        size = len(found.entry.answer.values)
+        # A large answer takes milliseconds to build. It is built once, by the caller that sends it.
+        if (options.is_filtered and size > MAX_BYTES_NOW) or (not can_wait and self._stages.is_deferred(request, size)):
+            return None
+        reply = self.answer_record(request, found, options, parameters)
+        if not can_wait and self._stages.is_deferred(request, len(reply.body)):
+            return None
+        self._resolver.count_answer(found)
+        return reply
+
+    async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
+        """Answer a request for `path`, the raw path after `/api/`."""
+        lower = path.lower()
+        if not (lower.startswith(HANDLES) or lower == HANDLES[:-1]):
+            # HEAD gets the headers of GET, Content-Length included (RFC 9110, section 9.3.2).
+            method = "GET" if request.head_only else request.method
+            message = f"Unknown HTTP API endpoint {method} /api/{path.decode('latin-1')}"
+            return self.answer_error(404, PROTOCOL_ERROR, message, parameters)
+        try:
+            name = _read_name(path, parameters)
+            if self._refuses and not name.can_be_handle:
+                raise NotADOI(_NOT_A_HANDLE.format(name.text[:100]))
+            options = read_api_options(parameters)
+            resolution = await self._resolver.resolve(name, read_demand(request, options, self._stages))
+        except CouldNotVerify as failure:
+            return self.answer_failure(failure, name, parameters)
+        except TooManyRequests as error:
+            return self.answer_limit(error, parameters)
+        except DoiProxyError as error:
+            code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
+            message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
+            return self.answer_error(error.status, code, message, parameters)
+        return self.answer_record(request, resolution, options, parameters)
+
+    def answer_record(
+        self, request: Request, resolution: Resolution, options: ResolveOptions, parameters: Parameters
+    ) -> Reply:
+        """The answer from a resolution: the record, 404 if the name is not registered, or 304."""
+        code, body = write_answer(resolution, options)
+        kind, body = _format(body, parameters)
+        tag = entity_tag(body)
+        freshness = self._freshness.of_json(resolution, int(self._clock()))
+        is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and not options.bypasses_cache
+        hit = Hit(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_hit else None
+        if code is ResponseCode.HANDLE_NOT_FOUND:
+            return Reply(404, (kind, tag), body, freshness, hit)
+        if _has(request, tag):
+            # Without the headers of a body (RFC 9110, section 15.4.5).
+            return Reply(NOT_MODIFIED, (tag,), b"", freshness)
+        return Reply(200, (kind, tag), body, freshness, hit)
+
+    def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
+        """responseCode 2. It must not be 100, which means that the name does not exist."""
+        body = _object(ERROR, ("message", failure.message), ("handle", name.text))
+        return _error(failure.status, body, failure_headers(failure), parameters)
+
+    def answer_limit(self, error: TooManyRequests, parameters: Parameters) -> Reply:
+        """A client is over one of its limits. responseCode 2, as with every temporary error."""
+        headers = quota_headers(error.quota, error.retry_after)
+        return _error(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
+
+    def answer_error(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
+        """An error of the client."""
+        return _error(status, _object(code, ("message", message)), (), parameters)
+
+
+def _read_name(path: bytes, parameters: Parameters) -> HandleName:
+    """The name as it stands or, with `lenient`, as in the path of a resolution URL. Raises InvalidName."""
+    raw = path[len(HANDLES) :]
+    if parameters.pairs and is_true(parameters.first(LENIENT)):
+        return read_path(b"/" + raw)
+    return read_exact(raw)
+
+
+def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[ResponseCode, bytes]:
+    """The response code and the JSON object about a name. The name is spelled as the client spelled it."""
+    answer = resolution.entry.answer
+    handle = msgspec.json.encode(resolution.name.text)
+    if resolution.tombstone is not None:
+        stone = resolution.tombstone
+        return answer.code, _object(
+            100, ("handle", resolution.name.text), ("message", f"{stone.reason} ({stone.date})")
+        )
+    if answer.code is ResponseCode.HANDLE_NOT_FOUND:
+        return answer.code, b'{"responseCode":100,"handle":' + handle + b"}"
+    values = answer.values
+    if options.is_filtered and values != b"[]":
+        values = write_values(resolution.record.select(options.types, options.indexes))
+    if values == b"[]":
+        return ResponseCode.VALUES_NOT_FOUND, b'{"responseCode":200,"values":[],"handle":' + handle + b"}"
+    source = b"" if resolution.agency is None else b',"registry":' + _write_source(resolution)
+    return ResponseCode.SUCCESS, b'{"responseCode":1,"handle":' + handle + b',"values":' + values + source + b"}"
+
+
+def _write_source(resolution: Resolution) -> bytes:
+    """Where a record comes from that no upstream has confirmed: the agency and the date of its file."""
+    date = datetime.fromtimestamp(resolution.entry.fetched_at, UTC)
+    return msgspec.json.encode({"agency": resolution.agency, "date": date.strftime("%Y-%m-%dT%H:%M:%SZ")})
+
+
+def _object(code: int, *members: tuple[str, str]) -> bytes:
+    return msgspec.json.encode({"responseCode": code, **dict(members)})
+
+
+def _error(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> Reply:
+    kind, body = _format(body, parameters)
+    return Reply(status, (kind, *headers), body, (NO_STORE,))
+
+
+def _format(body: bytes, parameters: Parameters) -> tuple[Header, bytes]:
+    """The media type and the body, with `pretty` and `callback` applied."""
+    if not parameters.pairs:
+        return JSON, body
+    if is_true(parameters.first("pretty")):
+        body = _indent(body)
+    callback = parameters.first("callback")
+    if callback is None:
+        return JSON, body
+    name = _INVALID_IN_CALLBACK.sub("_", callback[:MAX_CALLBACK])
+    return JAVASCRIPT, name.encode() + b"(" + body + b");"
+
+
+def _indent(body: bytes) -> bytes:
+    if len(body) > MAX_PRETTY_BYTES:
+        return body
+    brackets = JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    depths = accumulate(1 if bracket in b"[{" else -1 for bracket in brackets)
+    return body if any(depth > MAX_PRETTY_DEPTH for depth in depths) else msgspec.json.format(body, indent=2)
+
+
+def _has(request: Request, tag: Header) -> bool:
+    """Whether the client already has this body. Then the answer is 304 (RFC 9110, section 13.1.2)."""
+    known = request.header(b"if-none-match") if request.method in ("GET", "HEAD") else None
+    if known is None:
+        return False
+    tags = [known_tag.strip().removeprefix("W/") for known_tag in known.split(",")]
+    return tag[1].decode() in tags or known.strip() == "*"

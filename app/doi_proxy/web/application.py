@@ -1,0 +1,333 @@
+"""The ASGI application. It passes each request to the part that answers it.
+
+The order is the same for every request: admit, the prepared answer, an answer from memory, one that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from doi_names.name import HandleName
+from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
+from doi_names.uri import url_path
+from doi_proxy.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, RequestTooLarge, TooManyRequests
+from doi_proxy.web import which_ra
+from doi_proxy.web.api import PROTOCOL_ERROR
+from doi_proxy.web.client_network import client_of
+from doi_proxy.web.freshness import CACHE_CONTROL, OWN_PAGE
+from doi_proxy.web.header import header_lines
+from doi_proxy.web.operations import Face, Operations
+from doi_proxy.web.other_methods import answer_other_method
+from doi_proxy.web.problem import error_problem
+from doi_proxy.web.request import Fields, Request
+from doi_proxy.web.request_id import REQUEST_ID, answer_identifier, echo_identifier, id_headers, sent_identifier
+from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
+from doi_proxy.web.responses import (
+    NOT_MODIFIED,
+    Hit,
+    Message,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    page,
+    send_reply,
+    write_reply,
+)
+from doi_proxy.web.route import Paths, api_part, find_route, names_part
+from doi_proxy.web.stage import Answer, Stages
+
+#: The member of the scope with what has been done for the request. Copies of a scope share it.
+MARKS = "doi_proxy.marks"
+#: The mark of a request whose client is admitted.
+ADMITTED = "admitted"
+#: The mark of a request that memory and an immediate store cannot answer.
+TRIED = "tried"
+
+
+class Lane(Protocol):
+    """Prepared answers, which a server tries before the application."""
+
+    def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
+        """Prepare a reply to a plain request for `target`, the raw path and query. `header` reads a header of it."""
+
+    def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
+        """The whole answer to one whole request, None if there is none."""
+
+    def take_marks(self, target: bytes) -> set[str]:
+        """The steps that `answer` did for its last request, if that was for `target`. A second call returns none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSite:
+    """This service as clients and upstreams see it. `loop_id` is in the queries that it sends. `timer` is monotonic."""
+
+    public_url: str | None
+    sub_path: bytes
+    loop_id: str
+    timer: Callable[[], float]
+
+
+class Application:
+    """Answers names itself. FastAPI answers the other paths: documentation, health, static files."""
+
+    def __init__(
+        self,
+        face: Face,
+        operations: Operations,
+        site: OwnSite,
+        stages: Stages,
+        prepared: Lane | None,
+        connections: object,
+    ) -> None:
+        self._face = face
+        self._operations = operations
+        self._paths = operations.paths
+        #: What a text in the form can be: any path except one of operation.
+        self._typed_paths = Paths(own_api=operations.paths.own_api)
+        self._site = site
+        self._timer = site.timer
+        self._stages = stages
+        self._gates = stages.gates
+        self._own_routes = frozenset(operations.paths.own_api.values())
+        self._wrapped: Answer = self._respond
+        for wrap in reversed(stages.wrap):
+            self._wrapped = wrap(self._wrapped)
+        #: The applications of further listeners, by the setting with their address.
+        self.listeners: Mapping[str, object] = {}
+        #: The server's data about its connections. The application does not use it.
+        self.connections = connections
+        #: The prepared answers, which a server tries before this application. None if they are switched off.
+        self.express = prepared
+
+    def answer_now(self, scope: Scope, default_headers: bytes, fields: Fields | None = None) -> bytes | None:
+        """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
+
+        `default_headers` are the lines that the server puts first, `fields` the request's headers, if it has read them.
+        """
+        method = scope["method"]
+        if method not in ("GET", "HEAD"):
+            return None
+        began = self._timer()
+        request = Request(scope, _no_body, self._site.public_url, self._site.sub_path, fields)
+        route = find_route(method, request.path, self._paths)
+        reply = self._refuse(request, route) or self._try_now(request, route)
+        if reply is None:
+            _marks_of(request).add(TRIED)
+            return None
+        seconds = self._timer() - began
+        self._count(request, route, reply.status, seconds)
+        stages, last = self._stages, b""
+        # Most answers are too small.
+        if len(reply.body) >= stages.encodes_from or reply.status == NOT_MODIFIED:
+            for encoder in stages.encoders:
+                reply = encoder.encode_now(request, encoder.prepare(reply))
+        self._offer(request, reply)
+        if stages.log_now is not None:
+            last = stages.log_now(request, route, reply, seconds)
+        elif request.header(REQUEST_ID) is not None:
+            identifier = answer_identifier(request, sent_identifier(request), (*reply.headers, *reply.freshness))
+            last = header_lines(id_headers(identifier))
+        return write_reply(reply, default_headers, last, head_only=method == "HEAD")
+
+    def _refuse(self, request: Request, route: str) -> Reply | None:
+        """The refusal of a client that may not have an answer, None if it is admitted. It is counted once."""
+        for gate in self._gates:
+            if not gate.admits_all:
+                return self._ask_gates(request, route)
+        return None
+
+    def _ask_gates(self, request: Request, route: str) -> Reply | None:
+        if route == "operation" or ADMITTED in (marks := _marks_of(request)):
+            return None
+        marks.add(ADMITTED)
+        try:
+            for gate in self._gates:
+                if not gate.admits_all:
+                    gate.admit(request.client_address)
+        except DoiProxyError as error:
+            return self._show_refusal(request, route, error)
+        return None
+
+    def _show_refusal(self, request: Request, route: str, error: DoiProxyError) -> Reply:
+        if route in self._own_routes:
+            return error_problem(error, base=self._face.link.base)
+        if route == "api" and isinstance(error, TooManyRequests):
+            return self._face.api.answer_limit(error, Parameters())
+        if route == "api":
+            return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
+        return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
+
+    def _try_now(self, request: Request, route: str, *, can_wait: bool = False) -> Reply | None:
+        """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting.
+
+        A caller that can wait may have to encode it in a thread.
+        """
+        if request.header(CACHE_CONTROL) is not None:
+            return None  # the record in memory may be older than the client accepts
+        if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
+            return None
+        try:
+            if route == "resolve":
+                if TRIED in request.scope.get(MARKS, ()):
+                    return None
+                name = read_path(request.path)
+                return self._face.redirects.answer_now(request, name, read_query(request.query))
+            if route == "api":
+                return self._face.api.answer_now(
+                    request, api_part(request.path), read_query(request.query), can_wait=can_wait
+                )
+        except DoiProxyError:
+            return None  # awaiting meets the same error, and answers it
+        except Exception as error:
+            self._face.errors.log_fault(error)
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._operations.app(scope, receive, send)
+            return
+        request = Request(scope, receive, self._site.public_url, self._site.sub_path)
+        route = find_route(request.method, request.path, self._paths)
+        if self._stages.log_now is None and request.header(REQUEST_ID) is not None:
+            send = echo_identifier(request, send)
+        await self._wrapped(request, route, receive, send)
+
+    async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
+        began = self._timer()
+        if route == "operation":
+            status = await self._operations.answer(request, receive, send, self._stages.wrap_send)
+        elif route in self._own_routes and request.method != "OPTIONS":
+            status = await self._answer_own_api(request, route, receive, send)
+        else:
+            reply = await self._answer(request, route)
+            if len(reply.body) >= self._stages.encodes_from or reply.status == NOT_MODIFIED:
+                for encoder in self._stages.encoders:
+                    reply = await encoder.encode(request, encoder.prepare(reply))
+            self._offer(request, reply)
+            status = reply.status
+            await send_reply(reply, send, head_only=request.head_only)
+        self._count(request, route, status, self._timer() - began)
+
+    def _count(self, request: Request, route: str, status: int, seconds: float) -> None:
+        stages, address = self._stages, request.client_address
+        if stages.count is not None:
+            stages.count(route, request.method, status, seconds)
+        if stages.count_client is not None:
+            stages.count_client(address, 1)
+        if stages.count_path is not None:
+            stages.count_path(address, request.path, status, 1)
+
+    def _offer(self, request: Request, reply: Reply) -> None:
+        """Offer the lane of prepared answers a reply that depends only on fresh records and on what selects it."""
+        hit = reply.hit
+        if self.express is None or hit is None or request.method == "POST" or request.header(CACHE_CONTROL) is not None:
+            return
+        # A client of HTTP/1.0 gets other statuses.
+        if request.scope["http_version"] != "1.0":
+            query = request.query
+            target: bytes = request.scope["raw_path"]
+            self.express.offer(target + b"?" + query if query else target, reply, hit, request.header)
+
+    async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
+        """Let FastAPI answer, unless a limit forbids it. Returns the status."""
+        refusal = self._refuse(request, route)
+        if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
+            message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
+            refusal = refusal or error_problem(NameTooLong(message), base=self._face.link.base)
+        if refusal is None:
+            return await self._operations.answer(request, receive, send, self._stages.wrap_send)
+        await send_reply(refusal, send, head_only=request.head_only)
+        return refusal.status
+
+    async def _answer(self, request: Request, route: str) -> Reply:
+        try:
+            refusal = self._refuse(request, route)
+            if refusal is not None:
+                return refusal
+            if request.method not in ("GET", "HEAD", "POST"):
+                return answer_other_method(request, route, self._operations.allow_of(request.path), self._face)
+            if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
+                raise NameTooLong(f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes.")
+            return self._try_now(request, route, can_wait=True) or await self._await_answer(request, route)
+        except asyncio.CancelledError:
+            raise
+        except DoiProxyError as error:
+            return self._show_refusal(request, route, error)
+        except Exception as error:  # every error becomes a page, which logs it
+            return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
+
+    async def _await_answer(self, request: Request, route: str) -> Reply:
+        # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
+        if self._site.loop_id in (request.header(b"cdn-loop") or ""):
+            raise RequestLoop
+        parameters = await request.parameters()
+        typed = parameters.first("hdl") if request.method == "POST" else None
+        if typed is None:
+            return await self._dispatch(request, route, request.path, parameters)
+        if len(typed) > MAX_TYPED_CHARACTERS:
+            raise RequestTooLarge(f"The form takes {MAX_TYPED_CHARACTERS} characters; request a long name by its path.")
+        path = b"/" + typed.strip().encode("utf-8", "replace")
+        return await self._dispatch(
+            request, find_route(request.method, path, self._typed_paths), path, parameters, typed
+        )
+
+    async def _dispatch(
+        self, request: Request, route: str, path: bytes, parameters: Parameters, typed: str | None = None
+    ) -> Reply:
+        if route == "api":
+            return await self._face.api.answer(request, api_part(path), parameters)
+        if route == "which_ra":
+            client = client_of(request.client_address)
+            return await which_ra.answer(request, names_part(path), client, self._face)
+        if route == "home":
+            return self._home(request)
+        name: HandleName | None = None
+        try:
+            if route == "openurl":
+                # Not every sender of an OpenURL escapes the ";" of a DOI name.
+                typed = read_openurl(read_query(request.query, semicolons=False) + parameters)
+            name = read_path(path) if typed is None else read_typed(typed)
+            reply = await self._face.redirects.answer(request, name, parameters)
+        except EmptyName:
+            return self._home(request)
+        except DoiProxyError as error:
+            reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
+        if typed is not None and request.method == "POST":
+            return await self._answer_text(request, parameters, typed, reply)
+        return reply
+
+    async def _answer_text(self, request: Request, parameters: Parameters, typed: str, reply: Reply) -> Reply:
+        """The page about the names in a text of the form that has this `reply` as it stands, as a name."""
+        is_prose = len(typed.split()) > 1
+        if reply.status not in ((400, 404, 502, 503, 504) if is_prose else (400, 404)):
+            return reply
+        names = self._face.errors.find_in_text(request, typed)
+        if len(names) == 1:
+            answer = await self._dispatch(request, "resolve", b"/" + url_path(names[0]).encode(), parameters)
+            if answer.status >= 400:
+                return answer if is_prose or (reply.status == 400 and names[0].text in typed[1:]) else reply
+        return self._face.errors.show_found(request, names, typed) if names else reply
+
+    def _home(self, request: Request) -> Reply:
+        language = request.language(self._face.pages.languages)
+        return page(200, self._face.pages.home(self._face.link, language), freshness=(OWN_PAGE,))
+
+
+async def _no_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+def _marks_of(request: Request) -> set[str]:
+    """What has been done for the request. A request that memory cannot answer passes twice."""
+    marks: set[str] = request.scope.setdefault(MARKS, set())
+    return marks
+
+
+def _path_text(request: Request) -> str:
+    return request.path[1:201].decode("latin-1")

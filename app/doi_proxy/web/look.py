@@ -1,0 +1,187 @@
+"""The look of the pages: templates, texts and static files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from types import CodeType
+from typing import Any, Final
+
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined, Template
+from markupsafe import escape
+
+from doi_proxy.web.branding import Brand, Branding, StaticFile
+from doi_proxy.web.date import write_timestamp
+from doi_proxy.web.languages import CORE, Catalogue, TextFolder, load_catalogues
+from doi_proxy.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    contact_link,
+    data_href,
+    hexadecimal,
+    list_permissions,
+    name_href,
+    render_link,
+    shape,
+    visible,
+)
+
+_LAYOUT: Final = "layout.html"
+#: Stands for the title and for the main part in what is around them.
+_PLACE: Final = "\0place\0"
+#: The layout of what is around the title and the main part, and that of a page without it.
+_WHOLE_LAYOUT: Final = "whole_layout.html"
+_MAIN_ALONE: Final = "{% block main required %}{% endblock %}"
+#: What is around the title and the main part, as a template.
+_FRAME: Final = "frame.html"
+_FRAME_SOURCE: Final = f'{{% extends "{_WHOLE_LAYOUT}" %}}{{% block main %}}{_PLACE}{{% endblock %}}'
+#: A text without values in a template, and the mark that stands for it in the compiled template.
+_TEXT: Final = re.compile(r'\{\{ t\("([a-z_.]+)"\) \}\}')
+_MARK: Final = "\0text {}\0"
+_MARKED: Final = re.compile(_MARK.format("([a-z_.]+)"))
+#: Frames that are kept: languages, with and without a link that depends on a setting.
+_MAX_FRAMES: Final = 64
+
+#: The text of a template, its file, and what says whether that is unchanged.
+Source = tuple[str, str | None, Callable[[], bool] | None]
+#: Renders the template of a page, such as "home", with its facts.
+Renderer = Callable[[str, Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTemplates:
+    """Our templates, for those that replace or extend them. `texts` are those of the default language."""
+
+    loader: BaseLoader
+    #: The files of all templates.
+    files: Sequence[str]
+    #: Opens an environment with what our templates use.
+    open: Callable[[BaseLoader], Environment]
+    render: Renderer
+    of_features: Sequence[TextFolder]
+    texts: Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Templates, texts and static files. The first catalogue is that of the default language."""
+
+    brands: Mapping[str, Brand]
+    files: Mapping[str, StaticFile]
+    catalogues: Mapping[str, Catalogue]
+    render_template: Renderer
+    #: Each compiles one template for all languages, which its first page would do otherwise.
+    preparations: Sequence[Callable[[], object]]
+
+    @property
+    def contact(self) -> str | None:
+        """The contact of the institution, for readers."""
+        return next(iter(self.brands.values())).contact
+
+    def texts(self, language: str) -> Catalogue:
+        """The texts of a language. A language without texts gets those of the default language."""
+        return self.catalogues.get(language) or next(iter(self.catalogues.values()))
+
+    def render(self, template: str, context: Mapping[str, Any]) -> str:
+        """Render a page."""
+        return self.render_template(template, {"brand": self.brands[context["t"].language], **context})
+
+
+def open_look(branding: Branding, of_features: Sequence[TextFolder], *, version: str) -> Look:
+    """Read templates and texts. Raises ConfigurationError if templates in place of ours cannot be used."""
+    packages = (CORE, *(folder.package for folder in of_features))
+    catalogues = load_catalogues(branding.languages, packages, branding.texts)
+    names = {"version": version, "operator": contact_link(branding.brand.contact)}
+    sources = _read_sources(packages)
+    render, preparations = _load_own(sources, names, catalogues)
+    if branding.replace_templates is not None:
+        first = next(iter(catalogues.values()))
+        own = OwnTemplates(
+            FunctionLoader(sources.get), list(sources), partial(_open_environment, names), render, of_features, first
+        )
+        render = branding.replace_templates(own)
+    brands = {tag: branding.brands.get(tag, branding.brand) for tag in catalogues}
+    return Look(brands, branding.files, catalogues, render, preparations)
+
+
+@cache
+def _read_sources(packages: tuple[str, ...]) -> Mapping[str, Source]:
+    """Our own templates by their file names. A name of an earlier package hides that of a later one."""
+    ours = ChoiceLoader([PackageLoader(package, "texts") for package in packages])
+    environment = Environment(autoescape=True)
+    return {name: ours.get_source(environment, name) for name in ours.list_templates() if name.endswith(".html")}
+
+
+def _load_own(
+    sources: Mapping[str, Source], names: Mapping[str, Any], catalogues: Mapping[str, Catalogue]
+) -> tuple[Renderer, Sequence[Callable[[], object]]]:
+    """Our own templates. Returns what renders them, and what compiles each before its first use.
+
+    What is around the main part of our pages depends on little. It is rendered once and kept: a third of the time.
+    Texts without values are constants in the templates of each language, which saves a fourth of the rest.
+    """
+    marked = {name: (_TEXT.sub(_MARK.format(r"\1"), source), file) for name, (source, file, _) in sources.items()}
+    marked |= {_WHOLE_LAYOUT: marked[_LAYOUT], _LAYOUT: (_MAIN_ALONE, None), _FRAME: (_FRAME_SOURCE, None)}
+    environments = {tag: _open_environment(names, _Loader(marked, texts)) for tag, texts in catalogues.items()}
+    frames: dict[tuple[object, ...], list[str]] = {}
+
+    def render(template: str, context: Mapping[str, Any]) -> str:
+        environment = environments[context["t"].language]
+        key = (context["t"].language, context["base"], context["indexed"], *context["links"])
+        frame = frames.get(key)
+        if frame is None:
+            if len(frames) >= _MAX_FRAMES:
+                frames.clear()
+            frame = frames[key] = environment.get_template(_FRAME).render({**context, "title": _PLACE}).split(_PLACE)
+        before, between, after = frame
+        main = environment.get_template(f"{template}.html").render(context)
+        return f"{before}{escape(context['title'])}{between}{main}{after}"
+
+    return render, [partial(_compile, name, *source) for name, source in marked.items()]
+
+
+class _Loader(BaseLoader):
+    """Our own templates with the texts of one language in place of the marks."""
+
+    def __init__(self, marked: Mapping[str, tuple[str, str | None]], texts: Catalogue) -> None:
+        self._marked = marked
+        self._texts = texts
+
+    def load(self, environment: Environment, name: str, names: MutableMapping[str, Any] | None = None) -> Template:
+        """The template of this name, with the names that it can use."""
+        code = _write_texts(_compile(name, *self._marked[name]), self._texts)
+        return Template.from_code(environment, code, {} if names is None else names)
+
+
+@lru_cache(maxsize=100)  # ours are 32
+def _compile(name: str, marked: str, file: str | None) -> CodeType:
+    """The code of a template with marks. The languages and all looks of the process share it."""
+    return _open_environment({}).compile(marked, name, file)
+
+
+def _write_texts(code: CodeType, texts: Catalogue) -> CodeType:
+    """Replace the marks in the constants of a template by the texts of a language."""
+
+    def write(constant: object) -> object:
+        if isinstance(constant, CodeType):
+            return _write_texts(constant, texts)
+        return _MARKED.sub(lambda found: texts(found[1]), constant) if isinstance(constant, str) else constant
+
+    return code.replace(co_consts=tuple(map(write, code.co_consts)))
+
+
+def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None) -> Environment:
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals |= {
+        **names,
+        "link": render_link,
+        "moment": write_timestamp,
+        "granted": list_permissions,
+        "most_characters": MAX_CHARACTERS_SHOWN,
+    }
+    environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
+    environment.filters |= {"visible": visible, "hexadecimal": hexadecimal}
+    return environment

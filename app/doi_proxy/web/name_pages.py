@@ -1,0 +1,158 @@
+"""Pages about a name that leads nowhere or is not followed: not found, gone, its values, its locations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from doi_names.name import HandleName
+from doi_proxy.resolver.destination import Destination
+from doi_proxy.resolver.options import NO_FACTS, Action, ResolveOptions
+from doi_proxy.resolver.prefix_chain import ReportContact
+from doi_proxy.resolver.resolution import UNCONFIRMED, Chain, Resolution
+from doi_proxy.resolver.target import list_candidates
+from doi_proxy.web.countdown import PageCountdown
+from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
+from doi_proxy.web.link_header import cite_as
+from doi_proxy.web.locations_xml import write_locations
+from doi_proxy.web.negotiation import wants_page, wants_problem
+from doi_proxy.web.pages import Link, Pages, RecordFacts, StaleNote
+from doi_proxy.web.problem import not_found_problem
+from doi_proxy.web.request import Request
+from doi_proxy.web.request_path import format_query
+from doi_proxy.web.responses import XML, Hit, Reply, page
+from doi_proxy.web.section import Section, read_sections
+from doi_proxy.web.variants import Varies
+
+#: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.
+_SECTION_SECONDS: Final = 1
+#: Seconds for which the page of a record is prepared. It says when the record was checked.
+_RECORD_SECONDS: Final = 60
+
+
+class NamePages:
+    """Shows a name to people. Programs get a problem for "not found", and XML for locations."""
+
+    def __init__(
+        self,
+        *,
+        pages: Pages,
+        link: Link,
+        sections: Sequence[Section],
+        clock: Callable[[], float],
+    ) -> None:
+        self._pages = pages
+        self._link = link
+        #: What features add to the pages.
+        self.sections = sections
+        self._clock = clock
+        self._freshness = Freshness()
+        self._countdown = PageCountdown()
+
+    def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
+        """A name that is not registered, or is gone."""
+        resolution = found.chain.last
+        name, language = resolution.name, request.language(self._pages.languages)
+        freshness = self._freshness.of_page(Chain(resolution), self._now())
+        varies = Varies.PAGE | Varies.PROBLEM | Varies.LANGUAGE
+        hit = self._hit(options, found, varies, watches=resolution.tombstone is None)
+        if wants_problem(request.header(b"accept")):
+            members = read_sections(self.sections, "problem", name)
+            return structs.replace(not_found_problem(resolution, self._link.base, freshness, members), hit=hit)
+        if resolution.tombstone is not None:
+            stone = resolution.tombstone
+            body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
+            return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, hit=hit)
+        body = self._pages.not_found(
+            replace(self._link, query=format_query(request.query)),
+            language,
+            name=name,
+            sections=read_sections(self.sections, "not_found", name),
+            contact=contact,
+        )
+        # The next page may have the contact that is missing here.
+        hit = hit if contact.is_complete else None
+        return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, hit=hit)
+
+    def locations(self, request: Request, found: Destination) -> Reply:
+        """The locations of a name: XML for programs, a page for a browser."""
+        name, freshness = found.chain.last.name, self._freshness.of_page(found.chain, self._now())
+        if not wants_page(request.header(b"accept")):
+            return Reply(
+                200,
+                (XML, VARY_ACCEPT, *cite_as(found.chain.last)),
+                write_locations(name, found.record, found.locations),
+                freshness,
+            )
+        candidates = list_candidates(found.record, found.locations)
+        language, malformed = request.language(self._pages.languages), found.locations.malformed
+        body = self._pages.locations(self._link, language, name=name, candidates=candidates, malformed=malformed)
+        return page(200, body, cite_as(found.chain.last), freshness=freshness, vary=vary(NO_FACTS, is_page=True))
+
+    def values_not_found(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
+        """A registered name without the values that were requested."""
+        resolution, language = found.chain.last, request.language(self._pages.languages)
+        note = self._stale_note(language, resolution)
+        body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
+        freshness = self._freshness.of_page(Chain(resolution), self._now())
+        return page(200, body, cite_as(resolution), freshness=freshness, hit=self._hit(options, found, Varies.LANGUAGE))
+
+    def values(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
+        """The values of a name. `contact` is what memory knows of its agency."""
+        resolution = found.chain.last
+        note = "not_a_web_target" if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
+        language = request.language(self._pages.languages)
+        sections = read_sections(self.sections, "values", resolution.name)
+        signature = sections.get("signature_state")
+        body = self._pages.values(
+            self._link,
+            language,
+            name=resolution.name,
+            values=found.record.values,
+            stale=self._stale_note(language, resolution),
+            note=note,
+            sections=sections,
+            about=RecordFacts(resolution.agency or contact.agency, resolution.entry.fetched_at),
+        )
+        freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
+        # The records of issuers decide what a signature is worth.
+        is_alone = signature is None
+        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS) if is_alone else None
+        return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), hit=hit)
+
+    def _hit(
+        self,
+        options: ResolveOptions,
+        found: Destination,
+        varies: Varies,
+        *,
+        watches: bool = False,
+        seconds: int | None = None,
+    ) -> Hit | None:
+        """What a page depends on, if that is one fresh record and, if it `watches`, what its sections look up."""
+        if not found.is_hit or found.chain.is_alias or options.bypasses_cache:
+            return None
+        name = found.chain.last.name
+
+        def find_watched() -> list[HandleName]:
+            return [other for section in self.sections if watches for other in section.list_watched(name)]
+
+        seconds = _SECTION_SECONDS if watches else seconds
+        return Hit(found.chain, self._freshness.of_page, self._countdown, varies, find_watched, seconds)
+
+    def _now(self) -> int:
+        return int(self._clock())
+
+    def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
+        """The note on a page about a record that could not be confirmed."""
+        if resolution.origin not in UNCONFIRMED:
+            return None
+        entry = resolution.entry
+        reason = self._pages.failure_reason(language, failure_token(resolution.failure))
+        if resolution.agency is not None:
+            return StaleNote(entry.fetched_at, reason, from_registry=True)
+        # A request can refuse a record within its TTL, by "no-cache".
+        return StaleNote(entry.fetched_at, reason, entry.fresh_until if entry.fresh_until <= self._clock() else 0.0)

@@ -1,0 +1,152 @@
+"""What Accept and Accept-Language select in a record with several locations.
+
+The classification is that of the handle system's proxy, which content negotiation by DOI relies on: a request is
+negotiated only if nothing that a browser shows is among what it likes best.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal
+
+from doi_proxy.resolver.options import Locatt, Negotiation
+
+#: gzip (RFC 1952) and Zstandard (RFC 8878), by their names in Content-Encoding.
+Coding = Literal["gzip", "zstd"]
+#: Longer headers, and entries after so many, are ignored.
+_MAX_HEADER: Final = 4096
+_MAX_ENTRIES: Final = 30
+#: Types that a browser shows; besides these any wildcard, and any picture, sound or film.
+_SHOWN: Final = frozenset(
+    {
+        "text/html",
+        "text/xhtml",
+        "application/xhtml+xml",
+        "application/pdf",
+        "application/vnd.wap.xhtml+xml",
+        "text/vnd.wap.wml",
+    }
+)
+_SHOWN_KINDS: Final = ("image/", "audio/", "video/")
+_HTML: Final = frozenset({"text/html", "text/*", "*/*"})
+_HTML_PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
+_BROWSERS: Final = ("mozilla/", "opera/")
+_WANTS_HTML: Final[tuple[Locatt, ...]] = (("ctype", "text/html"), ("media-type", "text/html"))
+
+
+def is_browser(user_agent: str | None) -> bool:
+    """Whether a User-Agent calls itself a browser."""
+    return (user_agent or "").lower().startswith(_BROWSERS)
+
+
+def negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
+    """The negotiation that the headers request. Without Accept, or with `*/*` alone, they request none."""
+    # Cut before the result is cached: the keys of the cache stay small.
+    return _negotiate(_cut(accept), _cut(accept_language), browser)
+
+
+def wants_page(accept: str | None) -> bool:
+    """Whether an Accept header names `text/html` and likes nothing better, as a browser's does.
+
+    A program that sends `*/*`, or no Accept, gets data.
+    """
+    if accept is None or "text/html" not in accept:
+        return False
+    entries = _entries(_cut(accept) or "")
+    html = max((q for value, q in entries if value == "text/html"), default=0.0)
+    return html > 0 and html >= max(q for _, q in entries)
+
+
+def wants_problem(accept: str | None) -> bool:
+    """Whether an Accept header names JSON, and prefers it to a page: by its weight, then by its place.
+
+    A program that sends `*/*` alone, or no Accept, gets a page.
+    """
+    return accept is not None and "json" in accept.lower() and _prefers_json(_cut(accept) or "")
+
+
+def wants_data(accept: str | None) -> bool:
+    """Whether a request is negotiated. Accept alone decides that."""
+    return accept is not None and _negotiate(_cut(accept), None, False).conneg
+
+
+def choose_coding(accept_encoding: str | None) -> Coding | None:
+    """The coding that a client prefers, None if it prefers none (RFC 9110, section 12.5.3). Of equal ones, zstd.
+
+    A client gets zstd only if it names it: `*` can be older than zstd.
+    """
+    if not accept_encoding:
+        return None
+    weights = dict(_entries(_cut(accept_encoding) or ""))
+    gzip, zstd = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))), weights.get("zstd", 0.0)
+    best: Coding = "zstd" if zstd >= gzip else "gzip"
+    return best if max(gzip, zstd) > 0 and max(gzip, zstd) >= weights.get("identity", 0.0) else None
+
+
+def preferred_languages(accept_language: str | None) -> tuple[str, ...]:
+    """The language tags in an Accept-Language, in lower case, the preferred one first."""
+    return tuple(value or "" for _, value in _languages(_cut(accept_language)))
+
+
+def _cut(header: str | None) -> str | None:
+    return header if header is None else header[:_MAX_HEADER]
+
+
+@lru_cache(maxsize=1024)
+def _prefers_json(accept: str) -> bool:
+    # A sort by weight is stable: of equal weights, the first entry stays first.
+    ordered = sorted(_entries(accept), key=lambda entry: -entry[1])
+    first = next((entry for entry in ordered if _is_json(entry[0]) or entry[0] in _HTML_PAGES), None)
+    return first is not None and first[1] > 0 and _is_json(first[0])
+
+
+def _is_json(value: str) -> bool:
+    """Whether a media type is JSON (RFC 6839, section 3.1)."""
+    return value == "application/json" or value.endswith("+json")
+
+
+@lru_cache(maxsize=1024)
+def _negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
+    entries = _entries(accept) if accept is not None else []
+    if all(value == "*/*" for value, _ in entries):
+        role: tuple[Locatt, ...] = (
+            (*_WANTS_HTML, ("http_role", "browser")) if browser else (("http_role", "no_conneg"),)
+        )
+        return Negotiation(False, role + _languages(accept_language), reads_user_agent=True)
+    pages = [q for value, q in entries if "*" in value or value in _SHOWN or value.startswith(_SHOWN_KINDS)]
+    if max(pages, default=0.0) < max(q for _, q in entries):
+        return Negotiation(True, (*_types(entries), ("http_role", "conneg"), *_languages(accept_language)))
+    html = _WANTS_HTML if any(value in _HTML for value, _ in entries) else ()
+    return Negotiation(False, (*html, ("http_role", "browser"), *_languages(accept_language)))
+
+
+def _entries(header: str) -> list[tuple[str, float]]:
+    """Each entry of a list header, in lower case, with its weight; a weight that is not a number is 1."""
+    found = []
+    for entry in header.lower().split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
+        value, *parameters = entry.split(";")
+        weight = next((parameter.strip()[2:] for parameter in parameters if parameter.strip().startswith("q=")), "1")
+        found.append((value.strip(), _number(weight)))
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return 1.0
+
+
+def _types(entries: list[tuple[str, float]]) -> tuple[Locatt, ...]:
+    found: list[Locatt] = []
+    for value, _ in sorted(entries, key=lambda entry: -entry[1]):
+        if "*" in value:
+            break
+        if value:
+            found += [("ctype", value), ("media-type", value)]
+    return tuple(found)
+
+
+def _languages(header: str | None) -> tuple[Locatt, ...]:
+    entries = sorted(_entries(header), key=lambda entry: -entry[1]) if header else []
+    return tuple(("language", value) for value, _ in entries if value and value != "*")

@@ -1,0 +1,367 @@
+"""The pages for people, each a whole HTML document in UTF-8. Their words are in `texts/`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from doi_names.name import HandleName
+from doi_names.uri import url_path
+from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
+from doi_proxy.resolver.which_ra import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
+from doi_proxy.web.branding import Branding, StaticFile, our_branding
+from doi_proxy.web.date import write_date, write_moment
+from doi_proxy.web.languages import CORE, Catalogue, TextFolder
+from doi_proxy.web.locations_page import show_locations
+from doi_proxy.web.look import open_look
+from doi_proxy.web.outline import Outline, ValueRow, rows
+from doi_proxy.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, title_text
+from doi_proxy.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    contact_link,
+    find_target,
+    is_administrative,
+    public_handle_url,
+)
+from doi_proxy.web.ways import Helpers, Trouble, Way, list_ways
+from handle_protocol.location import Location
+from handle_protocol.value import HandleValue
+
+#: The values of `title_key` that `Pages.error` accepts, and the texts below these titles.
+ERROR_TEXTS: Final = {
+    "error_not_here": "error.no_file",
+    "error_no_file": "error.no_file",
+    "error_method": "error.method",
+    "error_too_large": "error.too_large",
+    "error_too_long": "error.too_long",
+    "error_too_many": "error.too_many",
+    "error_denied": "error.denied",
+    "error_request": "error.request",
+    "error_internal": "error.no_reason",
+}
+#: Why the values page was sent instead of a redirect.
+NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
+#: The texts about a name without an agency, by the status of Which RA.
+_AGENCY_TEXTS: Final = {
+    INVALID: "invalid",
+    DOES_NOT_EXIST: "missing",
+    UNKNOWN: "unknown",
+    COULD_NOT_VERIFY: "unverified",
+}
+#: From here on the time to wait is shown in minutes.
+LONG_WAIT_SECONDS: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a page's links lead. `base` is this resolver's own path or URL without a slash at its end, such as "".
+
+    `query` follows the links to names, such as "?format=bibtex".
+    """
+
+    base: str
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link of every page to one of a feature, while `is_shown` says so. `key` is that of its text.
+
+    In the place "record", it is on pages about a record, and `path` goes before the path of its name.
+
+    `cookie_key` is the text about the cookie that the page sets, "" if it sets none.
+    """
+
+    place: Literal["header", "footer", "record"]
+    path: str
+    key: str
+    is_shown: Callable[[], bool] = lambda: True
+    cookie_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """What is known about a record besides its values: its agency or "", and when an upstream confirmed it or 0."""
+
+    agency: str = ""
+    checked: float = 0.0
+
+
+NO_RECORD_FACTS: Final = RecordFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class StaleNote:
+    """Why a record that could not be confirmed is shown. Times are in seconds since the epoch, 0 if they are unknown.
+
+    `from_registry`: the record is from a file of its registration agency, and `fetched` is the date of the file.
+    """
+
+    fetched: float
+    reason: str
+    expired: float = 0.0
+    from_registry: bool = False
+
+
+class Pages:
+    """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
+
+    `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `of_features`
+    are the texts and templates of features.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url_hint: str,
+        product_version: str,
+        of_features: Sequence[TextFolder] = (),
+    ) -> None:
+        self._of_features = of_features
+        self._address = base_url_hint.rstrip("/")
+        self._version = product_version
+        self.rebrand(our_branding())
+        #: The links of features.
+        self.links: list[PageLink] = []
+
+    def rebrand(self, branding: Branding) -> None:
+        """Change the face of the pages. Raises ConfigurationError, and then changes nothing."""
+        self._look = open_look(branding, self._of_features, version=self._version)
+
+    async def prepare(self) -> None:
+        """Compile the templates in a thread. Otherwise, the first page of each kind takes the event loop 40 ms.
+
+        The thread holds the interpreter's lock, so it rests after each template as long as that took.
+        """
+        now = asyncio.get_running_loop().time
+        for compile_template in self._look.preparations:
+            began = now()
+            await asyncio.to_thread(compile_template)
+            await asyncio.sleep(now() - began)
+
+    def texts(self, language: str) -> Catalogue:
+        """The texts of a language, with those of the institution."""
+        return self._look.texts(language)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The tags of the languages, the default first."""
+        return tuple(self._look.catalogues)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages whose folders `texts` the pages read."""
+        return (CORE, *(folder.package for folder in self._of_features))
+
+    @property
+    def files(self) -> Mapping[str, StaticFile]:
+        """The static files by their paths."""
+        return self._look.files
+
+    def failure_reason(self, language: str, token: str) -> str:
+        """The sentence for people about a failure or a wrong name. `token` is that of its class."""
+        texts = self._look.texts(language).texts
+        return texts.get(f"failure.{token}") or texts["failure.not-asked"]
+
+    def home(self, link: Link, language: str) -> bytes:
+        """The form, and what this resolver is."""
+        address = link.base if "://" in link.base else self._address
+        return self.render("home", link, language, "home.title", indexed=True, address=address)
+
+    def values(
+        self,
+        link: Link,
+        language: str,
+        *,
+        name: HandleName,
+        values: Sequence[HandleValue],
+        stale: StaleNote | None,
+        note: str | None = None,
+        sections: Mapping[str, Any] = MappingProxyType({}),
+        about: RecordFacts = NO_RECORD_FACTS,
+    ) -> bytes:
+        """A record. `note` is one of NOTES and says why it is shown instead of a redirect."""
+        leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)
+        if note == "not_a_web_target" and not leads_on:
+            note = "no_target"
+        shown = rows(values)
+        facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
+        texts = self._look.texts(language)
+        facts |= {"stale": stale and show_stale(texts, stale), "note": note, "leads_to": find_target(values)}
+        facts |= {"leads_on": leads_on and note is None, "count": len(values)}
+        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked), "blocks": (), **sections}
+        return self.render("values", link, language, "values.title_", name, **facts)
+
+    def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:
+        """The name is registered and has no such values."""
+        return self.values(link, language, name=name, values=(), stale=stale, note="values_not_found")
+
+    def not_found(
+        self,
+        link: Link,
+        language: str,
+        *,
+        name: HandleName,
+        sections: Mapping[str, Any] = MappingProxyType({}),
+        contact: ReportContact = NO_REPORT_CONTACT,
+    ) -> bytes:
+        """The upstream answered that the name does not exist. `contact` can correct that."""
+        shorter = name.text.rstrip("/")
+        slashed = shorter != name.text and "/" in shorter
+        without_slash = show_name(HandleName(shorter)) if slashed else None
+        facts: dict[str, Any] = {"without_slash": without_slash, "stale": None, "blocks": (), **sections}
+        facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "agency": contact.agency}
+        facts["ways"] = self.list_ways(language, name, "missing", self.helpers(contact))
+        return self.render("not_found", link, language, "not_found.title_", name, **facts)
+
+    def not_a_doi(
+        self, link: Link, language: str, *, typed: str, reason: str, sections: Mapping[str, Any] = MappingProxyType({})
+    ) -> bytes:
+        """What was `typed` is not a DOI, or not a name at all. `reason` is what else is wrong with it, or ""."""
+        typed = typed[:MAX_CHARACTERS_SHOWN]
+        facts: dict[str, Any] = {"typed": readable(typed), "reason": reason, "handle_url": public_handle_url(typed)}
+        facts |= {"blocks": (), **sections}
+        return self.render("not_a_doi", link, language, "not_a_doi.title", **facts)
+
+    def found(self, link: Link, language: str, *, names: Sequence[HandleName], typed: str) -> bytes:
+        """The names in what was `typed`."""
+        typed = readable(typed[:MAX_CHARACTERS_SHOWN])
+        if len(names) == 1:
+            return self.render("found", link, language, "found.title", names[0], typed=typed)
+        shown = [show_name(name) for name in names]
+        return self.render("found_several", link, language, "found.title_several", names=shown, typed=typed)
+
+    def helpers(self, contact: ReportContact) -> Helpers:
+        """Who can help: the operators of this resolver, and the agency of a name."""
+        return Helpers(self._look.contact, contact.agency, contact.contact)
+
+    def list_ways(
+        self, language: str, name: HandleName, trouble: Trouble, helpers: Helpers | None = None, *targets: str
+    ) -> list[Way]:
+        """What a reader can do about a name; see doi_proxy.web.ways. `targets` are the addresses that it led to."""
+        look = self._look
+        helpers = helpers or Helpers(self._look.contact)
+        texts = look.texts(language)
+        return list_ways(texts, look.brands[texts.language], helpers, name, trouble, targets)
+
+    def openurl(self, link: Link, language: str) -> bytes:
+        """The OpenURL does not name a DOI."""
+        return self.render("openurl", link, language, "openurl.title")
+
+    def could_not_verify(
+        self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
+    ) -> bytes:
+        """It is not known whether the name exists. `retry_after` is in seconds."""
+        facts: dict[str, Any] = {"reason": reason, "wait": None if retry_after is None else choose_wait(retry_after)}
+        facts["ways"] = self.list_ways(language, name, "unverified")
+        return self.render("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
+
+    def alias_chain_too_long(self, link: Link, language: str, *, name: HandleName, reached: HandleName) -> bytes:
+        """The aliases of `name` form a loop or are too many. `reached` is the last name of the chain."""
+        return self.render("alias_chain_too_long", link, language, "alias.title", name, reached=show_name(reached))
+
+    def prefix_inactive(
+        self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
+    ) -> bytes:
+        """The registry marks the name's prefix as inactive. `message` is the registry's own."""
+        facts = {"message": message, "contact": contact_link(contact), "ways": self.list_ways(language, name, "gone")}
+        return self.render("prefix_inactive", link, language, "prefix.title", name, **facts)
+
+    def prefix_denied(self, link: Link, language: str, *, name: HandleName, reason: str) -> bytes:
+        """A local record refuses the name's prefix. `reason` is the operator's."""
+        ways = self.list_ways(language, name, "unverified")
+        return self.render("prefix_denied", link, language, "denied.title", name, reason=reason, ways=ways)
+
+    def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
+        """A local record says that the name is gone. `date` is in ISO 8601."""
+        day = write_date(self._look.texts(language), date)
+        ways = self.list_ways(language, name, "gone")
+        return self.render("gone", link, language, "gone.title_", name, reason=reason, date=day, ways=ways)
+
+    def locations(
+        self,
+        link: Link,
+        language: str,
+        *,
+        name: HandleName,
+        candidates: Sequence[Location],
+        malformed: Sequence[str],
+    ) -> bytes:
+        """The locations of a name, among which the resolver chooses. `malformed` says which values cannot be read."""
+        shown = show_locations(name, candidates)
+        facts: dict[str, Any] = {"locations": shown, "hidden": len(candidates) - len(shown)}
+        facts |= {"malformed": malformed[:MAX_ITEMS_SHOWN]}
+        return self.render("locations", link, language, "locations.title_", name, **facts)
+
+    def which_ra(
+        self,
+        link: Link,
+        language: str,
+        *,
+        rows: Sequence[tuple[tuple[str, HandleName | None], Mapping[str, str]]],
+        count: int,
+        given: int | None = None,
+    ) -> bytes:
+        """The form for Which RA, and the answer to each name. `given` is the number of names if it is over `count`."""
+        shown = [
+            (
+                text,
+                None if name is None or row.get("status") == INVALID else url_path(name),
+                row.get("RA"),
+                _AGENCY_TEXTS.get(row.get("status", "")),
+            )
+            for (text, name), row in rows
+        ]
+        typed = ", ".join(text for (text, _), _ in rows)
+        facts: dict[str, Any] = {"rows": shown, "typed": typed, "count": count, "given": given}
+        return self.render("which_ra", link, language, "which_ra.title", **facts)
+
+    def error(
+        self, link: Link, language: str, *, title_key: str, reason: str = "", typed: str = "", retry_after: int = 0
+    ) -> bytes:
+        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is what is wrong, in English, or ""."""
+        facts = {"text": ERROR_TEXTS[title_key], "reason": reason, "typed": readable(typed[:MAX_CHARACTERS_SHOWN])}
+        wait = choose_wait(retry_after) if retry_after else None
+        return self.render("error", link, language, f"title.{title_key}", None, **facts, wait=wait)
+
+    def render(
+        self, template: str, link: Link, language: str, key: str, name: HandleName | None = None, **facts: Any
+    ) -> bytes:
+        """Render a template with a title, whose `key` is completed by the name's kind if it ends with an underscore."""
+        look = self._look
+        texts = look.texts(language)
+        context = {"t": texts, "base": link.base, "query": link.query, "indexed": False}
+        context |= {"links": [named_link for named_link in self.links if named_link.is_shown()], **facts}
+        if name is None:
+            context["title"] = context["heading"] = texts(key)
+        else:
+            context["name"] = shown = show_name(name)
+            context["heading"] = texts(key + shown.kind if key.endswith("_") else key)
+            context["title"] = f"{context['heading']}: {title_text(name.text)}"
+        return look.render(template, context).encode("utf-8", "replace")
+
+
+def show_stale(texts: Catalogue, note: StaleNote) -> dict[str, Any]:
+    """What a page shows of a note. The day is enough for a file of an agency."""
+    fetched, expired = write_moment(texts, note.fetched), write_moment(texts, note.expired)
+    shown = {"fetched": fetched, "expired": "" if expired == fetched else expired, "reason": note.reason}
+    return {**shown, "from_registry": note.from_registry}
+
+
+def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
+    """The values for readers and, folded, those for administrators; those alone are not folded."""
+    groups: dict[str, list[ValueRow]] = {"ordinary": [], "administrative": []}
+    for row in shown:
+        groups["administrative" if is_administrative(row.value) else "ordinary"].append(row)
+    if not groups["ordinary"]:
+        groups = {"ordinary": groups["administrative"]}
+    return [(group, found) for group, found in groups.items() if found]
+
+
+def choose_wait(seconds: int) -> tuple[str, int]:
+    if seconds >= LONG_WAIT_SECONDS:
+        return "retry_minutes", -(-seconds // 60)
+    return ("retry_seconds", seconds) if seconds > 1 else ("retry_soon", seconds)

@@ -1,0 +1,276 @@
+"""`/<DOI>`: the redirect of a DOI name, or a page that explains why it has no redirect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from html import escape
+from ipaddress import ip_address
+from typing import Final
+
+from doi_names.name import HandleName
+from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
+from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
+from doi_proxy.resolver.resolution import Chain, Resolution
+from doi_proxy.resolver.target import USUAL_STATUS, Target
+from doi_proxy.web.api import RestApi
+from doi_proxy.web.client_network import client_of
+from doi_proxy.web.conditions import demand_for_others, directives_of, read_demand
+from doi_proxy.web.countdown import RedirectCountdown
+from doi_proxy.web.freshness import VARY_ACCEPT, Freshness, vary
+from doi_proxy.web.header import Header
+from doi_proxy.web.link_header import link_header
+from doi_proxy.web.name_pages import NamePages
+from doi_proxy.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
+from doi_proxy.web.request import Request
+from doi_proxy.web.request_path import Parameters, read_options
+from doi_proxy.web.responses import HTML, PAGE_POLICY, Hit, Reply
+from doi_proxy.web.stage import NO_DETOUR, Detour, Stages
+from doi_proxy.web.variants import Varies
+from handle_protocol.record import Record
+
+#: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
+_MODERN: Final = frozenset({303, 307, 308})
+_DATA: Final = Varies.DATA  # see doi_proxy.resolver.resolution.HIT
+#: Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
+_MAX_CACHED_LOCATION: Final = 2_048
+#: Seconds that a not-found page waits for the prefix's contact.
+_CONTACT_TIMEOUT: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectFacts:
+    """What a redirect depends on besides the request. `chance` is called once a request: 0 <= chance < 1."""
+
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+    country: Callable[[str], str | None]
+    #: The headers that a record adds to the redirect of its name.
+    read_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
+
+
+class Redirects:
+    """Answers DOI names to browsers, and to programs that follow links."""
+
+    def __init__(
+        self, *, destinations: Destinations, api: RestApi, name_pages: NamePages, facts: RedirectFacts, stages: Stages
+    ) -> None:
+        self._destinations = destinations
+        self._api = api
+        self._name_pages = name_pages
+        self._facts = facts
+        self._stages = stages
+        self._detours = stages.detours
+        self._freshness = Freshness()
+        self._countdown = RedirectCountdown()
+
+    def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
+        """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
+        can_detour = False
+        for stage in self._detours:
+            if stage.awaits_detours:
+                return None
+            can_detour = can_detour or stage.makes_detours
+        if not parameters.pairs and not wants_data(request.header(b"accept")):
+            hit = self._destinations.find_target_now(name)
+            if hit is not None and can_detour:
+                destination = Destination(Kind.TARGET, Chain(hit[0]), target=hit[1], is_hit=True)
+                return self.reply(request, DEFAULT_OPTIONS, parameters, destination)
+            if hit is not None:
+                return self._redirect_hit(*hit)
+        query = self.read_query(request, name, parameters)
+        found = self._destinations.find_now(query)
+        return None if found is None else self.reply(request, query.options, parameters, found)
+
+    def plain(self, found: Resolution) -> Reply | None:
+        """The redirect of a fresh record for requests that want no data, without freshness. None if it takes more."""
+        for stage in self._detours:
+            if stage.makes_detours or stage.awaits_detours:
+                return None
+        target = self._destinations.find_plain_target(found)
+        # The express lane writes the freshness of each second. A second one would take 4 us.
+        return None if target is None else self._redirect_hit(found, target, is_timed=False)
+
+    async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
+        """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
+        query = self.read_query(request, name, parameters)
+        demand = read_demand(request, query.options, self._stages)
+        found = await self._destinations.find(query, demand)
+        contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
+        if found.kind is Kind.VALUES:
+            name, for_others = found.chain.last.name, demand_for_others(request)
+            await asyncio.gather(*(each.prepare_record(name, for_others) for each in self._name_pages.sections))
+        detour = await self._await_detour(request, query.options, parameters, found)
+        return self.reply(request, query.options, parameters, found, contact, detour)
+
+    def read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
+        """What a request wants to know about a name. Raises InvalidParameter."""
+        options = read_options(parameters)
+        accept = options.media_type or request.header(b"accept")
+        negotiation = negotiate(accept, request.header(b"accept-language"), is_browser(request.header(b"user-agent")))
+        describe_client = partial(self._client, request, options, negotiation)
+        return DestinationQuery(name, options, negotiation, describe_client, shows_alias=request.method != "POST")
+
+    def reply(
+        self,
+        request: Request,
+        options: ResolveOptions,
+        parameters: Parameters,
+        found: Destination,
+        contact: ReportContact = NO_REPORT_CONTACT,
+        detour: Detour | None = None,
+    ) -> Reply:
+        """The reply about a destination. Without a `detour`, the stages find one."""
+        if found.target is not None:
+            chosen = self._find_detour(request, options, parameters, found) if detour is None else detour
+            return self._redirect(request, options, found, found.target, chosen)
+        match found.kind:
+            case Kind.ALIAS:
+                return self._alias(request, options, found)
+            case Kind.RECORD:
+                return self._api.answer_record(request, found.chain.resolutions[0], options, parameters)
+            case Kind.LOCATIONS:
+                return self._name_pages.locations(request, found)
+            case Kind.NO_VALUES:
+                return self._name_pages.values_not_found(request, options, found)
+            case Kind.NOT_FOUND:
+                return self._name_pages.not_found(request, options, found, contact)
+        known = self._destinations.prefixes.recall_contact(found.chain.last.name)
+        return self._name_pages.values(request, options, found, known)
+
+    def _redirect_hit(self, resolution: Resolution, target: Target, *, is_timed: bool = True) -> Reply:
+        """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
+        (location, stub), chain = _location_and_stub(target), Chain(resolution)
+        freshness = self._freshness.of_redirect_hit(chain, self._now()) if is_timed else ()
+        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown, _DATA)
+        return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
+
+    def _redirect(
+        self, request: Request, options: ResolveOptions, found: Destination, target: Target, detour: Detour
+    ) -> Reply:
+        """The redirect to a target or to a detour: the same for every client, or chosen for this one."""
+        resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
+        read_headers = self._facts.read_headers
+        from_record = () if read_headers is None else read_headers(found.record, resolution.name)
+        headers = (*from_record, *(link_header(*link) for link in found.links), *detour.headers)
+        status, (location, stub) = target.status, _location_and_stub(target)
+        if detour.location is not None:
+            status, location, stub = USUAL_STATUS, (b"location", detour.location.encode()), detour.stub
+        headers = (HTML, location, vary(facts), *headers)
+        if status in _MODERN and request.scope["http_version"] == "1.0":
+            status = 302
+        if options.redirection_headers:
+            # A browser shows this stub: it is a page.
+            status, headers = 200, (*headers, *PAGE_POLICY)
+        is_for_all = (
+            detour.varies is not None
+            and not any(stage.awaits_detours for stage in self._detours)
+            and not options.bypasses_cache
+        )
+        if found.is_hit and is_for_all:
+            hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
+            return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)
+        freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
+        return Reply(status, headers, stub, freshness)
+
+    def _find_detour(
+        self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
+    ) -> Detour:
+        """The detour of a redirect, from what is in memory."""
+        if not found.chain.last.allows_detour or options.media_type is not None:
+            return NO_DETOUR
+        for stage in self._detours:
+            if stage.makes_detours:
+                detour = stage.find_detour(request, parameters, found, None)
+                if detour is not NO_DETOUR:
+                    return detour
+        return NO_DETOUR
+
+    async def _await_detour(
+        self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
+    ) -> Detour | None:
+        """The detour of a redirect that has to wait for a fact. None if memory has all of them."""
+        if found.target is None or options.media_type is not None or not found.chain.last.allows_detour:
+            return None
+        for stage in self._detours:
+            if not stage.makes_detours:
+                continue
+            fact = await stage.prepare_detour(request, found) if stage.awaits_detours else None
+            detour = stage.find_detour(request, parameters, found, fact)
+            if detour is not NO_DETOUR:
+                return detour
+        return NO_DETOUR
+
+    def _client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
+        host = request.client_address
+        try:
+            address = ip_address(host)
+        except ValueError:
+            address = None
+        country = options.country or self._facts.country(host)
+        return Client(address, country, self._facts.chance(), negotiation)
+
+    def _alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
+        """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
+        chain, query = found.chain, b"?" + request.query if request.query else b""
+        location = (b"location", request.url_of(chain.last.name).encode() + query)
+        # Without a URL of its own, this resolver takes the host of the request.
+        is_for_all = found.is_hit and not options.bypasses_cache and request.public_url is not None
+        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
+        freshness = self._freshness.of_redirect(chain, self._now())
+        if options.redirection_headers:
+            stub = redirect_stub(location[1].decode("latin-1"))
+            return Reply(200, (HTML, location, *PAGE_POLICY), stub, freshness, hit)
+        return Reply(301, (location,), freshness=freshness, hit=hit)
+
+    def _now(self) -> int:
+        return int(self._facts.clock())
+
+    async def _find_help(self, request: Request, found: Destination) -> ReportContact:
+        """The contact for the not-found page, and meanwhile what its sections need, for people only."""
+        last, client = found.chain.last, client_of(request.client_address)
+        only_cached = directives_of(request).only_if_cached
+        if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
+            return await self._contact(request, found)
+        async with asyncio.TaskGroup() as tasks:
+            for section in self._name_pages.sections:
+                tasks.create_task(section.prepare(last.name, client))
+            return await self._contact(request, found)
+
+    async def _contact(self, request: Request, found: Destination) -> ReportContact:
+        """The contact who can correct a name that is not registered. Only a page shows it."""
+        last = found.chain.last
+        if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
+            return NO_REPORT_CONTACT
+        demand = demand_for_others(request)
+        try:
+            async with asyncio.timeout(_CONTACT_TIMEOUT):
+                return await self._destinations.prefixes.report_contact(last.name, demand)
+        except TimeoutError:
+            return replace(NO_REPORT_CONTACT, is_complete=False)
+
+
+def _location_and_stub(target: Target) -> tuple[Header, bytes]:
+    """`Location` and the body of a redirect."""
+    if len(target.location) > _MAX_CACHED_LOCATION:
+        return _write_location_and_stub(target)
+    return _remember_location_and_stub(target)
+
+
+def _write_location_and_stub(target: Target) -> tuple[Header, bytes]:
+    return (b"location", target.location.encode()), redirect_stub(target.display)
+
+
+_remember_location_and_stub = lru_cache(maxsize=1024)(_write_location_and_stub)
+
+
+def redirect_stub(target_for_display: str) -> bytes:
+    """The body of a redirect: a document of two lines titled "Handle Redirect" with one link, which clients read."""
+    target = escape(target_for_display)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
+        f'<body><p>This name leads to <a href="{target}">{target}</a>.</p></body></html>\n'
+    ).encode("utf-8", "replace")

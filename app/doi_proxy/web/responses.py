@@ -1,0 +1,135 @@
+"""A reply and its framing: the headers of every answer, for ASGI and as the bytes of HTTP/1.1."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from doi_names.name import HandleName
+from doi_proxy.resolver.resolution import Chain
+from doi_proxy.web.countdown import Countdown
+from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
+from doi_proxy.web.header import Header, header_lines
+from doi_proxy.web.variants import SAME_FOR_ALL, Varies
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+HTML: Final = (b"content-type", b"text/html;charset=utf-8")
+JSON: Final = (b"content-type", b"application/json;charset=utf-8")
+XML: Final = (b"content-type", b"text/xml;charset=utf-8")
+JAVASCRIPT: Final = (b"content-type", b"application/javascript;charset=utf-8")
+
+#: On every answer: scripts of any page can read it, and browsers do not guess its type (WHATWG Fetch, CORS; nosniff).
+COMMON_HEADERS: Final[tuple[Header, ...]] = (
+    (b"access-control-allow-origin", b"*"),
+    (
+        b"access-control-expose-headers",
+        b"Age, Cache-Control, Cache-Status, Content-Length, ETag, Expires, Link, Location, Proxy-Status, Retry-After",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+)
+#: On answers that no page of another site may read.
+NO_CORS_HEADERS: Final[tuple[Header, ...]] = ((b"x-content-type-options", b"nosniff"),)
+#: On pages: only our own stylesheet and pictures, and no framing. `form-action` is left out on purpose: browsers apply
+#: it to the redirect after the form too, whose target is the host of any publisher.
+PAGE_POLICY: Final[tuple[Header, ...]] = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"same-origin"),
+)
+#: The status of an answer to a client that has it already (RFC 9110, section 15.4.5).
+NOT_MODIFIED: Final = 304
+#: Answers with these statuses have neither a body nor its length (RFC 9110, sections 15.3.5 and 15.4.5).
+_BODILESS: Final = (204, NOT_MODIFIED)
+
+
+class Hit(msgspec.Struct, frozen=True, gc=False):
+    """The fresh records that a reply depends on, and the function that writes the freshness of such a reply.
+
+    The function takes the current records, and the time in whole seconds since the epoch.
+    """
+
+    chain: Chain
+    freshness: Callable[[Chain, int], tuple[Header, ...]]
+    #: The same for a chain of one fresh record, without writing the headers anew.
+    countdown: Countdown
+    #: What of a request besides its target the reply depends on.
+    varies: Varies = SAME_FOR_ALL
+    #: Further names: the reply depends on what memory has about them.
+    find_watched: Callable[[], Sequence[HandleName]] = tuple
+    #: Seconds for which the reply can be prepared. None: as long as its records are the same.
+    seconds: int | None = None
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """A whole answer, without the headers that `frame` adds. The headers in `freshness` alone change with the time."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: bytes = b""
+    freshness: tuple[Header, ...] = ()
+    #: None if the reply depends on anything but fresh records, such as a fact about the client.
+    hit: Hit | None = None
+
+
+def frame(reply: Reply) -> tuple[Header, ...]:
+    """The headers of an answer that stay the same while its record does. Those of `freshness` follow them."""
+    return (*reply.headers, *_common_headers(None if reply.status in _BODILESS else len(reply.body)))
+
+
+def frame_lines(reply: Reply) -> bytes:
+    """The headers of `frame` as lines. Those that all answers of a length share are joined once."""
+    return header_lines(reply.headers) + _common_lines(None if reply.status in _BODILESS else len(reply.body))
+
+
+def _common_headers(length: int | None) -> tuple[Header, ...]:
+    return COMMON_HEADERS if length is None else (*COMMON_HEADERS, (b"content-length", b"%d" % length))
+
+
+@lru_cache(maxsize=4096)
+def _common_lines(length: int | None) -> bytes:
+    return header_lines(_common_headers(length))
+
+
+async def send_reply(reply: Reply, send: Send, *, head_only: bool = False) -> None:
+    """Send an answer by ASGI; for HEAD the same headers without the body (RFC 9110, section 9.3.2)."""
+    headers = [*frame(reply), *reply.freshness]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head_only else reply.body})
+
+
+def write_reply(reply: Reply, first: bytes, last: bytes, *, head_only: bool) -> bytes:
+    """The bytes of an answer over HTTP/1.1 that keeps the connection. No header may have a control character.
+
+    `first` and `last` are header lines before and after those of the reply.
+    """
+    lines, body = frame_lines(reply), b"" if head_only else reply.body
+    return b"".join((status_line(reply.status), first, lines, header_lines(reply.freshness), last, b"\r\n", body))
+
+
+@lru_cache(maxsize=64)
+def status_line(status: int) -> bytes:
+    """The first line of an answer (RFC 9112, section 4)."""
+    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+
+
+def page(
+    status: int,
+    body: bytes,
+    headers: tuple[Header, ...] = (),
+    *,
+    freshness: tuple[Header, ...] = (NO_STORE,),
+    vary: Header = VARY_LANGUAGE,
+    hit: Hit | None = None,
+) -> Reply:
+    """An HTML page. `vary` is one header: older caches read only one of several lines."""
+    return Reply(status, (HTML, *PAGE_POLICY, vary, *headers), body, freshness, hit)

@@ -1,0 +1,44 @@
+"""The seam of pages: what a feature adds to a page, or to a problem, about a name or a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from doi_names.name import HandleName
+from doi_proxy.resolver.demand import Demand
+
+#: What a section is for: the page about a name that is not registered, that about a text that is not a name, the
+#: problems about both (RFC 9457), and the page of a record.
+PageKind = Literal["not_found", "not_a_doi", "problem", "values"]
+
+
+class Section(Protocol):
+    """A block of a page, with its data, or members of a problem. Reading them takes no I/O."""
+
+    #: The file of the block's template.
+    template: str
+
+    async def prepare(self, name: HandleName, client: str | None) -> None:
+        """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
+
+    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+        """The same for the page of a record. Raises nothing."""
+
+    def find_in_text(self, text: str) -> Sequence[HandleName]:
+        """The names in a text of the form. Raises nothing."""
+
+    def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
+        """The data about a name or, if there is none, about a text. Empty if there is no block on the page."""
+
+    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
+        """The names of which `read` looks up in memory whether they exist."""
+
+
+def read_sections(
+    sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
+) -> dict[str, Any]:
+    """The data of all sections, and for a page the templates of their `blocks`."""
+    read = [(section.template, section.read(kind, name, text)) for section in sections]
+    data = {key: value for _, facts in read for key, value in facts.items()}
+    return data if kind == "problem" else {**data, "blocks": [template for template, facts in read if facts]}

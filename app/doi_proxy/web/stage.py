@@ -1,0 +1,222 @@
+"""The seam around a request: what a feature does before, with and after an answer.
+
+A feature subclasses Stage and overrides what it needs. `fold_stages` makes one function of the overridden methods once,
+at the start, in the order of the list of features. A method that no feature overrides is None, and never called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from doi_proxy.resolver.destination import Destination
+from doi_proxy.resolver.options import NO_FACTS, ClientFact
+from doi_proxy.web.header import Header
+from doi_proxy.web.request import Request
+from doi_proxy.web.request_path import Parameters
+from doi_proxy.web.responses import Receive, Reply, Send
+from doi_proxy.web.route import PREPARED
+from doi_proxy.web.variants import Varies
+
+#: Answers a request by ASGI, given its route.
+Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
+
+
+class PreparedRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request that gets a prepared answer, and the answer. `path` and `query` are raw, `size` is in bytes."""
+
+    method: str
+    path: bytes
+    query: bytes
+    status: int
+    size: int
+    cache_status: str | None
+    route: str = PREPARED
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """Another location for a redirect, with the facts about the client that it depends on. See NO_DETOUR."""
+
+    location: str | None = None
+    stub: bytes = b""
+    headers: tuple[Header, ...] = ()
+    facts: ClientFact = NO_FACTS
+    #: `detail` in Cache-Status (RFC 9211, section 2.8).
+    detail: str | None = None
+    #: What of a request besides its target the decision depends on. None: a fact about the client or its Host.
+    varies: Varies | None = None
+
+
+#: The redirect leads to its target for every client.
+NO_DETOUR = Detour(varies=Varies.DATA)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision of a stage, for an operator who asks why. `settings` are the names of the settings that decide."""
+
+    result: str
+    reason: str
+    settings: tuple[str, ...] = ()
+    detour: Detour = NO_DETOUR
+    #: The status of a refusal.
+    status: int | None = None
+
+
+class Stage:
+    """What a feature adds to the way of a request. The methods without I/O are called in the event loop."""
+
+    #: Whether every client is admitted now. Then `admit` and `passes` are not called.
+    admits_all: bool = False
+    #: Whether redirects can have a detour now. `varies` of the detour says which of them have a prepared answer.
+    makes_detours: bool = False
+    #: Whether `prepare_detour` has to be awaited, for a redirect that can have a detour.
+    awaits_detours: bool = False
+    #: The smallest body that `prepare` and `encode` may change, in bytes. They may change every 304.
+    encodes_from: int = sys.maxsize
+    #: Whether `log_prepared` needs the address of the client.
+    shows_clients: bool = False
+
+    def admit(self, address: str) -> None:
+        """Count a request of the client at an address. Raises ClientDenied and TooManyRequests."""
+
+    def explain_admission(self, address: str) -> Explanation:
+        """What `admit` does with the client now. Nothing is counted."""
+        raise NotImplementedError
+
+    def passes(self, address: str) -> bool:
+        """Count a request that gets a prepared answer. If it is False, nothing is counted, and `admit` decides."""
+        return True
+
+    def charge_bypass(self, address: str) -> None:
+        """Count a request that bypasses the cache. Raises TooManyRequests."""
+
+    def may_renew(self, address: str) -> bool:
+        """Count a renewal of a fresh record. If it is False, the cached record is the answer."""
+        return True
+
+    async def prepare_detour(self, request: Request, found: Destination) -> Any:
+        """What `find_detour` has to know and memory does not have."""
+
+    def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: Any) -> Detour:
+        """Where a redirect leads instead of its target."""
+        return NO_DETOUR
+
+    def explain_detour(
+        self, request: Request, parameters: Parameters, found: Destination, prepared: Any
+    ) -> Explanation:
+        """What `find_detour` does with a redirect. Nothing is counted."""
+        raise NotImplementedError
+
+    def needs_thread(self, request: Request, size: int) -> bool:
+        """Whether an answer with a body of `size` bytes takes too long to encode in the event loop."""
+        return False
+
+    def prepare(self, reply: Reply) -> Reply:
+        """The answer as every client gets it."""
+        return reply
+
+    def encode_now(self, request: Request, reply: Reply) -> Reply:
+        """The answer as this client gets it, if that is quick."""
+        return reply
+
+    async def encode(self, request: Request, reply: Reply) -> Reply:
+        """The answer as this client gets it."""
+        return reply
+
+    def wrap_send(self, request: Request, send: Send) -> Send:
+        """Encode the messages of an answer that FastAPI gives."""
+        return send
+
+    def log_now(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
+        """Log an answer that is written in one piece. Returns header lines to add to it."""
+        return b""
+
+    def log_prepared(self, answered: PreparedRequest, client: str, seconds: float) -> bytes:
+        """Log a prepared answer to the client at an address. Returns header lines to add to it."""
+        return b""
+
+    def wrap(self, answer: Answer) -> Answer:
+        """Wrap what answers a request by ASGI."""
+        return answer
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count an answer that was not prepared, and the time it took."""
+
+    def count_prepared(self, method: str, status: int) -> None:
+        """Count a prepared answer."""
+
+    def count_client(self, address: str, requests: int) -> None:
+        """Count requests of a client. The client of one prepared answer stands for several of them."""
+
+    def count_path(self, address: str, path: bytes, status: int, requests: int) -> None:
+        """Count requests for a path below the sub-path, as `count_client` counts clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of all features. A field is named after a member of Stage. A method that no feature has is None."""
+
+    charge_bypass: Callable[[str], object] | None = None
+    may_renew: Callable[[str], bool] | None = None
+    needs_thread: Callable[[Request, int], bool] | None = None
+    encodes_from: int = sys.maxsize
+    log_now: Callable[[Request, str, Reply, float], bytes] | None = None
+    log_prepared: Callable[[PreparedRequest, str, float], bytes] | None = None
+    count: Callable[[str, str, int, float], object] | None = None
+    count_prepared: Callable[[str, int], object] | None = None
+    count_client: Callable[[str, int], object] | None = None
+    count_path: Callable[[str, bytes, int, int], object] | None = None
+    wrap: tuple[Callable[[Answer], Answer], ...] = ()
+    wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
+    #: The stages that override `admit` and `passes`.
+    gates: tuple[Stage, ...] = ()
+    #: The stages that override `find_detour`, and those that override `encode`.
+    detours: tuple[Stage, ...] = ()
+    encoders: tuple[Stage, ...] = ()
+    #: The stages that override `log_prepared`.
+    loggers: tuple[Stage, ...] = ()
+
+    def is_deferred(self, request: Request, size: int) -> bool:
+        """Whether an answer with a body of `size` bytes is made by a task, which can use a thread."""
+        return self.needs_thread is not None and self.needs_thread(request, size)
+
+
+def fold_stages(stages: Sequence[Stage]) -> Stages:
+    """The stages, each method as one function, in their order. The first stage is the outermost."""
+
+    def overriding(name: str) -> tuple[Stage, ...]:
+        return tuple(stage for stage in stages if getattr(type(stage), name) is not getattr(Stage, name))
+
+    def methods(name: str) -> tuple[Any, ...]:
+        return tuple(getattr(stage, name) for stage in overriding(name))
+
+    def fold(name: str, join: Callable[[Iterable[Any]], Any] = list) -> Any:
+        found = methods(name)
+        if len(found) < 2:
+            return found[0] if found else None
+        return lambda *values: join([method(*values) for method in found])
+
+    return Stages(
+        charge_bypass=fold("charge_bypass"),
+        may_renew=fold("may_renew", all),
+        needs_thread=fold("needs_thread", any),
+        encodes_from=min((stage.encodes_from for stage in stages), default=sys.maxsize),
+        log_now=fold("log_now", b"".join),
+        log_prepared=fold("log_prepared", b"".join),
+        count=fold("count"),
+        count_prepared=fold("count_prepared"),
+        count_client=fold("count_client"),
+        count_path=fold("count_path"),
+        wrap=methods("wrap"),
+        wrap_send=methods("wrap_send"),
+        gates=overriding("admit"),
+        detours=overriding("find_detour"),
+        encoders=overriding("encode"),
+        loggers=overriding("log_prepared"),
+    )

@@ -1,9 +1,0 @@
-"""The embedded store: one SQLite file, shared by the worker processes of a machine."""
-
-from __future__ import annotations
-
-from typing import Final
-
-from app.features.feature import Feature
-
-FEATURE: Final = Feature("sqlite", "the store in a file, shared by the workers of a machine")

@@ -1,0 +1,197 @@
+"""One handle value in the JSON of the handle API (Handle.Net technical manual, chapter 14).
+
+A value keeps the JSON it was read from. Members that this program does not know pass through unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from doi_names.name import fold
+from doi_proxy.errors import InvalidAnswer
+
+#: The permissions that the API omits because nearly every value has them: public read, admin read and write.
+USUAL_PERMISSIONS: Final = "1110"
+#: A JSON string (RFC 8259, section 7). The pattern matches at every quote, so a search takes linear time.
+JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+#: Translates every digit to "0" and every other byte to a blank.
+_DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+#: One digit more than Python's JSON reader accepts in a number (4,300).
+_TOO_MANY_DIGITS: Final = b"0" * 4301
+
+
+class _Wire(msgspec.Struct, gc=False):
+    """The members that this program reads."""
+
+    index: int
+    type: str
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    ttl: int | float | str | None = None
+    timestamp: str | int | None = None
+    permissions: str | None = None
+    references: list[_Reference] | None = None
+
+
+class _Reference(msgspec.Struct, gc=False):
+    handle: str
+    index: int
+
+
+class _Text(msgspec.Struct, gc=False):
+    """The data of a value whose data is a string."""
+
+    value: str
+    format: str = "string"
+
+
+_decoder: Final = msgspec.json.Decoder(_Wire)
+_array: Final = msgspec.json.Decoder(list[_Wire])
+_text: Final = msgspec.json.Decoder(_Text)
+_string: Final = msgspec.json.Decoder(str)
+
+
+class Ttl(msgspec.Struct, frozen=True, gc=False):
+    """A TTL (RFC 3651, section 3.1): seconds after the answer arrived, or since the epoch if `absolute`."""
+
+    seconds: float
+    absolute: bool = False
+
+
+#: The handle system's TTL of a value without one: 24 hours.
+DEFAULT_TTL: Final = Ttl(86400)
+#: 100 years. Greater numbers overflow date arithmetic, and in practice mean "for ever" too.
+_MAX_SECONDS: Final = 100 * 365 * 86400.0
+
+
+class Data(msgspec.Struct, frozen=True, gc=False):
+    """The data of a value. `format` names the shape of `value`.
+
+    string: str · base64 and hex: the encoded text · admin: {handle, index, permissions} · vlist: a list of
+    {handle, index} · site and key: nested objects. A bare string, which old servers send, has the format "string".
+    """
+
+    format: str
+    value: Any
+
+
+class HandleValue(msgspec.Struct, frozen=True, gc=False):
+    """One typed value of a record. `raw` is its JSON without insignificant white space."""
+
+    index: int
+    type: str
+    #: The data if it is a string, else None.
+    text: str | None
+    ttl: Ttl
+    timestamp: str | None
+    permissions: str
+    references: tuple[tuple[str, int], ...]
+    raw: bytes
+    #: The type with its ASCII letters in upper case, for comparisons.
+    folded_type: str
+
+    @property
+    def data(self) -> Data:
+        """The data, parsed by each call. Only pages use it, and parsing 1 MiB of `[[],…]` takes 140 ms."""
+        if self.text is not None:
+            return Data("string", self.text)
+        try:
+            return _read_data(msgspec.json.decode(_decoder.decode(self.raw).data))
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            # Valid JSON that Python cannot represent, such as the number 1e400.
+            return Data("unknown", None)
+
+    def has_type(self, pattern: str) -> bool:
+        """Whether the type matches, ignoring the case of ASCII letters. "X." matches "X" and every "X.y"."""
+        wanted = fold(pattern)
+        return f"{self.folded_type}.".startswith(wanted) if wanted.endswith(".") else self.folded_type == wanted
+
+
+def read_value(raw: bytes) -> HandleValue:
+    """Read one value from its JSON object. Raises InvalidAnswer, whose detail names the wrong member."""
+    try:
+        wire = _decoder.decode(raw)
+        text = read_text(bytes(wire.data))
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InvalidAnswer("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
+    if text is None and _has_long_number(raw):
+        raise InvalidAnswer("The upstream's answer holds a number with more digits than JSON readers accept.")
+    return HandleValue(
+        index=wire.index,
+        type=wire.type,
+        text=text,
+        ttl=DEFAULT_TTL if wire.ttl is None else read_ttl(wire.ttl),
+        timestamp=None if wire.timestamp is None else str(wire.timestamp),
+        permissions=wire.permissions or USUAL_PERMISSIONS,
+        references=tuple((item.handle, item.index) for item in wire.references or ()),
+        raw=raw,
+        folded_type=fold(wire.type),
+    )
+
+
+def read_ttl(member: int | float | str) -> Ttl:
+    """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises InvalidAnswer for anything else."""
+    if isinstance(member, (int, float)):
+        if member != member:  # NaN
+            raise InvalidAnswer("The upstream's answer holds a value whose ttl is not a number.")
+        # The limit comes first: a JSON number can have too many digits for a float.
+        return Ttl(float(max(-_MAX_SECONDS, min(member, _MAX_SECONDS))))
+    try:
+        when = datetime.fromisoformat(member)
+        # A time without a zone is UTC, like all times of the handle system.
+        return Ttl((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), absolute=True)
+    except (ValueError, OverflowError) as error:
+        raise InvalidAnswer(
+            f"The upstream's answer holds a value whose ttl {member[:40]!r} is neither seconds nor an ISO 8601 time."
+        ) from error
+
+
+def _has_long_number(raw: bytes) -> bool:
+    if _TOO_MANY_DIGITS not in raw.translate(_DIGITS):
+        return False
+    return _TOO_MANY_DIGITS in JSON_STRING.sub(b" ", raw).translate(_DIGITS)
+
+
+def read_outline(values: bytes) -> list[tuple[str, bytes]] | None:
+    """The folded type and the JSON of the data of each value in a JSON array.
+
+    None if `read_value` has to decide whether the array can be read. That takes five times as long.
+    """
+    # Escapes can be halves of characters, and a number can have too many digits.
+    if not values.isascii() or b"\\u" in values or len(values) >= len(_TOO_MANY_DIGITS):
+        return None
+    try:
+        wires = _array.decode(values)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    outline = []
+    for wire in wires:
+        if isinstance(wire.ttl, str):
+            return None
+        # The text is ASCII: this is `fold` without a call.
+        outline.append((wire.type.upper(), bytes(wire.data)))
+    return outline
+
+
+def read_text(data: bytes) -> str | None:
+    """The data of a value if it is a string, else None. Raises msgspec.DecodeError."""
+    if data.startswith(b'"'):
+        return _string.decode(data)
+    if not data.startswith(b"{"):
+        return None
+    try:
+        text = _text.decode(data)
+    except msgspec.ValidationError:
+        return None  # JSON of another shape
+    return text.value if text.format == "string" else None
+
+
+def _read_data(data: Any) -> Data:
+    if isinstance(data, dict):
+        name, value = data.get("format", "string"), data.get("value")
+        # A number or a list with the format "string" must not become a redirect target.
+        return Data(str(name) if name != "string" or isinstance(value, str) else "unknown", value)
+    return Data("string", data) if isinstance(data, str) else Data("unknown", data)
