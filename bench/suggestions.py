@@ -11,9 +11,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from doi_names.errors import InvalidName
 from doi_names.name import fold
 from doi_names.presentation import read_typed
-from doi_proxy.errors import InvalidName
 from doi_proxy.features.texts.suggestion import suggest
 
 

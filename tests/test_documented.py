@@ -21,10 +21,11 @@ import pytest
 from pydantic_core import PydanticUndefined
 
 from bench.journeys import trace_alone
+from doi_names.errors import InvalidName
 from doi_proxy.assembly.features import installed
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.commands.main import create_parser
-from doi_proxy.errors import CouldNotVerify, DoiProxyError, list_errors
+from doi_proxy.errors import CouldNotVerify, DoiProxyError, UnreadableName, as_failure, list_errors
 from doi_proxy.features.options import ENV_PREFIX, variable
 from doi_proxy.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from tests.cluster.processes import Proxy
@@ -152,9 +153,10 @@ def test_every_variable_that_a_page_names_is_a_setting(page: Path) -> None:
 # --- Errors -------------------------------------------------------------------------------------------------------
 
 
-def error_classes() -> list[type[DoiProxyError]]:
+def error_classes() -> list[type[DoiProxyError] | type[InvalidName]]:
     installed()
-    return list_errors()
+    # UnreadableName is InvalidName and what is below it, in answers.
+    return [*(one for one in list_errors() if one is not UnreadableName), InvalidName, *InvalidName.__subclasses__()]
 
 
 def error_row(name: str) -> str:
@@ -164,10 +166,11 @@ def error_row(name: str) -> str:
 
 
 @pytest.mark.parametrize("error", error_classes(), ids=lambda error: error.__name__)
-def test_every_error_is_documented_with_its_status(error: type[DoiProxyError]) -> None:
+def test_every_error_is_documented_with_its_status(error: type[DoiProxyError] | type[InvalidName]) -> None:
     row = error_row(error.__name__)
+    status = as_failure(error()).status if issubclass(error, InvalidName) else error.status
     never_an_answer = {"DoiProxyError", "StoreError", "DamagedEntry", "BucketSettling", "ConfigurationError"}
-    assert error.__name__ in never_an_answer or row.split("|")[2].strip() == str(error.status)
+    assert error.__name__ in never_an_answer or row.split("|")[2].strip() == str(int(status))
 
 
 @pytest.mark.parametrize(

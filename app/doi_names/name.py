@@ -9,7 +9,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 from doi_names.code_point import CodePoint, first_not_graphic, questionable
-from doi_proxy.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
+from doi_names.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
 
 #: The longest name accepted, in bytes of UTF-8. ISO 26324 sets no limit; no request line holds more than about this.
 MAX_NAME_BYTES: Final = 8192

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from doi_proxy.errors import MalformedEscape, NotUTF8
+from doi_names.errors import MalformedEscape, NotUTF8
 
 _MALFORMED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 #: Text of unreserved characters alone (RFC 3986, section 2.3), which has nothing to encode.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from doi_names.errors import NotADOI
 from doi_names.name import DOIName, HandleName
 from doi_names.percent import decode, encode
-from doi_proxy.errors import NotADOI
 
 #: RFC 3986, appendix A: the characters that a path segment may contain besides the unreserved ones.
 _SEGMENT: Final = b"!$&'()*+,;=:@"

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, Final
+
+from doi_names.errors import InvalidName, NameTooLong
 
 
 class DoiProxyError(Exception):
     """The request failed."""
 
-    status: ClassVar[int] = 500
+    status: int = 500
     #: The error as one token of a structured header (RFC 9651, section 3.3.4): in problem types, headers and metrics.
-    token: ClassVar[str] = "internal-error"
+    token: str = "internal-error"
     #: The title of the problem type of a feature's error (RFC 9457, section 3.1.3). web/problem.py has the core's.
     title: ClassVar[str] = ""
 
@@ -36,50 +38,21 @@ class InvalidRequest(DoiProxyError):
     token = "invalid-request"
 
 
-class InvalidName(InvalidRequest):
-    """The name cannot be a DOI name."""
+class UnreadableName(InvalidRequest):
+    """The text of the request cannot be a DOI name."""
 
     token = "invalid-name"
 
-
-class MalformedEscape(InvalidName):
-    """A "%" must be followed by two hexadecimal digits; write a literal percent sign as "%25"."""
-
-    token = "malformed-escape"
-
-
-class NotUTF8(InvalidName):
-    """The bytes of the name are not UTF-8; encode it in UTF-8, then percent-encode it."""
-
-    token = "not-utf-8"
+    @classmethod
+    def of(cls, error: InvalidName) -> UnreadableName:
+        """The error of a request whose name the codec refuses, with the message and the token of the codec."""
+        found = UnreadableName(error.message)
+        found.token = error.token
+        found.status = HTTPStatus.REQUEST_URI_TOO_LONG if isinstance(error, NameTooLong) else HTTPStatus.BAD_REQUEST
+        return found
 
 
-class ForbiddenCodePoint(InvalidName):
-    """The name contains a code point that is not allowed in a DOI name."""
-
-    token = "forbidden-code-point"
-
-
-class NameTooLong(InvalidName):
-    """The name is longer than this resolver accepts."""
-
-    status = 414
-    token = "name-too-long"
-
-
-class EmptyName(InvalidName):
-    """The request has no DOI name."""
-
-    token = "empty-name"
-
-
-class NotADOI(InvalidName):
-    """The name is not a DOI name."""
-
-    token = "not-a-doi"
-
-
-class NoDOIInOpenURL(NotADOI):
+class NoDOIInOpenURL(UnreadableName):
     """This OpenURL does not name a DOI; send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182."""
 
     token = "no-doi-in-openurl"
@@ -372,6 +345,15 @@ class BucketSettling(StoreError):
 
 class ConfigurationError(DoiProxyError):
     """The configuration cannot be used."""
+
+
+#: With what a request fails: an error of this tree, or the codec's about its name.
+FAILURES: Final = (DoiProxyError, InvalidName)
+
+
+def as_failure(error: DoiProxyError | InvalidName) -> DoiProxyError:
+    """An error of this tree. The only place that translates the codec's errors."""
+    return UnreadableName.of(error) if isinstance(error, InvalidName) else error
 
 
 def refuse_stripped_texts() -> None:

@@ -7,9 +7,9 @@ import unicodedata
 
 import pytest
 
+from doi_names.errors import NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import BLANKS, read_path
-from doi_proxy.errors import NameTooLong
 from doi_proxy.features.texts.repair.characters import with_hyphens, without_latex_escapes
 from doi_proxy.features.texts.repair.endings import without_trailing_punctuation
 from doi_proxy.features.texts.suggestion import suggest

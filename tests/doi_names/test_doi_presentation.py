@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NameTooLong, NotUTF8
 from doi_names.presentation import BLANKS, read, read_path, read_typed
-from doi_proxy.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NameTooLong, NotUTF8
 from tests.table import table
 
 HANDBOOK = "DOI Handbook, DOI Name Encoding Rules for URL Presentation"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from ada_url import URL
 
+from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
 from doi_names.name import DOIName, HandleName
 from doi_names.percent import decode
 from doi_names.uri import (
@@ -16,7 +17,6 @@ from doi_names.uri import (
     to_url,
     url_path,
 )
-from doi_proxy.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
 from tests.table import table
 
 SCHEME = 'The "doi" URI Scheme, Syntax'

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import InvalidName
 from doi_proxy.resolver.demand import ORDINARY
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.prefix_chain import PrefixChain

@@ -13,13 +13,14 @@ from ipaddress import ip_address
 from typing import Any, Final
 from zlib import crc32
 
+from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import BLANKS, read_exact, read_path, read_typed
 from doi_names.uri import url_path
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
+from doi_proxy.errors import CouldNotVerify, InvalidParameter, StoreError
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.json_values import write_json_values

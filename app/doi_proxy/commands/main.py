@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from doi_proxy.commands.commands import COMMANDS, GROUPS
 from doi_proxy.commands.context import ParsedContext
-from doi_proxy.errors import ConfigurationError, DoiProxyError, refuse_stripped_texts
+from doi_proxy.errors import FAILURES, ConfigurationError, refuse_stripped_texts
 from doi_proxy.system.version import read_version
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return WRONG_USE
-    except DoiProxyError as error:
+    except FAILURES as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -9,7 +9,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from doi_proxy.errors import DoiProxyError, InvalidParameter
+from doi_names.errors import InvalidName
+from doi_proxy.errors import DoiProxyError, InvalidParameter, as_failure
 from doi_proxy.features.invalid_values import explain_value
 from doi_proxy.features.own_pages import text_headers
 from doi_proxy.web.problem import error_problem, problem
@@ -23,11 +24,13 @@ _ORDER: Final = ("GET", "HEAD", "POST")
 def add_errors(app: FastAPI, base: str, audit: Callable[[Request, DoiProxyError], None] | None = None) -> None:
     """Answer every error of an application with a problem. `base` is the path of this resolver."""
 
+    @app.exception_handler(InvalidName)
     @app.exception_handler(DoiProxyError)
-    async def answer_error(request: Request, error: DoiProxyError) -> Response:
+    async def answer_error(request: Request, error: DoiProxyError | InvalidName) -> Response:
+        failure = as_failure(error)
         if audit is not None:
-            audit(request, error)
-        return respond(error_problem(error, base=base))
+            audit(request, failure)
+        return respond(error_problem(failure, base=base))
 
     @app.exception_handler(RequestValidationError)
     async def answer_invalid(request: Request, error: RequestValidationError) -> Response:

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from doi_names.errors import NotADOI
 from doi_names.name import HandleName
-from doi_proxy.errors import NotADOI
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.options import (
     DEFAULT_OPTIONS,

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
-from doi_proxy.errors import CouldNotVerify, InvalidName, PrefixInactive
+from doi_proxy.errors import CouldNotVerify, PrefixInactive
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Action, Negotiation, ResolveOptions

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry, RegistryEntry
-from doi_proxy.errors import AliasChainTooLong, CouldNotVerify, InvalidName
+from doi_proxy.errors import AliasChainTooLong, CouldNotVerify
 from doi_proxy.resolver.options import ResolveOptions
 from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.record import Record, parse_record

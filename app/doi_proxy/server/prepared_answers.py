@@ -13,7 +13,7 @@ from typing import Final
 
 from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import DoiProxyError
+from doi_proxy.errors import FAILURES
 from doi_proxy.resolver.resolution import HIT, Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server.generations import Generations
@@ -308,7 +308,7 @@ class ExpressLane:
         try:
             found = self._resolver.find_stored(read_path(target[len(self._sub_path) :]))
             reply = None if found is None else self._redirect(found)
-        except DoiProxyError:
+        except FAILURES:
             pass  # the full path meets the same error, and answers it
         if found is None or reply is None or reply.hit is None:
             self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}

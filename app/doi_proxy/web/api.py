@@ -10,9 +10,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from doi_names.errors import EmptyName, InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_exact, read_path
-from doi_proxy.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, NotADOI, TooManyRequests
+from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failure
 from doi_proxy.resolver.options import ResolveOptions
 from doi_proxy.resolver.resolution import Chain, Origin, Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
@@ -106,14 +107,15 @@ class RestApi:
                 raise NotADOI(_NOT_A_HANDLE.format(name.text[:100]))
             options = read_api_options(parameters)
             resolution = await self._resolver.resolve(name, read_demand(request, options, self._stages))
-        except CouldNotVerify as failure:
-            return self.answer_failure(failure, name, parameters)
+        except CouldNotVerify as error:
+            return self.answer_failure(error, name, parameters)
         except TooManyRequests as error:
             return self.answer_limit(error, parameters)
-        except DoiProxyError as error:
+        except FAILURES as error:
+            failure = as_failure(error)
             code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
-            message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
-            return self.answer_error(error.status, code, message, parameters)
+            message = "Empty handle invalid" if isinstance(error, EmptyName) else failure.message
+            return self.answer_error(failure.status, code, message, parameters)
         return self.answer_record(request, resolution, options, parameters)
 
     def answer_record(

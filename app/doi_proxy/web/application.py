@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from doi_names.errors import EmptyName, NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
 from doi_names.uri import url_path
-from doi_proxy.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, RequestTooLarge, TooManyRequests
+from doi_proxy.errors import FAILURES, DoiProxyError, RequestLoop, RequestTooLarge, TooManyRequests, as_failure
 from doi_proxy.web import which_ra
 from doi_proxy.web.api import PROTOCOL_ERROR
 from doi_proxy.web.client_network import client_of
@@ -180,7 +181,7 @@ class Application:
                 return self._face.api.answer_now(
                     request, api_part(request.path), read_query(request.query), can_wait=can_wait
                 )
-        except DoiProxyError:
+        except FAILURES:
             return None  # awaiting meets the same error, and answers it
         except Exception as error:
             self._face.errors.log_fault(error)
@@ -239,7 +240,7 @@ class Application:
         refusal = self._refuse(request, route)
         if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
-            refusal = refusal or error_problem(NameTooLong(message), base=self._face.link.base)
+            refusal = refusal or error_problem(as_failure(NameTooLong(message)), base=self._face.link.base)
         if refusal is None:
             return await self._operations.answer(request, receive, send, self._stages.wrap_send)
         await send_reply(refusal, send, head_only=request.head_only)
@@ -257,8 +258,8 @@ class Application:
             return self._try_now(request, route, can_wait=True) or await self._await_answer(request, route)
         except asyncio.CancelledError:
             raise
-        except DoiProxyError as error:
-            return self._show_refusal(request, route, error)
+        except FAILURES as error:
+            return self._show_refusal(request, route, as_failure(error))
         except Exception as error:  # every error becomes a page, which logs it
             return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
@@ -296,7 +297,7 @@ class Application:
             reply = await self._face.redirects.answer(request, name, parameters)
         except EmptyName:
             return self._home(request)
-        except DoiProxyError as error:
+        except FAILURES as error:
             reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
         if typed is not None and request.method == "POST":
             return await self._answer_text(request, parameters, typed, reply)

@@ -9,18 +9,20 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any, Final
 
+from doi_names.errors import NotADOI
 from doi_names.name import HandleName
 from doi_proxy.errors import (
+    FAILURES,
     AliasChainTooLong,
     ClientDenied,
     CouldNotVerify,
     DoiProxyError,
-    InvalidName,
     NoDOIInOpenURL,
-    NotADOI,
     PrefixDenied,
     PrefixInactive,
     TooManyRequests,
+    UnreadableName,
+    as_failure,
 )
 from doi_proxy.web.failure_headers import failure_headers, quota_headers
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
@@ -77,9 +79,10 @@ class ErrorPages:
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""
-        if not isinstance(error, DoiProxyError):
+        if not isinstance(error, FAILURES):
             log.error("a request failed by a fault of this program", exc_info=error)
             return self.answer_status(request, 500, "")
+        error = as_failure(error)
         if wants_problem(request.header(b"accept")):
             members = self._read_sections("problem", error, name, typed)
             return error_problem(error, base=self._link.base, name=name, members=members)
@@ -107,9 +110,9 @@ class ErrorPages:
             return _page(error.status, body)
         if isinstance(error, NoDOIInOpenURL):
             return _page(error.status, self._pages.openurl(self._link, language))
-        if isinstance(error, InvalidName) and error.status == 400:
+        if isinstance(error, UnreadableName) and error.status == 400:
             found = self._read_sections("not_a_doi", error, name, typed)
-            reason = "" if isinstance(error, NotADOI) else self._pages.failure_reason(language, error.token)
+            reason = "" if error.token == NotADOI.token else self._pages.failure_reason(language, error.token)
             body = self._pages.not_a_doi(link, language, typed=typed, reason=reason, sections=found)
             return _page(error.status, body)
         if isinstance(error, TooManyRequests):
@@ -142,7 +145,7 @@ class ErrorPages:
         self, kind: PageKind, error: DoiProxyError, name: HandleName | None, typed: str
     ) -> dict[str, Any]:
         """What features add to the answer about what cannot be a DOI name."""
-        if not isinstance(error, InvalidName) or error.status != HTTPStatus.BAD_REQUEST:
+        if not isinstance(error, UnreadableName) or error.status != HTTPStatus.BAD_REQUEST:
             return {}
         return read_sections(self._sections, kind, name, typed)
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.percent import decode
 from doi_names.uri import to_uri, url_path
-from doi_proxy.errors import InvalidName
 from doi_proxy.web.shown_values import HANDLE_RESOLVER
 
 #: Names in one list of a page, and questionable code points.

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.percent import decode
 from doi_names.presentation import read, read_typed
-from doi_proxy.errors import InvalidName
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.options import NO_FACTS
 from doi_proxy.resolver.which_ra import INVALID, WhichRa

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
-from doi_proxy.errors import ConfigurationError, InvalidName, NotADOI
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.admin.name_lists import (
     MAX_LINE_BYTES,
     NameItem,

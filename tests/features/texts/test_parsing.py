@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doi_names.errors import InvalidName
 from doi_names.name import MAX_NAME_BYTES
 from doi_names.presentation import read_typed
-from doi_proxy.errors import InvalidName
 from doi_proxy.features.texts.parsing import parse, to_object
 from tests.table import table
 

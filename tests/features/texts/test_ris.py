@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doi_proxy.errors import NotUTF8
+from doi_names.errors import NotUTF8
 from doi_proxy.features.texts.lines import ListItem, UnreadableItem
 from doi_proxy.features.texts.references import MAX_LINKS, RisReader
 from tests.table import table

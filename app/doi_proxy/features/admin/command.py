@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from doi_names.errors import NotADOI
 from doi_names.name import HandleName
-from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, NotADOI
+from doi_proxy.errors import FAILURES, ConfigurationError, CouldNotVerify, DoiProxyError
 from doi_proxy.features.admin.show import describe_entry
 from doi_proxy.features.command import (
     Command,
@@ -122,7 +123,7 @@ def _print_each(names: Sequence[HandleName], find: Any) -> int:
     for name in names:
         try:
             print(json.dumps(find(name), ensure_ascii=False))
-        except DoiProxyError as error:
+        except FAILURES as error:
             print(f"doi-proxy: {error.message}", file=sys.stderr)
             status = 1
     return status

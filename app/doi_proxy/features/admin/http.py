@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final
 from fastapi import FastAPI, Path, Request
 from starlette.exceptions import HTTPException
 
+from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_path, read_typed
-from doi_proxy.errors import DoiProxyError, InvalidName, NotADOI
+from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.admin.models import (
     DenialsReport,
     DenyReport,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from doi_names.errors import InvalidName, NotUTF8
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read_typed
-from doi_proxy.errors import InvalidName, NotUTF8
 from doi_proxy.features.command import STANDARD_INPUT
 from doi_proxy.features.texts.lines import NO_DOI, ListItem
 from doi_proxy.features.texts.list_stream import ListSource, read_items, require_files

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from doi_names.errors import NotADOI
 from doi_names.name import HandleName, fold
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, NotADOI
+from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.resolution import Origin
 from doi_proxy.resolver.resolver import Resolver

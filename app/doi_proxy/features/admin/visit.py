@@ -11,7 +11,16 @@ from typing import Final
 
 from doi_names.name import HandleName
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
+from doi_proxy.errors import (
+    FAILURES,
+    BreakerOpen,
+    BudgetSpent,
+    CouldNotVerify,
+    DoiProxyError,
+    PrefixDenied,
+    UpstreamPaused,
+    as_failure,
+)
 from doi_proxy.features.admin.name_lists import NameItem, RefusedItem
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
@@ -154,8 +163,8 @@ class Visit:
     def _next(self, items: Iterator[NameItem]) -> NameItem | None:
         try:
             return next(items, None)
-        except DoiProxyError as error:
-            self.list_failure = error
+        except FAILURES as error:
+            self.list_failure = as_failure(error)
             self.stop(error.message)
             return None
 
@@ -219,7 +228,7 @@ async def resolve_dependencies(destinations: Destinations, resolution: Resolutio
         await destinations.complete(resolution, DestinationQuery(resolution.name, negotiation=_METADATA), _BULK)
     except CouldNotVerify as error:
         return error
-    except DoiProxyError:
+    except FAILURES:
         # A loop of aliases, or an inactive prefix, is an answer too.
         return None
     return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.percent import decode
-from doi_proxy.errors import InvalidName
 from doi_proxy.features.texts.find_names import find_names
 from doi_proxy.features.texts.parsing import parse
 from doi_proxy.features.texts.suggestion import Suggestion

@@ -40,7 +40,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel
 
-from doi_proxy.errors import DoiProxyError
+from doi_proxy.errors import FAILURES
 from doi_proxy.features.assistants.results import CheckedName, CheckResult, ParseResult
 from doi_proxy.features.assistants.tools import (
     CALL_TIMEOUT,
@@ -127,7 +127,7 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
 
         try:
             result = await tools.call(cast(ToolName, call.name), call.arguments or {}, report)
-        except DoiProxyError as error:
+        except FAILURES as error:
             return CallToolResult(content=[TextContent(type="text", text=error.message)], is_error=True)
         members = result.model_dump(mode="json")
         # Clients that do not know structured content read the same as text (MCP 2025-06-18, Tools, Structured Content).

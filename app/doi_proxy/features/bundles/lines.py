@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER, Entry
-from doi_proxy.errors import InvalidAnswer, InvalidName
+from doi_proxy.errors import InvalidAnswer
 from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.record import read_values
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry, RegistryEntry
-from doi_proxy.errors import DoiProxyError, PrefixDenied
+from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
 from doi_proxy.features.explain.models import DecisionName, DecisionReport, ExplainReport
 from doi_proxy.features.explain.rehearsal import RehearsedSource, rehearse
 from doi_proxy.features.feature import Context
@@ -189,8 +189,8 @@ class Explainer:
             query = self._face.redirects.read_query(request, explained.name, NO_PARAMETERS)
             # A query is at the service's own cost.
             return await destinations.find(query, ORDINARY), None
-        except DoiProxyError as error:
-            return None, error
+        except FAILURES as error:
+            return None, as_failure(error)
 
     def _upstream(
         self,

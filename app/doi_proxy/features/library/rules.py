@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 
 import ada_url
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.errors import InvalidName
 from doi_proxy.features.library.copy import (
     NO_SERVICE,
     LibraryRules,

@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, replace
 from typing import Final, TypeGuard
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.presentation import read
-from doi_proxy.errors import CouldNotVerify, DoiProxyError, InvalidName
+from doi_proxy.errors import FAILURES, CouldNotVerify, as_failure
 from doi_proxy.features.feature import Core
 from doi_proxy.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
 from doi_proxy.features.lists.verdict import (
@@ -241,8 +242,8 @@ class _Batch:
                 if not left or not is_worth_waiting(error) or self._options.only_cached:
                     return judge_failure(error)
                 await self._parts.sleep(min(left, error.retry_after or _USUAL_PAUSE))
-            except DoiProxyError as error:
-                return judge_failure(error)
+            except FAILURES as error:
+                return judge_failure(as_failure(error))
             else:
                 self._wait.record_answer(destination.chain.last.origin)
                 return judge_destination(destination)

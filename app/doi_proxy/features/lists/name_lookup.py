@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
-from doi_proxy.errors import BreakerOpen, CouldNotVerify, InvalidName, NotCached, NotInBundle, PrefixDenied
+from doi_proxy.errors import BreakerOpen, CouldNotVerify, NotCached, NotInBundle, PrefixDenied
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.errors import (
     BreakerOpen,
     BudgetSpent,
     CouldNotVerify,
     DoiProxyError,
-    InvalidName,
     InvalidParameter,
     UpstreamPaused,
     UpstreamRefused,

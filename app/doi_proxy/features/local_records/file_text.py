@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
-from doi_proxy.errors import InvalidAnswer, InvalidName
+from doi_proxy.errors import InvalidAnswer
 from doi_proxy.features.local_records.records import (
     DOI_PLACEHOLDER,
     SUFFIX_PLACEHOLDER,

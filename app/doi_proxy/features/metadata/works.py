@@ -16,7 +16,7 @@ from doi_names.name import HandleName
 from doi_proxy.cache.purges import scopes_of
 from doi_proxy.cache.purging import WORKS
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import DoiProxyError
+from doi_proxy.errors import FAILURES
 from doi_proxy.features.metadata.client import CSL, FETCH_TIMEOUT, ServerFailure
 from doi_proxy.features.metadata.csl import Work, read_work
 from doi_proxy.features.metadata.kept import KeptWork, read_works, write_works
@@ -165,7 +165,7 @@ class Works:
         try:
             url = await self._find_address(name, client)
             body = None if url is None else await self._fetch_from(url)
-        except (DoiProxyError, Replaced, ServerFailure):
+        except (*FAILURES, Replaced, ServerFailure):
             self._absent[name.key] = True
             self._count("failed")
             return

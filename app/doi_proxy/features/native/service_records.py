@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS
 from doi_proxy.cache.entry import RegistryEntry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer, InvalidName
+from doi_proxy.errors import CouldNotVerify, InvalidAnswer
 from doi_proxy.features.native.evidence import read_proof
 from doi_proxy.features.native.json_sites import read_service_values
 from doi_proxy.features.native.lookups import DirectoryLimits

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from doi_names.errors import NotUTF8
 from doi_names.name import HandleName
 from doi_names.prefix_record import without_home
 from doi_proxy.errors import (
+    FAILURES,
     ClientDenied,
     CouldNotVerify,
     DoiProxyError,
-    InvalidName,
-    NotUTF8,
     PrefixDenied,
     ShareSpent,
     TooManyRequests,
+    UnreadableName,
+    as_failure,
 )
 from doi_proxy.features.native.json_wire import to_wire
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
@@ -54,7 +56,7 @@ _CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
     (ShareSpent, ResponseStatus.SERVER_BUSY),
     (TooManyRequests, ResponseStatus.SERVER_BUSY),
     (ClientDenied, ResponseStatus.ACCESS_DENIED),
-    (InvalidName, ResponseStatus.INVALID_HANDLE),
+    (UnreadableName, ResponseStatus.INVALID_HANDLE),
     (DoiProxyError, ResponseStatus.ERROR),
 )
 #: The client of all queries whose senders can forge their addresses.
@@ -129,8 +131,8 @@ class Responder:
                 return None
             self._resolver.count_answer(found)
             return self._write(request, found, select_requested_values(request, found).derive(convert_record))
-        except DoiProxyError as error:
-            return self._write_error(request, error)
+        except FAILURES as error:
+            return self._write_error(request, as_failure(error))
         except Exception:
             return self._write_fault(request)
 
@@ -156,8 +158,8 @@ class Responder:
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure
             return self._write(request, found, await convert(request, found))
-        except DoiProxyError as error:
-            return self._write_error(request, error)
+        except FAILURES as error:
+            return self._write_error(request, as_failure(error))
         except asyncio.CancelledError:
             raise
         except Exception:

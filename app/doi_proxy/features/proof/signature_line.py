@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS, without_home
-from doi_proxy.errors import DoiProxyError
+from doi_proxy.errors import FAILURES
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.web.section import PageKind
 from handle_protocol.record import Record, parse_record
@@ -108,7 +108,7 @@ class SignatureLine:
                 return None
             async with asyncio.timeout_at(deadline):
                 return (await self._core.resolver.resolve(name, demand)).record
-        except (DoiProxyError, TimeoutError):
+        except (*FAILURES, TimeoutError):
             return None
 
     def _find_values(self, name: HandleName) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
-from doi_proxy.errors import DoiProxyError, Quota, TooManyRequests, UpstreamTimeout
+from doi_proxy.errors import FAILURES, DoiProxyError, Quota, TooManyRequests, UpstreamTimeout, as_failure
 from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.errors import TooManyBatches
@@ -102,7 +102,7 @@ class ReferencesPage:
         """The text of a form that was refused. A refusal of the client comes before its form is read."""
         if isinstance(error, TooManyRequests):
             client = self._client_at(_address(request))
-            with suppress(DoiProxyError, TimeoutError), self._returned.enter(client, OpenList(body)):
+            with suppress(*FAILURES, TimeoutError), self._returned.enter(client, OpenList(body)):
                 async with asyncio.timeout(_RETURN_SECONDS):
                     await _collect(body, received)
         await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
@@ -166,8 +166,8 @@ class _CheckedPage(StreamedAnswer):
         if error is None:
             try:
                 result, text = await self._page.check(self._request, body, received)
-            except DoiProxyError as raised:
-                error = raised
+            except FAILURES as raised:
+                error = as_failure(raised)
         if error is not None:
             text = await self._page.read_back(self._request, body, received, error)
         pieces = await _fill(self._page.render(self._language, result, error), text)

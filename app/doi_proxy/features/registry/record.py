@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.errors import InvalidName
 
 #: The longest URL that is stored, in bytes of UTF-8. A redirect has no longer target.
 MAX_URL_BYTES: Final = 16_384

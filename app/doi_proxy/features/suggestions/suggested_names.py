@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.percent import decode
-from doi_proxy.errors import CouldNotVerify, InvalidName
+from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, NearestNames
 from doi_proxy.features.texts.find_names import find_names
 from doi_proxy.features.texts.suggestion import (

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.uri import to_uri, to_url
-from doi_proxy.errors import InvalidName
 from doi_proxy.features.texts.confusable import NameWarning, find_warnings
 from doi_proxy.features.texts.lines import Item
 from doi_proxy.features.texts.suggestion import Reading, Suggestion, read_and_suggest, read_best, write_reading

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from doi_proxy.errors import NotUTF8
+from doi_names.errors import NotUTF8
 from doi_proxy.features.texts.lines import MAX_EXCERPT, NO_DOI, Item, Line, LineReader, ListItem, UnreadableItem
 
 #: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.

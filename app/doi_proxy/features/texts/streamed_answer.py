@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from doi_proxy.errors import DoiProxyError
+from doi_proxy.errors import FAILURES, as_failure
 from doi_proxy.features.texts.body import BodyBuffer
 from doi_proxy.features.texts.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
 from doi_proxy.web.freshness import NO_STORE
@@ -55,8 +55,8 @@ class StreamedAnswer(Response):
                 answering.cancel()  # the client has left, or the server stops
             await asyncio.gather(filling, answering, return_exceptions=True)
         error = None if answering.cancelled() else answering.exception()
-        if isinstance(error, DoiProxyError):
-            await _send_reply(error_problem(error), output.send)
+        if isinstance(error, FAILURES):
+            await _send_reply(error_problem(as_failure(error)), output.send)
         elif error is not None:
             raise error
 
@@ -82,10 +82,11 @@ class Output:
         early = asyncio.create_task(rows.start_after(self.head_after))
         try:
             yield rows
-        except DoiProxyError as error:
+        except FAILURES as error:
             if not rows.is_started:
                 raise
-            end = writer.fail(error.status, error.message)
+            failure = as_failure(error)
+            end = writer.fail(failure.status, failure.message)
         finally:
             early.cancel()
             await asyncio.gather(early, return_exceptions=True)

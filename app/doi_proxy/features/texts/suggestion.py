@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
+from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read, read_typed
-from doi_proxy.errors import InvalidName
 from doi_proxy.features.texts.repair.characters import with_plain_blanks
 from doi_proxy.features.texts.repair.endings import without_query_or_fragment
 from doi_proxy.features.texts.repair.surroundings import without_own_url

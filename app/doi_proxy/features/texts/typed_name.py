@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.presentation import BLANKS, strip_typed_form
-from doi_proxy.errors import InvalidName
 
 #: Expands the short form of a shortDOI in a URL: https://doi.org/abcde is 10/abcde (shortDOI service).
 SHORT_DOI_RULE: Final = "short-doi"
