@@ -14,7 +14,7 @@ from pathlib import Path
 from doi_names.errors import InvalidName
 from doi_names.name import fold
 from doi_names.presentation import read_typed
-from doi_proxy.features.texts.suggestion import suggest
+from doi_names.suggestion import suggest
 
 
 def sort(text: str, expected: str | None) -> str:

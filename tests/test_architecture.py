@@ -77,9 +77,9 @@ PURE: Final = ("doi_names", "handle_protocol", *(
             "library.copy", "library.rules", "library.service_kinds", "lists.verdict",
             "local_records.file_text", "local_records.records", "metadata.csl", "metadata.match",
             "registry.archive", "registry.crossref", "registry.csv_file", "registry.datacite", "registry.json_values",
-            "registry.reading", "registry.record", "texts.confusable", "texts.json_lists",
-            "texts.lines", "texts.parsing", "texts.references", "texts.repair", "texts.suggestion",
-            "texts.table", "texts.typed_name",
+            "registry.reading", "registry.record", "texts.json_lists",
+            "texts.lines", "texts.references",
+            "texts.table",
         )),
         # Everything of it but the transports and what awaits them.
         *(f"features.native.{name}" for name in (

@@ -1,1 +1,1 @@
-"""The codec layer: DOI names, their URI and URL presentations, and the forms people write. All of it is pure."""
+"""DOI names: what one is, its URI and URL forms, and where names are in a text. No I/O, the standard library alone."""

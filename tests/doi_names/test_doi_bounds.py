@@ -10,9 +10,9 @@ import pytest
 from doi_names.errors import NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import BLANKS, read_path
-from doi_proxy.features.texts.repair.characters import with_hyphens, without_latex_escapes
-from doi_proxy.features.texts.repair.endings import without_trailing_punctuation
-from doi_proxy.features.texts.suggestion import suggest
+from doi_names.repair.characters import with_hyphens, without_latex_escapes
+from doi_names.repair.endings import without_trailing_punctuation
+from doi_names.suggestion import suggest
 
 
 def test_blanks_are_white_space_spaces_separators_and_eight_more() -> None:

@@ -10,8 +10,8 @@ from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName, fold
 from doi_names.percent import decode, encode
 from doi_names.presentation import BLANKS, read, read_path, read_typed
+from doi_names.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from doi_names.uri import component, from_uri, template_path, to_uri, to_url, url_path
-from doi_proxy.features.texts.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from tests.examples import examples
 
 #: Without a deadline: no test here depends on the speed of the machine.

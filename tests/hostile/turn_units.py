@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from doi_names.name import HandleName
+from doi_names.parsing import parse
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DoiProxyError
@@ -24,7 +25,7 @@ from doi_proxy.features.native_listener.messages import read_request, write_reco
 from doi_proxy.features.native_listener.responder import convert
 from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
 from doi_proxy.features.texts.list_stream import READERS
-from doi_proxy.features.texts.parsing import parse, write_line
+from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.resolver.resolution import Origin, Resolution
 from handle_protocol.answer import Answer, ResponseCode, read_answer
 from handle_protocol.record import MAX_VALUES

@@ -15,7 +15,9 @@ from zlib import crc32
 
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
+from doi_names.parsing import parse
 from doi_names.presentation import BLANKS, read_exact, read_path, read_typed
+from doi_names.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from doi_names.uri import url_path
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
@@ -45,9 +47,8 @@ from doi_proxy.features.stored_entry import pack, unpack
 from doi_proxy.features.texts.errors import UnreadableList
 from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
 from doi_proxy.features.texts.lines import Item, LinesReader, ListReader
-from doi_proxy.features.texts.parsing import parse, write_line
+from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.features.texts.references import BibtexReader, RisReader
-from doi_proxy.features.texts.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from doi_proxy.features.texts.table import ColumnReader
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.location_choice import choose_location

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from doi_names.name import HandleName
+from doi_names.suggestion import Reading, Suggestion
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import (
     AliasChainTooLong,
@@ -40,7 +41,6 @@ from doi_proxy.features.lists.verdict import (
     not_a_doi,
     read_row,
 )
-from doi_proxy.features.texts.suggestion import Reading, Suggestion
 from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Chain, Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target

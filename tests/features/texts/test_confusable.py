@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from doi_names.confusable import MAX_WARNINGS, find_warnings
 from doi_names.name import MAX_NAME_BYTES, HandleName
-from doi_proxy.features.texts.confusable import MAX_WARNINGS, find_warnings
 from tests.table import table
 
 TABLE = [

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from doi_proxy.features.texts.find_names import find_names
-from doi_proxy.features.texts.suggestion import read_best
+from doi_names.find_names import find_names
+from doi_names.suggestion import read_best
 from tests.features.texts.dirty_texts import DirtyText, read_dirty_texts
 
 DIRTY: Final = read_dirty_texts()

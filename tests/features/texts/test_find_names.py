@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from random import Random
 
-from doi_proxy.features.texts.find_names import MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
+from doi_names.find_names import MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
 from tests.table import table
 
 TEXTS = [

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from doi_names.parsing import parse
 from doi_proxy.features.texts.models import ParsedTextModel
-from doi_proxy.features.texts.parsing import parse, to_object
+from doi_proxy.features.texts.parsed_line import to_object
 from tests.table import table
 from tests.web.proxy import Proxy, running
 from tests.world.answer import Reply

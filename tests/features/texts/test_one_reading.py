@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from doi_names.find_names import find_names
+from doi_names.suggestion import read_best
 from doi_proxy.commands.main import main
-from doi_proxy.features.texts.find_names import find_names
-from doi_proxy.features.texts.suggestion import read_best
 from tests.features.assistants.test_tools import running as running_tools
 from tests.features.texts.dirty_texts import DirtyText, read_dirty_texts
 from tests.web.proxy import Proxy, running

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.features.texts.repair import characters, endings, prefix, surroundings
-from doi_proxy.features.texts.repair.table import REPAIRS, Repair
+from doi_names.repair import characters, endings, prefix, surroundings
+from doi_names.repair.table import REPAIRS, Repair
 from tests.table import table
 
 #: Repairs that add characters: a digit or two of the prefix, or a slash.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from doi_names.name import DOIName, HandleName
-from doi_proxy.features.texts.repair.table import REPAIRS, Repair
-from doi_proxy.features.texts.suggestion import MAX_SUGGESTIONS, read_best, suggest, suggest_instead
+from doi_names.repair.table import REPAIRS, Repair
+from doi_names.suggestion import MAX_SUGGESTIONS, read_best, suggest, suggest_instead
 from tests.table import table
 
 

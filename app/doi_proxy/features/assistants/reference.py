@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 
 from doi_names.errors import InvalidName
+from doi_names.find_names import find_names
 from doi_names.name import HandleName
+from doi_names.parsing import parse
 from doi_names.percent import decode
-from doi_proxy.features.texts.find_names import find_names
-from doi_proxy.features.texts.parsing import parse
-from doi_proxy.features.texts.suggestion import Suggestion
+from doi_names.suggestion import Suggestion
 
 #: What may stand before a name in running text. The name itself follows.
 _BEFORE = r"(?:(?<![0-9A-Za-z.])|(?<=doi))"

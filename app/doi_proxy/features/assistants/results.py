@@ -11,11 +11,12 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
+from doi_names.parsing import ParsedText
+from doi_names.suggestion import Suggestion
 from doi_proxy.features.lists.verdict import ListRow, Match, Verdict
 from doi_proxy.features.suggestion_model import SuggestionModel
 from doi_proxy.features.texts.models import ParsedTextModel, WarningModel
-from doi_proxy.features.texts.parsing import ParsedText, to_object
-from doi_proxy.features.texts.suggestion import Suggestion
+from doi_proxy.features.texts.parsed_line import to_object
 
 #: Takes the place of a control, formatting, private-use or unassigned character.
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from doi_names.parsing import ParsedText, parse
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.errors import InvalidParameter, InvalidRequest
 from doi_proxy.features.assistants.names import Names
@@ -27,7 +28,6 @@ from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
 from doi_proxy.features.texts.lines import ListItem
 from doi_proxy.features.texts.models import ParsedTextModel
-from doi_proxy.features.texts.parsing import ParsedText, parse
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0

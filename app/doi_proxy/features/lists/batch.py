@@ -15,6 +15,8 @@ from typing import Final, TypeGuard
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.presentation import read
+from doi_names.suggestion import Reading, Suggestion
+from doi_names.typed_name import read_typed_name
 from doi_proxy.errors import FAILURES, CouldNotVerify, as_failure
 from doi_proxy.features.feature import Core
 from doi_proxy.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
@@ -36,8 +38,6 @@ from doi_proxy.features.options import Settings
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.features.texts.suggestion import Reading, Suggestion
-from doi_proxy.features.texts.typed_name import read_typed_name
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from doi_names.suggestion import Confidence
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.lists.answer import BatchRequest, BatchService, RowsAnswer
 from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
@@ -17,7 +18,6 @@ from doi_proxy.features.suggestion_model import ReadingModel, SuggestionModel
 from doi_proxy.features.texts.body import LIST_BODY, LIST_TYPES, BodyFormat, problem_responses, read_body_format
 from doi_proxy.features.texts.extraction import TEXT_TYPES
 from doi_proxy.features.texts.streamed_answer import choose_output
-from doi_proxy.features.texts.suggestion import Confidence
 from doi_proxy.features.texts.writing import JsonLinesWriter
 from doi_proxy.web.media_types import CSV, TEXT
 

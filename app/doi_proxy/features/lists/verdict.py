@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
+from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy.errors import (
     BreakerOpen,
     BudgetSpent,
@@ -22,7 +23,6 @@ from doi_proxy.errors import (
 )
 from doi_proxy.features.texts.extraction import POSITION_FIELDS
 from doi_proxy.features.texts.lines import NO_DOI, Item, ListItem, Scalar
-from doi_proxy.features.texts.suggestion import Reading, Suggestion, write_reading
 from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from doi_names.find_names import FoundName
 from doi_proxy.features.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.verdict import read_input
@@ -15,7 +16,7 @@ from doi_proxy.features.references.docx import read_docx
 from doi_proxy.features.references.errors import TooManyReferences, UnreadableReferences
 from doi_proxy.features.references.form import SentBibliography
 from doi_proxy.features.texts.body import BodyFormat, ListLimits, read_list_body
-from doi_proxy.features.texts.find_names import FoundName, find_names_of
+from doi_proxy.features.texts.extraction import find_names_of
 from doi_proxy.features.texts.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
 from doi_proxy.features.texts.references import MAX_ENTRY_CHARACTERS
 from doi_proxy.web.media_types import BIBTEX, RIS

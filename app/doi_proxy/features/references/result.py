@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
+from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.uri import to_url
 from doi_proxy.features.lists.verdict import GOOD, ListRow
-from doi_proxy.features.texts.find_names import FoundName
 from doi_proxy.features.texts.lines import NO_DOI
 from doi_proxy.resolver.resolution import Tombstone
 

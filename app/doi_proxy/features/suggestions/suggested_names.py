@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from doi_names.errors import InvalidName
+from doi_names.find_names import find_names
 from doi_names.name import HandleName
 from doi_names.percent import decode
-from doi_proxy.errors import CouldNotVerify
-from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, NearestNames
-from doi_proxy.features.texts.find_names import find_names
-from doi_proxy.features.texts.suggestion import (
+from doi_names.suggestion import (
     Reading,
     Suggestion,
     read_and_suggest,
@@ -22,6 +20,8 @@ from doi_proxy.features.texts.suggestion import (
     suggest,
     suggest_instead,
 )
+from doi_proxy.errors import CouldNotVerify
+from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, NearestNames
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import Resolver
@@ -109,7 +109,7 @@ class Existence:
 class SuggestedNames:
     """The names for pages and problems.
 
-    `own_hosts` are the hosts of this resolver, as `doi_proxy.features.texts.suggestion.suggest` expects them.
+    `own_hosts` are the hosts of this resolver, as `doi_names.suggestion.suggest` expects them.
     """
 
     template: str = "suggestions.html"

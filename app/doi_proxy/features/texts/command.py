@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from doi_proxy.features.command import STANDARD_INPUT, Command, CommandContext, add_format
 
 if TYPE_CHECKING:
+    from doi_names.parsing import ParsedText
     from doi_proxy.features.texts.lines import Item
-    from doi_proxy.features.texts.parsing import ParsedText
 
 #: Characters of a text in the output for people.
 _MAX_SHOWN_CHARACTERS: Final = 200
@@ -32,8 +32,9 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what each text is. Exit status 0 if there are texts and all are DOI names or shortDOIs, else 1."""
+    from doi_names.parsing import parse, unreadable
     from doi_proxy.features.texts.lines import ListItem
-    from doi_proxy.features.texts.parsing import parse, unreadable, write_line
+    from doi_proxy.features.texts.parsed_line import write_line
 
     base_url = (context.settings.public_url or "").rstrip("/") or None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())

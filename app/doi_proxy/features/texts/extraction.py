@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
+from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.features.fair_lock import HoldTurn
-from doi_proxy.features.texts.find_names import FoundName, find_names_of
 from doi_proxy.web.media_types import BIBTEX, CSV, HTML, RIS, TEXT
 
 #: Media types of texts. Their formats are not parsed: a name is found wherever it stands.
@@ -53,3 +54,27 @@ def write_position(found: FoundName) -> dict[str, Any]:
         "confidence": found.confidence,
         "rule": found.rule,
     }
+
+
+async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> AsyncIterator[FoundName]:
+    """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile.
+
+    `hold_turn` is of a lock of all texts: one block is read in a turn of the event loop, whatever the number of texts.
+    """
+    finder = NameFinder()
+    async for piece in pieces:
+        for start in range(0, len(piece), BLOCK_CHARACTERS):
+            async with hold_turn():
+                names = finder.feed(piece[start : start + BLOCK_CHARACTERS])
+                await asyncio.sleep(0)
+            for found in names:
+                yield found
+    endings = finder.end()
+    while True:
+        async with hold_turn():
+            last = next(endings, None)
+            await asyncio.sleep(0)
+        if last is None:
+            return
+        for found in last:
+            yield found

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
+from doi_names.parsing import ParsedText, parse, unreadable, warn_of_plus_sign
 from doi_names.percent import decode
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.errors import RequestTooLarge
@@ -19,7 +20,7 @@ from doi_proxy.features.fair_lock import FairLock, HoldTurn
 from doi_proxy.features.texts.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
-from doi_proxy.features.texts.parsing import ParsedText, parse, unreadable, warn_of_plus_sign, write_line
+from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
 from doi_proxy.web.media_types import JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest

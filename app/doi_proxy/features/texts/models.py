@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
+from doi_names.parsing import Kind
 from doi_proxy.features.suggestion_model import ReadingModel, SuggestionModel
-from doi_proxy.features.texts.parsing import Kind
 
 
 class WarningModel(BaseModel):

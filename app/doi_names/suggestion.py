@@ -15,10 +15,10 @@ from urllib.parse import unquote
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read, read_typed
-from doi_proxy.features.texts.repair.characters import with_plain_blanks
-from doi_proxy.features.texts.repair.endings import without_query_or_fragment
-from doi_proxy.features.texts.repair.surroundings import without_own_url
-from doi_proxy.features.texts.repair.table import REPAIRS, Certainty, Repair
+from doi_names.repair.characters import with_plain_blanks
+from doi_names.repair.endings import without_query_or_fragment
+from doi_names.repair.surroundings import without_own_url
+from doi_names.repair.table import REPAIRS, Certainty, Repair
 
 #: How certain a reading is: the text as it stands, or its most doubtful repair (see Certainty).
 Confidence = Literal["literal", "sure", "likely", "doubtful"]

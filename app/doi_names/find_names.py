@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 from itertools import chain
@@ -12,14 +11,13 @@ from typing import Final
 from urllib.parse import unquote
 
 from doi_names.name import HandleName, fold
-from doi_proxy.features.fair_lock import HoldTurn
-from doi_proxy.features.texts.repair.characters import OTHER_DIGITS
-from doi_proxy.features.texts.repair.surroundings import within_cell, without_blanks
-from doi_proxy.features.texts.suggestion import Confidence, read_best
+from doi_names.repair.characters import OTHER_DIGITS
+from doi_names.repair.surroundings import within_cell, without_blanks
+from doi_names.suggestion import Confidence, read_best
 
 #: Characters of a text that belong to one name at most. A longer word is cut.
 MAX_NAME_CHARACTERS: Final = 512
-#: Characters that are read in one turn of the event loop. The slowest text that was tried took 8 ms, 12 on a busy
+#: Characters that a caller in an event loop reads in one turn. The slowest text that was tried took 8 ms, 12 on a busy
 #: machine.
 BLOCK_CHARACTERS: Final = 256
 #: Words after the first that a broken name can have.
@@ -130,30 +128,6 @@ def find_names(text: str) -> list[FoundName]:
     """Every name in a text, in its order."""
     finder = NameFinder()
     return [*finder.feed(text), *chain.from_iterable(finder.end())]
-
-
-async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> AsyncIterator[FoundName]:
-    """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile.
-
-    `hold_turn` is of a lock of all texts: one block is read in a turn of the event loop, whatever the number of texts.
-    """
-    finder = NameFinder()
-    async for piece in pieces:
-        for start in range(0, len(piece), BLOCK_CHARACTERS):
-            async with hold_turn():
-                names = finder.feed(piece[start : start + BLOCK_CHARACTERS])
-                await asyncio.sleep(0)
-            for found in names:
-                yield found
-    endings = finder.end()
-    while True:
-        async with hold_turn():
-            last = next(endings, None)
-            await asyncio.sleep(0)
-        if last is None:
-            return
-        for found in last:
-            yield found
 
 
 def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleName, Confidence, str | None, int] | None:

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import msgspec
-
+from doi_names.confusable import NameWarning, find_warnings
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
-from doi_names.uri import to_uri, to_url
-from doi_proxy.features.texts.confusable import NameWarning, find_warnings
-from doi_proxy.features.texts.lines import Item
-from doi_proxy.features.texts.suggestion import Reading, Suggestion, read_and_suggest, read_best, write_reading
-from doi_proxy.features.texts.typed_name import is_marked_handle, read_with_rules
+from doi_names.suggestion import Reading, Suggestion, read_and_suggest, read_best
+from doi_names.typed_name import is_marked_handle, read_with_rules
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 
@@ -26,8 +22,6 @@ _NUMBERED_PREFIX: Final = re.compile(r"[0-9]+(?:\.[^\s./]+)*")
 _ANY_PREFIX: Final = re.compile(r"[^\s./]+(?:\.[^\s./]+)*")
 #: Prefixes of DOI names. A malformed one is not a handle of another kind.
 _DOI_DIRECTORY: Final = "10"
-
-_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,41 +82,6 @@ def warn_of_plus_sign(parsed: ParsedText) -> ParsedText:
 def unreadable(text: str, message: str) -> ParsedText:
     """An item of a list that cannot be read: its beginning, and the reason."""
     return ParsedText(text, "not_a_doi", None, (), (), (), message)
-
-
-def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
-    """The JSON object about a text. `base_url` is this resolver's own, None if it is not known."""
-    name, doi = parsed.name, parsed.doi
-    is_page = parsed.kind in ("doi", "short_doi", "prefix")
-    return {
-        "input": parsed.text,
-        "kind": parsed.kind,
-        "doi": None if doi is None else doi.text,
-        "uri": to_uri(doi) if doi is not None and doi.is_doi else None,
-        "url": to_url(name, base_url) if name is not None and is_page and base_url is not None else None,
-        "doi_org_url": to_url(name) if name is not None and is_page else None,
-        "prefix": None if name is None else name.prefix,
-        "suffix": None if name is None else name.suffix,
-        "rules": list(parsed.rules),
-        "warnings": [{"code": warning.code, "message": warning.message} for warning in parsed.warnings],
-        "best": write_reading(parsed.best),
-        "suggestions": [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in parsed.suggestions],
-        "message": parsed.message,
-    }
-
-
-def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
-    """The JSON object about a text, on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too.
-
-    `item` is an entry of a bibliography; its line and its key follow.
-    """
-    members = to_object(parsed, base_url)
-    line = msgspec.json.encode(members if item is None else members | {"line": item.line, "key": item.key})
-    if line.isascii():
-        return line
-    for raw, escaped in _LINE_ENDS:
-        line = line.replace(raw, escaped)
-    return line
 
 
 def _classify(name: HandleName, handle_prefix: re.Pattern[str]) -> Kind:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from doi_proxy.features.texts.repair import characters, endings, prefix, surroundings
+from doi_names.repair import characters, endings, prefix, surroundings
 
 
 class Certainty(Enum):

@@ -1,0 +1,49 @@
+"""A parsed text as a JSON object, on one line."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from doi_names.parsing import ParsedText
+from doi_names.suggestion import write_reading
+from doi_names.uri import to_uri, to_url
+from doi_proxy.features.texts.lines import Item
+
+_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+
+
+def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
+    """The JSON object about a text. `base_url` is this resolver's own, None if it is not known."""
+    name, doi = parsed.name, parsed.doi
+    is_page = parsed.kind in ("doi", "short_doi", "prefix")
+    return {
+        "input": parsed.text,
+        "kind": parsed.kind,
+        "doi": None if doi is None else doi.text,
+        "uri": to_uri(doi) if doi is not None and doi.is_doi else None,
+        "url": to_url(name, base_url) if name is not None and is_page and base_url is not None else None,
+        "doi_org_url": to_url(name) if name is not None and is_page else None,
+        "prefix": None if name is None else name.prefix,
+        "suffix": None if name is None else name.suffix,
+        "rules": list(parsed.rules),
+        "warnings": [{"code": warning.code, "message": warning.message} for warning in parsed.warnings],
+        "best": write_reading(parsed.best),
+        "suggestions": [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in parsed.suggestions],
+        "message": parsed.message,
+    }
+
+
+def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
+    """The JSON object about a text, on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too.
+
+    `item` is an entry of a bibliography; its line and its key follow.
+    """
+    members = to_object(parsed, base_url)
+    line = msgspec.json.encode(members if item is None else members | {"line": item.line, "key": item.key})
+    if line.isascii():
+        return line
+    for raw, escaped in _LINE_ENDS:
+        line = line.replace(raw, escaped)
+    return line
