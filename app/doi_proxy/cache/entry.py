@@ -42,6 +42,28 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Whether it has no values, such as a "not found"."""
         return self.answer.code is not ResponseCode.SUCCESS
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether an upstream gave the answer."""
+        return True
+
+    @property
+    def registered_by(self) -> str | None:
+        """The agency whose file the record is from. "" if the file does not name it; None for an upstream's answer."""
+        return None
+
+    def as_copy(self, now: float, edition: int) -> Entry:
+        """The entry as the memory tier keeps it, read from the store at `now`. For `edition`, see TieredStore."""
+        return self
+
+    def is_copy_of(self, edition: int) -> bool:
+        """Whether it is a copy of what the store had in this edition. An upstream's answer is never a copy."""
+        return False
+
+    def was_read_within(self, seconds: float, now: float) -> bool:
+        """Whether it is a copy that was read from the store at most `seconds` ago."""
+        return False
+
     def is_fresh(self, now: float) -> bool:
         """Whether the soft expiry is in the future."""
         return now < self.fresh_until
@@ -88,6 +110,28 @@ class RegistryEntry(Entry, frozen=True, gc=False):
     #: Of a copy in the memory tier: when it was read from the store, and the edition (TieredStore) that it was read of.
     read_at: float = 0.0
     edition: int = NOT_IN_MEMORY
+
+    @property
+    def is_confirmed(self) -> bool:
+        """See Entry."""
+        return False
+
+    @property
+    def registered_by(self) -> str | None:
+        """See Entry."""
+        return self.agency
+
+    def as_copy(self, now: float, edition: int) -> Entry:
+        """See Entry."""
+        return replace(self, read_at=now, edition=edition)
+
+    def is_copy_of(self, edition: int) -> bool:
+        """See Entry."""
+        return self.edition == edition
+
+    def was_read_within(self, seconds: float, now: float) -> bool:
+        """See Entry."""
+        return 0.0 <= now - self.read_at < seconds
 
     @property
     def size(self) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from doi_proxy.cache.entry import RegistryEntry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.purges import Purges
 from doi_proxy.cache.store import SharedStore
@@ -70,7 +69,7 @@ async def fill_store(store: SharedStore, memory: MemoryStore, purges: Purges, no
     """Give a store that was opened late the records of memory. What fails is only in memory."""
     for number, key in enumerate(memory.unsorted_keys()):
         entry = memory.peek(key)
-        if entry is None or isinstance(entry, RegistryEntry):
+        if entry is None or not entry.is_confirmed:
             continue
         # A purge by another process can be newer than the record. One by this process is older: memory has it.
         is_purged = purges.refuses(key, 0.0, now)

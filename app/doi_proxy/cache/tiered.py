@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from doi_names.name import fold
 from doi_proxy.cache.coordination import REGISTRY_CHANGED
-from doi_proxy.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
+from doi_proxy.cache.entry import MAX_SKEW, Entry, bound_times, expire_unverified, loses_proof
 from doi_proxy.cache.fallback import FallbackStore, TierStats
 from doi_proxy.cache.late import ENTRIES_A_STEP, LateStore, fill_store
 from doi_proxy.cache.memory import MemoryStore
@@ -118,16 +118,16 @@ class TieredStore(FallbackStore):
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
         """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""
-        if isinstance(cached, RegistryEntry):
+        if cached is not None and not cached.is_confirmed:
             # Only a copy of what the store had.
             self.memory.drop(cached.key)
             cached = None
         if stored is None:
             return cached
-        if isinstance(stored, RegistryEntry):
+        if not stored.is_confirmed:
             if cached is not None and cached.is_usable(self._clock()):
                 return cached
-            copy = replace(stored, read_at=self._clock(), edition=self.edition)
+            copy = stored.as_copy(self._clock(), self.edition)
             self.memory.admit(copy)
             return copy
         if cached is not None and cached.fetched_at >= stored.fetched_at:
@@ -158,7 +158,7 @@ class TieredStore(FallbackStore):
         An import must call `flush` from time to time, because the queue of writes is limited.
         """
         newest, now = await self.reread(entry.key), self._clock()
-        if isinstance(newest, RegistryEntry):
+        if newest is not None and not newest.is_confirmed:
             newest = None
         elif newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):
             return False
@@ -171,7 +171,7 @@ class TieredStore(FallbackStore):
 
         A registry record is never fresh, so it stays as it is.
         """
-        if isinstance(entry, RegistryEntry):
+        if not entry.is_confirmed:
             return
         if entry.is_negative:
             await self.delete(entry.key, announce=announce)
@@ -399,7 +399,8 @@ class TieredStore(FallbackStore):
 
     def _keep(self, entry: Entry) -> None:
         """Replace the entry in memory."""
-        self._has_confirmed = self._has_confirmed or isinstance(self.memory.peek(entry.key), RegistryEntry)
+        known = self.memory.peek(entry.key)
+        self._has_confirmed = self._has_confirmed or (known is not None and not known.is_confirmed)
         admitted = expire_unverified(entry) if self._only_verified else entry
         if admitted is None:
             self.memory.drop(entry.key)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, RegistryEntry, loses_proof
+from doi_proxy.cache.entry import Entry, loses_proof
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, ShareSpent, SignatureInvalid
 from doi_proxy.resolver.demand import Demand
@@ -152,7 +152,7 @@ class Fetcher:
             raise
         self._failures.forget(name.key)
         # No process has a registry record in memory, so its confirmation is not announced.
-        agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(entry.answer)
+        agrees = known is None or not known.is_confirmed or known.answer.agrees_with(entry.answer)
         await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
         return entry
 

@@ -14,7 +14,7 @@ import msgspec
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import AliasChainTooLong, CouldNotVerify
 from doi_proxy.resolver.options import ResolveOptions
 from handle_protocol.answer import Answer, ResponseCode
@@ -93,7 +93,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     @property
     def agency(self) -> str | None:
         """The agency whose file the record is from. "" if the file does not name it; None for any other record."""
-        return self.entry.agency if isinstance(self.entry, RegistryEntry) else None
+        return self.entry.registered_by
 
     @property
     def record(self) -> Record:
@@ -103,12 +103,12 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 
 def stale_origin(entry: Entry) -> Origin:
     """The origin of an entry past its TTL that is used because the upstream failed or was not queried."""
-    return REGISTRY if isinstance(entry, RegistryEntry) else Origin.STALE
+    return Origin.STALE if entry.is_confirmed else REGISTRY
 
 
 def renewal_origin(entry: Entry) -> Origin:
     """The origin of an answer of the upstream in place of an entry past its TTL. A registry record counts as none."""
-    return Origin.ASKED if isinstance(entry, RegistryEntry) else Origin.RENEWED
+    return Origin.RENEWED if entry.is_confirmed else Origin.ASKED
 
 
 @dataclass(frozen=True, slots=True)

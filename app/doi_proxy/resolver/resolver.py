@@ -12,7 +12,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied, UpstreamTimeout
 from doi_proxy.resolver.demand import ORDINARY, Demand
@@ -113,10 +113,10 @@ class Resolver:
         """The answer with an entry of the cache, if no query is needed."""
         now = self._clock()
         if now >= refresh_from(entry):
-            return self._find_registry(name, entry, now) if isinstance(entry, RegistryEntry) else None
+            return None if entry.is_confirmed else self._find_registry(name, entry, now)
         return Resolution(name, entry, HIT)
 
-    def _find_registry(self, name: HandleName, copy: RegistryEntry, now: float) -> Resolution | None:
+    def _find_registry(self, name: HandleName, copy: Entry, now: float) -> Resolution | None:
         """A registry record of memory, while no upstream would be queried about its name."""
         if not self.is_current_copy(copy):
             return None
@@ -124,7 +124,7 @@ class Resolver:
             return Resolution(name, copy, REGISTRY, self._sealed)
         failure = self.find_recent_failure(name, now)
         # Another process may have an answer of the upstream, and its announcement may be lost.
-        if failure is None or not 0.0 <= now - copy.read_at < REGISTRY_SECONDS:
+        if failure is None or not copy.was_read_within(REGISTRY_SECONDS, now):
             return None
         return Resolution(name, copy, REGISTRY, failure)
 
@@ -134,7 +134,7 @@ class Resolver:
 
     def is_current_copy(self, entry: Entry) -> bool:
         """Whether an entry of memory is a copy of a registry record, and none has changed since it was read."""
-        return isinstance(entry, RegistryEntry) and entry.edition == self._cache.edition
+        return entry.is_copy_of(self._cache.edition)
 
     def count_answer(self, resolution: Resolution) -> Resolution:
         """Count an answer, and return it."""

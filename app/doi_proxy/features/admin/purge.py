@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from doi_names.name import HandleName, fold
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.purges import EVERYTHING, NOT_FOUND
 from doi_proxy.cache.tiered import TieredStore
 
@@ -79,7 +79,7 @@ async def _expire_names(cache: TieredStore, names: Sequence[HandleName]) -> Purg
     for name in names:
         # Before the purge begins, because that deletes the entry of a name.
         entry = await cache.reread(name.key)
-        if isinstance(entry, RegistryEntry):
+        if entry is not None and not entry.is_confirmed:
             continue  # it is never fresh, and the purge would delete it
         await cache.begin_purge(name.key)
         if entry is None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from handle_protocol.answer import ResponseCode
 
 
 def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
     """The name, the state, the times and the values of an entry. `now` is in seconds since the epoch."""
-    registry = {"agency": entry.agency} if isinstance(entry, RegistryEntry) else {}
+    registry = {} if entry.is_confirmed else {"agency": entry.registered_by}
     values = msgspec.json.decode(entry.answer.values) if entry.answer.code is ResponseCode.SUCCESS else []
     return {
         "doi": entry.key,
@@ -32,7 +32,7 @@ def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
 
 
 def _state(entry: Entry, now: float) -> str:
-    if isinstance(entry, RegistryEntry):
+    if not entry.is_confirmed:
         return "registry"
     return "fresh" if entry.is_fresh(now) else "stale" if entry.is_usable(now) else "expired"
 

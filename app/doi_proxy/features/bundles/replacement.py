@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.bundles.import_bundle import DELETED, BundleImport, ImportBounds
@@ -73,7 +73,7 @@ class BundleReplacement(BundleImport):
     async def _store(self, entry: Entry, now: float) -> bool:
         self._names.add(entry.key)
         known = await self._cache.reread(entry.key)
-        if known is None or isinstance(known, RegistryEntry):
+        if known is None or not known.is_confirmed:
             await self._cache.put(entry)
             return True
         is_same = known.fetched_at == entry.fetched_at and known.answer.values == entry.answer.values

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.bundles.bundle import Refused, read_bundle
 from doi_proxy.features.feature import Service
@@ -51,7 +51,7 @@ class Seed(Service):
                         log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
                 elif isinstance(item, Entry):
                     entry = await self._cache.reread(item.key)
-                    if entry is not None and entry.is_usable(now) and not isinstance(entry, RegistryEntry):
+                    if entry is not None and entry.is_usable(now) and entry.is_confirmed:
                         known += 1
                         continue
                     expired = replace(

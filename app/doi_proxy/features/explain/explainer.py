@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, Final
 
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
 from doi_proxy.features.explain.models import DecisionName, DecisionReport, ExplainReport
 from doi_proxy.features.explain.rehearsal import RehearsedSource, rehearse
@@ -319,8 +319,9 @@ async def _no_body() -> Message:
 
 def _describe_entry(entry: Entry, now: float) -> str:
     kind = {1: "a record", 100: "“not found”", 200: "“no values”"}.get(int(entry.answer.code), "an answer")
-    if isinstance(entry, RegistryEntry):
-        return f"a record from the file of {entry.agency or 'a registration agency'}, dated {_time(entry.fetched_at)}."
+    if not entry.is_confirmed:
+        agency = entry.registered_by or "a registration agency"
+        return f"a record from the file of {agency}, dated {_time(entry.fetched_at)}."
     state = "fresh" if entry.is_fresh(now) else "stale" if entry.is_usable(now) else "expired"
     times = f"fetched {_time(entry.fetched_at)}, fresh until {_time(entry.fresh_until)}"
     return f"{kind}, {state}, {times}, usable in an outage until {_time(entry.stale_until)}."

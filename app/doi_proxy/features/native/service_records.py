@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS
-from doi_proxy.cache.entry import RegistryEntry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, InvalidAnswer
 from doi_proxy.features.native.evidence import read_proof
@@ -43,7 +42,7 @@ class ServiceRecords:
         name = _read_name(record)
         # Another process may have looked it up again, while the copy in memory is fresh by the record's own TTL.
         entry = None if name is None else await self.cache.reread(name.key)
-        if entry is None or isinstance(entry, RegistryEntry) or entry.answer.code is not ResponseCode.SUCCESS:
+        if entry is None or not entry.is_confirmed or entry.answer.code is not ResponseCode.SUCCESS:
             return None
         try:
             values = read_service_values(parse_record(entry.answer.values))
@@ -70,7 +69,7 @@ class ServiceRecords:
         if name is None:
             return
         known = await self.cache.reread(name.key)
-        agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(answer)
+        agrees = known is None or not known.is_confirmed or known.answer.agrees_with(answer)
         entry = self.policy.entry(name.key, answer, found.fetched_at)
         await self.cache.put(entry, announce=not agrees, sent_at=sent_at)
 
