@@ -40,11 +40,11 @@ from doi_proxy.features.privacy.feature import new_access_log
 from doi_proxy.features.privacy.line import LineFormat, LogLine
 from doi_proxy.features.privacy.line_writer import LineWriter
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.stored_entry import pack, unpack
 from doi_proxy.resolver.location_choice import choose_location
 from doi_proxy.resolver.options import Client
 from doi_proxy.resolver.prefix_chain import ReportContact
 from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.store.stored_entry import pack, unpack
 from doi_proxy.web.pages import Link, RecordFacts
 from doi_proxy.web.route import PREPARED
 from handle_protocol.answer import read_answer

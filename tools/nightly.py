@@ -55,7 +55,7 @@ PARTS: Final[dict[str, Part]] = {
         (
             "app/doi_proxy/server/*",
             "app/doi_proxy/commands/*",
-            "app/doi_proxy/features/shared_memory*",
+            "app/doi_proxy/sharing/memory*",
             "app/doi_proxy/features/sqlite/*",
             "app/doi_proxy/features/valkey/*",
         ),

@@ -29,8 +29,8 @@ from doi_proxy.assembly.operations import create_operations, find_paths
 from doi_proxy.assembly.program_log import begin_logging, set_log_level
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.assembly.stores import open_service_cache
+from doi_proxy.endpoints.fastapi_errors import allowed_methods
 from doi_proxy.errors import ConfigurationError, refuse_stripped_texts
-from doi_proxy.features.fastapi_errors import allowed_methods
 from doi_proxy.server.proxies import trusted_addresses
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.loop import read_loop_id

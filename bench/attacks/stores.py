@@ -21,7 +21,7 @@ _STRANGER: Final = "127.0.0.3"
 _PACK: Final = """
 import sys
 from doi_proxy.cache.entry import Entry
-from doi_proxy.features.stored_entry import pack
+from doi_proxy.store.stored_entry import pack
 from handle_protocol.answer import Answer, ResponseCode
 import msgspec
 values = msgspec.json.encode([{"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z",

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.bundles.bundle import BundleWriter
-from doi_proxy.features.proven_answer import ProvenAnswer
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.proven_answer import ProvenAnswer
 
 NOW = 1_700_000_000.0
 

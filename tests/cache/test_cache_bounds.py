@@ -17,7 +17,7 @@ from doi_proxy.errors import StoreError
 from doi_proxy.features.bundles.bundle import BundleWriter, Refused, read_bundle
 from doi_proxy.features.bundles.lines import from_line
 from doi_proxy.features.sqlite.file import mark_damaged
-from doi_proxy.features.stored_entry import pack, unpack
+from doi_proxy.store.stored_entry import pack, unpack
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, keys, opened

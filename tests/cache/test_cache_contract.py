@@ -21,8 +21,8 @@ from doi_proxy.cache.purges import PURGE_MEMORY
 from doi_proxy.cache.store import SharedStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.stored_entry import pack
 from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
+from doi_proxy.store.stored_entry import pack
 from doi_proxy.upstream.budget import LocalBucket
 from tests.cache.entries import NOW, entry, known, missing, proven, verified
 from tests.cache.store_rows import Row

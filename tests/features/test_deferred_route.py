@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 from starlette.routing import Match, Route
 
-from doi_proxy.features.deferred_route import USED, DeferredRoute
+from doi_proxy.endpoints.deferred_route import USED, DeferredRoute
 
 OPTIONS: Final[dict[str, Any]] = {"methods": ["get", "POST"], "name": "reading"}
 
@@ -34,7 +34,7 @@ def attributes_of_self(method: Callable[..., Any], context: type[ast.expr_contex
 
 
 def test_starlette_matches_by_the_attributes_that_are_used() -> None:
-    # Fails when an upgrade changes what doi_proxy.features.deferred_route relies on; look at that module, then at USED.
+    # Fails when an upgrade changes what endpoints/deferred_route.py relies on; look at that module, then at USED.
     read = attributes_of_self(Route.matches, ast.Load) | attributes_of_self(Route.url_path_for, ast.Load)
     assert read <= set(USED) <= attributes_of_self(Route.__init__, ast.Store)
 

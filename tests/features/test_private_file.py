@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.features.bundles.bundle import BundleWriter
-from doi_proxy.features.private_file import create_file, make_folders, open_private
 from doi_proxy.features.sqlite.store import SqliteStore
+from doi_proxy.system.private_file import create_file, make_folders, open_private
 from tests.cache.entries import entry
 
 #: Another user than root, which has no account here.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.features.shared_file import SharedFile
+from doi_proxy.sharing.file import SharedFile
 
 
 def test_a_missing_file_is_empty_and_not_new(tmp_path: Path) -> None:

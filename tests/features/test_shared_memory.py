@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from doi_proxy.features.shared_folder import lock_file
-from doi_proxy.features.shared_memory import SIZE, SharedMemory
+from doi_proxy.sharing.folder import lock_file
+from doi_proxy.sharing.memory import SIZE, SharedMemory
 
 
 def read(memory: SharedMemory) -> bytes:

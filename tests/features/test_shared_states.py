@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from doi_proxy.features.shared_folder import lock_file
-from doi_proxy.features.shared_memory import SharedMemory, create_memories
-from doi_proxy.features.shared_states import MAX_PARTS, PartState, SharedStates
+from doi_proxy.sharing.folder import lock_file
+from doi_proxy.sharing.memory import SharedMemory, create_memories
+from doi_proxy.sharing.states import MAX_PARTS, PartState, SharedStates
 
 
 def in_fork(work: Callable[[], bool]) -> bool:

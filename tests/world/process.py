@@ -10,7 +10,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from doi_proxy.features.shared_memory import SharedMemory, Use
+from doi_proxy.sharing.memory import SharedMemory, Use
 
 
 @dataclass(eq=False)

@@ -13,8 +13,8 @@ from redis import Connection, Redis
 from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
-from doi_proxy.features.stored_entry import pack
 from doi_proxy.features.valkey import scripts
+from doi_proxy.store.stored_entry import pack
 from tests.cache.entries import NOW, entry, missing, proven, verified
 from tests.table import table
 from tests.world.loop import WorldLoop

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from doi_proxy.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
-from doi_proxy.features.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
 from doi_proxy.features.valkey import scripts
 from doi_proxy.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM, SETTLING, SETTLING_REPLY
 from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
+from doi_proxy.store.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
 from tests.world.valkey_data import Failure, Keys, Reply
 
 #: A script: the keys of the server, and KEYS and ARGV.

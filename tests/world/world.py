@@ -33,9 +33,9 @@ from uvicorn.server import ServerState
 
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.shared_memory import create_memories
 from doi_proxy.main import create
 from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.sharing.memory import create_memories
 from doi_proxy.web.application import Application
 from tests.constants import changed, split
 from tests.fake_upstream import FakeUpstream

@@ -42,8 +42,6 @@ from doi_proxy.features.registry.import_streams import cut_blocks
 from doi_proxy.features.registry.reading import BlockReader, Findings, detect_format
 from doi_proxy.features.registry.record import RecordDates
 from doi_proxy.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from doi_proxy.features.store_compression import compress
-from doi_proxy.features.stored_entry import pack, unpack
 from doi_proxy.features.texts.errors import UnreadableList
 from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
 from doi_proxy.features.texts.lines import Item, LinesReader, ListReader
@@ -53,6 +51,8 @@ from doi_proxy.features.texts.table import ColumnReader
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.location_choice import choose_location
 from doi_proxy.resolver.options import Client
+from doi_proxy.store.compression import compress
+from doi_proxy.store.stored_entry import pack, unpack
 from doi_proxy.upstream.retry_after import read_retry_after
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate

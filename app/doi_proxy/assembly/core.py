@@ -18,7 +18,6 @@ from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Context, Core, Facts, Observers, Opened
-from doi_proxy.features.shared_folder import FOLDER_VARIABLE
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.fetcher import ResolverTimeouts
 from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -34,6 +33,7 @@ from doi_proxy.server.connections import (
 )
 from doi_proxy.server.prepared_answers import ExpressLane
 from doi_proxy.server.proxies import trusted_addresses
+from doi_proxy.sharing.folder import FOLDER_VARIABLE
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.source import Source
 from doi_proxy.web.api import RestApi

@@ -12,7 +12,7 @@ from typing import Any, Final
 from doi_proxy.assembly.settings import Settings, mask_settings
 from doi_proxy.assembly.settings.sources import names_from_files
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.shared_memory import SharedMemory, Use
+from doi_proxy.sharing.memory import SharedMemory, Use
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Final
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from doi_proxy.features.deferred_route import DeferredRoute
-from doi_proxy.features.fastapi_errors import add_errors
-from doi_proxy.features.own_pages import no_file, text_headers
+from doi_proxy.endpoints.deferred_route import DeferredRoute
+from doi_proxy.endpoints.fastapi_errors import add_errors
+from doi_proxy.endpoints.own_pages import no_file, text_headers
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.header import Header
 from doi_proxy.web.operations import Face, Gate

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.shared_states import SharedStates
+from doi_proxy.sharing.states import SharedStates
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: In a worker: each of them writes the line about a state that it sees.

@@ -18,8 +18,8 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import SharedStore, StoreUnavailable
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
-from doi_proxy.features.store_url import Opener, StoreOptions, find_store_file, open_store, read_store_path
-from doi_proxy.features.stored_entry import STORE_FORMAT
+from doi_proxy.store.stored_entry import STORE_FORMAT
+from doi_proxy.store.url import Opener, StoreOptions, find_store_file, open_store, read_store_path
 
 #: Timeout of a Valkey or Redis command, in seconds. A server in the same network answers in a millisecond, and
 #: after this time an upstream query is as fast.

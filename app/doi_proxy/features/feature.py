@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from doi_names.name import HandleName
     from doi_proxy.cache.tiered import TieredStore
+    from doi_proxy.endpoints.operators import OperatorGate
     from doi_proxy.features.check import Check, Finding
-    from doi_proxy.features.operators import OperatorGate
     from doi_proxy.features.options import Settings
-    from doi_proxy.features.shared_memory import SharedMemory, Use
     from doi_proxy.features.source_context import SourceContext
     from doi_proxy.resolver.destination import Destinations
     from doi_proxy.resolver.observer import ResolutionObserver
     from doi_proxy.resolver.prefix_chain import PrefixChain
     from doi_proxy.resolver.resolver import Resolver
+    from doi_proxy.sharing.memory import SharedMemory, Use
     from doi_proxy.upstream.guard import RecordQuery
     from doi_proxy.upstream.routed import Upstream
     from doi_proxy.web.header import Header

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.features.private_file import replace_private
-from doi_proxy.features.store_url import read_store_path
+from doi_proxy.store.url import read_store_path
+from doi_proxy.system.private_file import replace_private
 from doi_proxy.system.regular_file import open_regular, read_regular
 
 log = logging.getLogger(__name__)

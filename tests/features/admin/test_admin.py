@@ -242,10 +242,10 @@ async def test_the_denials_in_force_are_listed(proxy: Proxy) -> None:
 async def test_an_action_is_one_line_of_the_log_without_the_token(
     proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "doi_proxy.features.operators")
+    caplog.set_level(logging.INFO, "doi_proxy.endpoints.operators")
     await act(proxy, "purge", {"doi": f"{NAME}\u2028\nforged"})
     await act(proxy, "purge", {"doi": NAME})
-    lines = [record.getMessage() for record in caplog.records if record.name == "doi_proxy.features.operators"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "doi_proxy.endpoints.operators"]
     assert lines[-1] == f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries'
     await look(proxy, f"/admin/entries/{NAME}")
     assert caplog.messages[-1] == f'admin: client 192.0.2.0/24, show {{"doi": "{NAME}"}}: absent'

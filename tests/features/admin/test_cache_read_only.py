@@ -12,7 +12,7 @@ import pytest
 
 from doi_proxy.commands.main import main
 from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore
-from doi_proxy.features.stored_entry import STORE_FORMAT
+from doi_proxy.store.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, opened

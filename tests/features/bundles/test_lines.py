@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line, to_line
-from doi_proxy.features.stored_entry import pack, unpack
+from doi_proxy.store.stored_entry import pack, unpack
 from handle_protocol.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.cache.test_cache_wire import entries

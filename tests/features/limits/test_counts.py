@@ -18,8 +18,8 @@ from doi_proxy.features.limits.counts import (
     ClientCounts,
     measure_shares,
 )
-from doi_proxy.features.shared_folder import lock_file
-from doi_proxy.features.shared_memory import SharedMemory
+from doi_proxy.sharing.folder import lock_file
+from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
 
 

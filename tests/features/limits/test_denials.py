@@ -13,7 +13,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ClientDenied
 from doi_proxy.features.limits.denials import Denials
 from doi_proxy.features.limits.feature import open_limits
-from doi_proxy.features.shared_folder import FOLDER_VARIABLE
+from doi_proxy.sharing.folder import FOLDER_VARIABLE
 from tests.clock import Clock
 
 

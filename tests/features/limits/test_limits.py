@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
-from doi_proxy.features.client_buckets import MAX_CLIENTS, Rate
 from doi_proxy.features.limits.errors import TooManyBypasses
 from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
 from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+from doi_proxy.rationing.client_buckets import MAX_CLIENTS, Rate
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.options import ResolveOptions
 from doi_proxy.web.conditions import read_demand

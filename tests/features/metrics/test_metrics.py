@@ -30,7 +30,7 @@ from doi_proxy.cache.store import RecordStore, Store
 from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from doi_proxy.features.metrics.requests import HttpMetrics
 from doi_proxy.features.metrics.workers import Exposition
-from doi_proxy.features.shared_folder import FOLDER_PREFIX, temporary_folder
+from doi_proxy.sharing.folder import FOLDER_PREFIX, temporary_folder
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.cluster.processes import Process, until

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from doi_proxy.features.registry import import_compression
 from doi_proxy.features.registry.import_compression import choose_compress
 from doi_proxy.features.registry.wire import MAX_BYTES
-from doi_proxy.features.store_compression import compress, decompress
+from doi_proxy.store.compression import compress, decompress
 
 
 @given(st.binary(max_size=200), st.integers(1, 2 * MAX_BYTES))

@@ -19,7 +19,7 @@ from doi_proxy.features.registry.sqlite_blocks import WriteCounts
 from doi_proxy.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
 from doi_proxy.features.registry.store_table import count_registry
 from doi_proxy.features.registry.wire import MAX_ROWS, RegistryRow, to_row
-from doi_proxy.features.store_file import connect_to_read
+from doi_proxy.store.file import connect_to_read
 from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.examples import examples

@@ -14,7 +14,7 @@ from doi_proxy.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN
 from doi_proxy.features.sqlite.batch import write_batch
 from doi_proxy.features.sqlite.file import connect, prepare
 from doi_proxy.features.sqlite.writer import Change
-from doi_proxy.features.stored_entry import unpack
+from doi_proxy.store.stored_entry import unpack
 from tests.cache.entries import NOW, entry
 
 KEY = "10.1000/182"

@@ -17,7 +17,7 @@ from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite import file as file_module
 from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.stored_entry import STORE_FORMAT
+from doi_proxy.store.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, keys, opened

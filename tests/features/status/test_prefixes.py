@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.features.shared_folder import lock_file
-from doi_proxy.features.shared_memory import SharedMemory
 from doi_proxy.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, SHOWN, PrefixCounts
+from doi_proxy.sharing.folder import lock_file
+from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
 from tests.web.proxy import running
 

@@ -8,9 +8,9 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify
-from doi_proxy.features.shared_memory import SharedMemory
-from doi_proxy.features.shared_states import SharedStates
 from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.sharing.memory import SharedMemory
+from doi_proxy.sharing.states import SharedStates
 from doi_proxy.upstream.breaker import Breaker, BreakerState
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.guard import Guard

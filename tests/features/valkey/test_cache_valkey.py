@@ -12,10 +12,10 @@ from redis.asyncio import Redis
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
-from doi_proxy.features.stored_entry import pack
 from doi_proxy.features.valkey.layout import KEY_PREFIX
 from doi_proxy.features.valkey.node import PAUSE
 from doi_proxy.features.valkey.store import ValkeyStore
+from doi_proxy.store.stored_entry import pack
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey

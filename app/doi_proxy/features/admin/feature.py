@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import ConfigurationError, RateExceeded
 from doi_proxy.features.admin.settings import AdminSettings
-from doi_proxy.features.client_buckets import ClientBuckets
 from doi_proxy.features.feature import NOTHING, Context, Feature, Opened
 from doi_proxy.features.options import Settings
+from doi_proxy.rationing.client_buckets import ClientBuckets
 from doi_proxy.web.client_network import client_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from doi_proxy.endpoints.operators import CLIENT
 from doi_proxy.errors import RequestTooLarge, TooManyRequests
-from doi_proxy.features.client_buckets import ClientBuckets, Rate
-from doi_proxy.features.operators import CLIENT
+from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.header import Header

@@ -12,6 +12,9 @@ from starlette.exceptions import HTTPException
 from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_path, read_typed
+from doi_proxy.endpoints.deferred_route import DeferredRoute
+from doi_proxy.endpoints.fastapi_errors import add_errors
+from doi_proxy.endpoints.operators import audit
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.admin.models import (
     DenialsReport,
@@ -26,9 +29,6 @@ from doi_proxy.features.admin.models import (
     ReloadReport,
 )
 from doi_proxy.features.admin.refresh import require_name
-from doi_proxy.features.deferred_route import DeferredRoute
-from doi_proxy.features.fastapi_errors import add_errors
-from doi_proxy.features.operators import audit
 from doi_proxy.web.media_types import PROBLEM
 
 #: The path of an entry, before the name.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Service
-from doi_proxy.features.shared_file import SharedFile
+from doi_proxy.sharing.file import SharedFile
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from doi_proxy.features.registry.import_report import COUNTS, RegistryReport
 from doi_proxy.features.registry.import_streams import HEAD_BYTES, decompress_head, is_gzip
 from doi_proxy.features.registry.reading import RegistryFormat, detect_format
 from doi_proxy.features.registry.record import parse_date
-from doi_proxy.features.store_url import find_store_file
+from doi_proxy.store.url import find_store_file
 from doi_proxy.system.interruption import interrupt_on_signals, run_job
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.redaction import redact

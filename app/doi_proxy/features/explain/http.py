@@ -7,12 +7,12 @@ from typing import Annotated, Final
 from fastapi import FastAPI, Query, Request
 
 from doi_names.presentation import read_typed
+from doi_proxy.endpoints.operators import audit
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.explain.explainer import ExplainedRequest, Explainer
 from doi_proxy.features.explain.feature import EXPLAIN_PATH
 from doi_proxy.features.explain.models import ExplainReport
 from doi_proxy.features.feature import Context
-from doi_proxy.features.operators import audit
 from doi_proxy.web.client_network import read_address
 from doi_proxy.web.operations import Face
 

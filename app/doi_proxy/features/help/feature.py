@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from doi_proxy.features.feature import Context, Feature, Opened
 from doi_proxy.features.help.page import HelpPage
-from doi_proxy.features.store_url import find_store_file
+from doi_proxy.store.url import find_store_file
 from doi_proxy.web.ways import Way
 
 

@@ -17,9 +17,9 @@ from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_names.uri import url_path
 from doi_proxy.cache.entry import Entry
+from doi_proxy.endpoints.own_pages import language_of, no_file, own_page
 from doi_proxy.errors import PrefixDenied
 from doi_proxy.features.feature import Core
-from doi_proxy.features.own_pages import language_of, no_file, own_page
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_moment, write_timestamp

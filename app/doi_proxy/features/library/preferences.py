@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, Response
 from fastapi import Request as FastAPIRequest
 
+from doi_proxy.endpoints.fastapi_errors import respond
 from doi_proxy.errors import DoiProxyError, InvalidParameter
-from doi_proxy.features.fastapi_errors import respond
 from doi_proxy.features.library.copy import NO_SERVICE
 from doi_proxy.features.library.errors import CrossSiteForm
 from doi_proxy.features.library.library import Library, write_cookie

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from doi_proxy.features.feature import ClientShares
-from doi_proxy.features.shared_memory import SharedMemory
+from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.web.stage import Stage
 
 #: Seconds of one table, and the number of tables: the last 45 to 60 minutes.

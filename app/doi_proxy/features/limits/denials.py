@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import InvalidParameter
-from doi_proxy.features.shared_file import SharedFile
+from doi_proxy.sharing.file import SharedFile
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Final
 
-from doi_proxy.features.client_buckets import Rate
 from doi_proxy.features.feature import Context, Feature, Opened, Service
 from doi_proxy.features.limits.check import find_list_problems
 from doi_proxy.features.limits.counts import ClientCounts
@@ -16,6 +15,7 @@ from doi_proxy.features.limits.limits import ClientLimits
 from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
 from doi_proxy.features.limits.settings import LimitSettings
 from doi_proxy.features.refusals import REFUSED
+from doi_proxy.rationing.client_buckets import Rate
 from doi_proxy.web.client_network import client_of
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.errors import Quota
-from doi_proxy.features.fair_lock import FairLock
 from doi_proxy.features.lists.batch import Batches, BatchInput
 from doi_proxy.features.lists.errors import TooManyBatches
 from doi_proxy.features.lists.name_lookup import BatchOptions

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
 
+from doi_proxy.endpoints.own_pages import text_headers
 from doi_proxy.features.metrics.workers import MetricsText
-from doi_proxy.features.own_pages import text_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT
 
 

@@ -23,7 +23,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.metrics.durations import assemble_histograms
-from doi_proxy.features.shared_folder import FOLDER_VARIABLE, lock_file
+from doi_proxy.sharing.folder import FOLDER_VARIABLE, lock_file
 
 #: Twice the highest number of workers in the settings, because a worker and its replacement can overlap.
 MAX_SLOTS: Final = 128

@@ -21,8 +21,8 @@ from doi_proxy.features.native.wire.fields import FieldReader, encode_count, enc
 from doi_proxy.features.native.wire.message import Message, OpCode, ResponseStatus, decode_message, signed_part
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import DIGEST_NAMES, Response, SignedAnswer, Values, decode_response
-from doi_proxy.features.proven_answer import ProvenAnswer
 from handle_protocol.answer import Answer
+from handle_protocol.proven_answer import ProvenAnswer
 
 #: Bytes of a proof that is kept. One answer about a record with a key of 4,096 bits and a site has about 2 kB.
 MAX_PROOF_BYTES: Final = 64 * 1024

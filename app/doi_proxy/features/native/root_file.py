@@ -18,7 +18,7 @@ from doi_proxy.errors import ConfigurationError, CouldNotVerify
 from doi_proxy.features.native.referral import HandleService
 from doi_proxy.features.native.root_chain import extend_chain, fingerprint, follow_chain
 from doi_proxy.features.native.wire.response import Response, SignedAnswer
-from doi_proxy.features.private_file import replace_private
+from doi_proxy.system.private_file import replace_private
 from doi_proxy.system.regular_file import read_regular
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from doi_proxy.features.native.lookups import within
 from doi_proxy.features.native.referral import Question
 from doi_proxy.features.native.wire.message import ResponseStatus
 from doi_proxy.features.native.wire.response import Response, Values
-from doi_proxy.features.proven_answer import ProvenAnswer
 from doi_proxy.resolver.proof import needs_proof
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.proven_answer import ProvenAnswer
 from handle_protocol.record import parse_record
 
 _LATE: Final = "The handle servers did not answer in time."

@@ -11,8 +11,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.routing import BaseRoute
 
+from doi_proxy.endpoints.own_pages import language_of, own_page
 from doi_proxy.features.openapi.document import replace_references, write_document
-from doi_proxy.features.own_pages import language_of, own_page
 from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.media_types import JSON
 from doi_proxy.web.operations import Face

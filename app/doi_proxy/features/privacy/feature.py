@@ -12,8 +12,8 @@ from typing import Any, Final
 import fastapi
 from fastapi import FastAPI, Response
 
+from doi_proxy.endpoints.own_pages import language_of, own_page
 from doi_proxy.features.feature import Context, Feature, Opened, Service
-from doi_proxy.features.own_pages import language_of, own_page
 from doi_proxy.features.privacy.access_log import AccessLog
 from doi_proxy.features.privacy.facts import PrivacyFacts, read_privacy
 from doi_proxy.features.privacy.line import LineFormat, LogLine

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from doi_names.name import HandleName
-from doi_proxy.features.proven_answer import ProvenAnswer
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.web.section import PageKind
+from handle_protocol.proven_answer import ProvenAnswer
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from doi_names.find_names import FoundName
-from doi_proxy.features.fair_lock import HoldTurn
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.verdict import read_input
 from doi_proxy.features.references.docx import read_docx

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
+from doi_proxy.endpoints.own_pages import language_of, text_headers
 from doi_proxy.errors import FAILURES, DoiProxyError, Quota, TooManyRequests, UpstreamTimeout, as_failure
 from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
 from doi_proxy.features.lists.batch import BatchInput
@@ -19,7 +20,6 @@ from doi_proxy.features.lists.errors import TooManyBatches
 from doi_proxy.features.lists.http import read_length
 from doi_proxy.features.lists.name_lookup import BatchOptions
 from doi_proxy.features.lists.verdict import ListRow, Verdict
-from doi_proxy.features.own_pages import language_of, text_headers
 from doi_proxy.features.references.bibliography import Bibliography, read_bibliography
 from doi_proxy.features.references.errors import TooManyReferences, describe_error
 from doi_proxy.features.references.form import read_form, read_typed_text

@@ -7,8 +7,8 @@ from typing import Final
 
 from doi_proxy.features.registry.import_streams import library
 from doi_proxy.features.registry.wire import Compress
-from doi_proxy.features.store_compression import WINDOW_BITS, compress
-from doi_proxy.features.store_dictionary import read_dictionary_1
+from doi_proxy.store.compression import WINDOW_BITS, compress
+from doi_proxy.store.dictionary import read_dictionary_1
 
 #: isal at this level takes a third of the time of zlib for a block, which becomes 3.5 % longer.
 _LEVEL: Final = 1

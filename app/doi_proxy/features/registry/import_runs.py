@@ -17,9 +17,9 @@ from typing import BinaryIO, Final, TypeVar
 import msgspec
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.private_file import open_private
 from doi_proxy.features.registry.import_streams import DamagedData, library
 from doi_proxy.features.registry.wire import RegistryRow
+from doi_proxy.system.private_file import open_private
 
 #: Rows in a block of a run. A merge holds one block of each run in memory.
 BLOCK_ROWS: Final = 1_000

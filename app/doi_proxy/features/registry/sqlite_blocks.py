@@ -31,7 +31,7 @@ from doi_proxy.features.registry.wire import (
     unpack_lines,
     write_block_line,
 )
-from doi_proxy.features.store_compression import compress
+from doi_proxy.store.compression import compress
 
 #: The block of a key: its first key, the number of its records, and its data.
 SELECT_BLOCK: Final = "SELECT first, records, data FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"

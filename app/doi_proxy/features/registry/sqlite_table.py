@@ -18,7 +18,7 @@ from doi_proxy.features.registry.sqlite_blocks import WriteCounts
 from doi_proxy.features.registry.wire import Compress, RegistryRow, to_record
 from doi_proxy.features.sqlite.batch import announce
 from doi_proxy.features.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
-from doi_proxy.features.store_compression import compress
+from doi_proxy.store.compression import compress
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
 MAX_BATCH: Final = 20_000

@@ -14,7 +14,7 @@ from doi_proxy.features.registry.sqlite_table import RegistryTable
 from doi_proxy.features.registry.wire import find_row, to_entry
 from doi_proxy.features.sqlite.file import translate_open_errors
 from doi_proxy.features.sqlite.records import ReadRow, Records
-from doi_proxy.features.store_file import connect_to_read
+from doi_proxy.store.file import connect_to_read
 from handle_protocol.answer import ResponseCode
 
 #: Entries that are compared with the registry records at a time.

@@ -19,12 +19,12 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER, RegistryEntry
 from doi_proxy.errors import DamagedEntry
 from doi_proxy.features.registry.record import LAST_DATE, RegistryRecord
-from doi_proxy.features.store_compression import compress, decompress
+from doi_proxy.store.compression import compress, decompress
 from handle_protocol.answer import Answer, ResponseCode
 
 #: A record as a tuple: key, date, agency, URL. See RegistryRecord. An import has hundreds of millions of them.
 RegistryRow = tuple[str, int, str, str]
-#: Compresses the text of a block into what `doi_proxy.features.store_compression.decompress` reads.
+#: Compresses the text of a block into what `doi_proxy.store.compression.decompress` reads.
 Compress = Callable[[bytes], bytes]
 
 #: Limits of a block. A look-up decompresses one block, in 15 µs. Blocks twice as long take 21 µs, and the file does not

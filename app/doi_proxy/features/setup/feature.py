@@ -6,8 +6,8 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from doi_proxy.endpoints.own_pages import no_file
 from doi_proxy.features.feature import NOTHING, Context, Feature, Opened
-from doi_proxy.features.own_pages import no_file
 from doi_proxy.features.setup.probe import Probe, add_probe
 from doi_proxy.web.operations import Face
 

@@ -16,7 +16,7 @@ from doi_proxy.features.sqlite.earlier_targets import add_earlier_target
 from doi_proxy.features.sqlite.eviction import evict
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.writer import Change, is_later
-from doi_proxy.features.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
+from doi_proxy.store.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.

@@ -11,8 +11,8 @@ import msgspec
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DamagedEntry
-from doi_proxy.features.store_file import connect_to_read
-from doi_proxy.features.stored_entry import unpack
+from doi_proxy.store.file import connect_to_read
+from doi_proxy.store.stored_entry import unpack
 from doi_proxy.web.shown_values import find_target
 from handle_protocol.answer import ResponseCode
 from handle_protocol.record import parse_record

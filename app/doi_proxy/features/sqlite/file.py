@@ -15,8 +15,7 @@ from typing import Final
 
 from doi_proxy.cache.store import StoreUnavailable
 from doi_proxy.errors import StoreError
-from doi_proxy.features.private_file import create_beside, create_file, make_folders, open_beside
-from doi_proxy.features.store_file import (
+from doi_proxy.store.file import (
     APPLICATION_ID,
     connect_to_read,
     decode_row_text,
@@ -25,7 +24,8 @@ from doi_proxy.features.store_file import (
     read_format,
     read_pragma,
 )
-from doi_proxy.features.stored_entry import READERS, STORE_FORMAT, Reader
+from doi_proxy.store.stored_entry import READERS, STORE_FORMAT, Reader
+from doi_proxy.system.private_file import create_beside, create_file, make_folders, open_beside
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Final
 from doi_proxy.cache.store import NearKeys
 from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite.records import Records
-from doi_proxy.features.store_file import connect_to_read
+from doi_proxy.store.file import connect_to_read
 
 _KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from doi_proxy.cache.store import SharedStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.store_url import Opener, StoreOptions
+from doi_proxy.store.url import Opener, StoreOptions
 
 
 def open_file(url: str, options: StoreOptions) -> SharedStore:
@@ -18,7 +18,7 @@ def open_file(url: str, options: StoreOptions) -> SharedStore:
     # Imported only if needed: the library takes tens of milliseconds.
     from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore  # noqa: PLC0415
     from doi_proxy.features.sqlite.store import SqliteStore  # noqa: PLC0415
-    from doi_proxy.features.store_file import choose_file  # noqa: PLC0415
+    from doi_proxy.store.file import choose_file  # noqa: PLC0415
 
     path, records = choose_file(_file_path(url.partition(":")[2])), options.find_records()
     if options.read_only:

@@ -15,7 +15,7 @@ from doi_proxy.features.sqlite.file import open_to_read
 from doi_proxy.features.sqlite.notes import read_note
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.rows import Rows
-from doi_proxy.features.store_file import has_log
+from doi_proxy.store.file import has_log
 
 
 class ReadOnlySqliteStore:

@@ -13,7 +13,7 @@ from doi_proxy.cache.store import StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite.file import is_damage
 from doi_proxy.features.sqlite.records import Records
-from doi_proxy.features.stored_entry import unpack
+from doi_proxy.store.stored_entry import unpack
 
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500

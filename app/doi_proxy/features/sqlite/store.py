@@ -33,7 +33,7 @@ from doi_proxy.features.sqlite.place import StorePlace
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.rows import Rows
 from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
-from doi_proxy.features.store_file import READ_TIMEOUT
+from doi_proxy.store.file import READ_TIMEOUT
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from doi_proxy.features.metrics.history import Moment
-from doi_proxy.features.shared_file import SharedFile
+from doi_proxy.sharing.file import SharedFile
 
 EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store"]
 #: The events that are kept.

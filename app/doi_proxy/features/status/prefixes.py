@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from doi_proxy.features.shared_memory import SharedMemory
+from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.web.stage import Stage
 
 #: What is counted: names, those that are not registered, and those that could not be verified.

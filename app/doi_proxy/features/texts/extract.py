@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from doi_proxy.features.fair_lock import FairLock, HoldTurn
+from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.features.suggestion_model import ReadingModel
 from doi_proxy.features.texts.body import BodyBuffer, ListLimits, decompress_body, problem_responses, read_body_format
 from doi_proxy.features.texts.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, find_names_of, write_position

@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect
 from doi_names.parsing import ParsedText, parse, unreadable, warn_of_plus_sign
 from doi_names.percent import decode
 from doi_names.presentation import MAX_TYPED_CHARACTERS
+from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.errors import RequestTooLarge
-from doi_proxy.features.fair_lock import FairLock, HoldTurn
 from doi_proxy.features.texts.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel

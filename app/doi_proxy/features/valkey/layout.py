@@ -14,8 +14,8 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
-from doi_proxy.features.stored_entry import STORE_FORMAT
 from doi_proxy.features.valkey.url import StoreKind
+from doi_proxy.store.stored_entry import STORE_FORMAT
 
 #: The prefix of our keys on the server, with the format of the store. Programs of two formats can share a server.
 KEY_PREFIX: Final = f"doi-proxy:{STORE_FORMAT}:"

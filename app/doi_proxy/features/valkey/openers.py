@@ -6,7 +6,7 @@ from typing import Final
 
 from doi_proxy.cache.store import SharedStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.store_url import Opener, StoreOptions
+from doi_proxy.store.url import Opener, StoreOptions
 
 #: The schemes of a store URL. A socket has no TLS.
 SCHEMES: Final = frozenset(

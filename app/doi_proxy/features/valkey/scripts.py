@@ -4,8 +4,8 @@ from typing import Final
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from doi_proxy.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
-from doi_proxy.features.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
 from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
+from doi_proxy.store.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
 
 #: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
 #: part of the budget finds the server: it tries the store at each token, at most PAUSE and two searches late.
@@ -144,7 +144,7 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 #: KEYS are the entry, the purges and the announcements. ARGV are the data, its milliseconds to live, its key if it is
 #: to be announced, the seconds since its query was sent, the time at which it was fetched, the latest valid time,
 #: the scopes of its key, and the time if it is not verified. A condition that does not apply is "". See Store.put. The
-#: seconds are a duration, because the clocks of hosts differ. features/stored_entry.py has the format of an entry:
+#: seconds are a duration, because the clocks of hosts differ. store/stored_entry.py has the format of an entry:
 #: checksum, mark, code, fetched, and fresh until, which is in whole seconds after fetched unless the entry is plain.
 PUT: Final = (
     _NOW

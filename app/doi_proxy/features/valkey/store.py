@@ -15,7 +15,6 @@ from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.purges import has_many_keys, scopes_of
 from doi_proxy.cache.store import StoreStats
 from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
-from doi_proxy.features.stored_entry import pack, unpack
 from doi_proxy.features.valkey.announcements import read_announcements
 from doi_proxy.features.valkey.layout import Partition, find_layout
 from doi_proxy.features.valkey.node import Access, Script, command
@@ -34,6 +33,7 @@ from doi_proxy.features.valkey.scripts import (
 )
 from doi_proxy.features.valkey.servers import Servers
 from doi_proxy.features.valkey.url import parse_store_url
+from doi_proxy.store.stored_entry import pack, unpack
 
 log = logging.getLogger(__name__)
 

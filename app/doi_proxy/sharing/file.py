@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from doi_proxy.features.private_file import open_private
+from doi_proxy.system.private_file import open_private
 
 
 class SharedFile:

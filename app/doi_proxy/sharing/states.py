@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from doi_proxy.features.shared_memory import SharedMemory
+from doi_proxy.sharing.memory import SharedMemory
 
 #: Parts of one service. Its upstreams are far fewer.
 MAX_PARTS: Final = 500

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from doi_proxy.features.stored_entry import READERS, Reader
+from doi_proxy.store.stored_entry import READERS, Reader
 
 #: PRAGMA application_id: "DOIr". PRAGMA user_version is the format of the store.
 APPLICATION_ID: Final = 0x444F4972

@@ -10,9 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from doi_names.errors import InvalidName
+from doi_proxy.endpoints.invalid_values import explain_value
+from doi_proxy.endpoints.own_pages import text_headers
 from doi_proxy.errors import DoiProxyError, InvalidParameter, as_failure
-from doi_proxy.features.invalid_values import explain_value
-from doi_proxy.features.own_pages import text_headers
 from doi_proxy.web.problem import error_problem, problem
 from doi_proxy.web.responses import Reply
 

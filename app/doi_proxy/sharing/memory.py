@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final, Literal
 from zlib import crc32
 
-from doi_proxy.features.shared_folder import lock_file
+from doi_proxy.sharing.folder import lock_file
 
 #: What is shared: counts of prefixes and of clients, the states of upstreams, and the states that are in the log.
 Use = Literal["prefixes", "clients", "upstreams", "log"]

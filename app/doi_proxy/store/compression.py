@@ -6,7 +6,7 @@ import zlib
 from functools import cache
 from typing import Any, Final
 
-from doi_proxy.features.store_dictionary import read_dictionary_1
+from doi_proxy.store.dictionary import read_dictionary_1
 
 #: The window has room for the dictionary (11 kB). Negative: without the header and the checksum of RFC 1950.
 WINDOW_BITS: Final = -14

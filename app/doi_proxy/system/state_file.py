@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.private_file import open_private
+from doi_proxy.system.private_file import open_private
 from doi_proxy.system.regular_file import read_regular
 
 State = TypeVar("State", bound=msgspec.Struct)

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import DamagedEntry
-from doi_proxy.features.proven_answer import ProvenAnswer
-from doi_proxy.features.store_compression import compress, decompress
-from doi_proxy.features.stored_redirect import PLACE, RedirectAnswer, holds_target, pack_place
+from doi_proxy.store.compression import compress, decompress
+from doi_proxy.store.stored_redirect import PLACE, RedirectAnswer, holds_target, pack_place
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.proven_answer import ProvenAnswer
 
 #: The format of a store, and of each entry in it. SQLite has it as user_version, Valkey in the prefix of its keys.
 #: A change of what a store holds needs a new number and a reader in READERS (docs/releases.md).

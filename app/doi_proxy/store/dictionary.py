@@ -15,4 +15,4 @@ from importlib import resources
 @cache
 def read_dictionary_1() -> bytes:
     """The first dictionary: values of handle records, then beginnings and middle parts of URLs."""
-    return resources.files("doi_proxy.features").joinpath("dictionary_1.txt").read_bytes()
+    return resources.files("doi_proxy.store").joinpath("dictionary_1.txt").read_bytes()

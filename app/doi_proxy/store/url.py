@@ -66,7 +66,7 @@ def find_store_file(url: str) -> Path | None:
     path = read_store_path(url)
     with suppress(OSError):
         if path is not None and path.is_file():
-            from doi_proxy.features.store_file import choose_file  # noqa: PLC0415 - other stores need none of it
+            from doi_proxy.store.file import choose_file  # noqa: PLC0415 - other stores need none of it
 
             return choose_file(path)
     return path

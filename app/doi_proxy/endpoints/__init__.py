@@ -1,0 +1,1 @@
+"""What the JSON endpoints and pages of features have in common: FastAPI, errors, headers."""

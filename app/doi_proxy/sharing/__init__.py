@@ -1,0 +1,1 @@
+"""What the workers of one machine share: files, a folder, memory."""

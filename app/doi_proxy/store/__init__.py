@@ -1,0 +1,1 @@
+"""How a store keeps entries: their bytes, their format, and the URL that names the store."""
