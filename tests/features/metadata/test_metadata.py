@@ -18,7 +18,7 @@ from doi_proxy.features.metadata.client import MetadataClient, ServerFailure
 from doi_proxy.features.metadata.csl import MAX_TITLE, Work, read_work
 from doi_proxy.features.metadata.match import Match, match
 from doi_proxy.features.metadata.works import CONCURRENCY, HOST_FAILURES
-from doi_proxy.features.native.addresses import AllowedAddresses
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.test_tools import running as assistants

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from doi_names.name import HandleName
 from doi_proxy.errors import BudgetSpent, CouldNotVerify
-from doi_proxy.features.native.addresses import AllowedAddresses
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.directory import Directory
 from doi_proxy.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
@@ -30,6 +29,7 @@ from doi_proxy.features.native.transport.tunnel import TunnelTransport
 from doi_proxy.features.native.transport.udp import UdpTransport
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
 from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.upstream.source import UpstreamQuery, Verification
 from tests.features.native.server import HandleServer
 

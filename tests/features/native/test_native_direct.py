@@ -16,7 +16,6 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import SignatureInvalid, UpstreamUnreachable
 from doi_proxy.features.native import direct
-from doi_proxy.features.native.addresses import AllowedAddresses
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.health import ServerHealth
@@ -26,6 +25,7 @@ from doi_proxy.features.native.site import rank_candidates
 from doi_proxy.features.native.wire.message import Envelope, Header, OpCode
 from doi_proxy.features.native.wire.response import AnswerText, Response
 from doi_proxy.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from handle_protocol.answer import ResponseCode
 from tests.clock import Clock
 from tests.features.native.certificates import new_key, serve_tls

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.native.addresses import AllowedAddresses
 from doi_proxy.features.native.health import HealthLimits, ServerHealth
 from doi_proxy.features.native.site import Candidate, rank_candidates, select_server
 from doi_proxy.features.native.wire.site_value import (
@@ -18,6 +17,7 @@ from doi_proxy.features.native.wire.site_value import (
     SiteKind,
     TransportProtocol,
 )
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from tests.features.native.recorded import Row, needs_recordings, rows
 from tests.table import table
 

@@ -15,7 +15,7 @@ import msgspec
 from doi_proxy.errors import ClientDenied, RateExceeded, TooManyRequests
 from doi_proxy.features.limits.errors import TooManyBypasses
 from doi_proxy.features.limits.list_file import ListFile
-from doi_proxy.features.network_list import NetworkList
+from doi_proxy.networks.network_list import NetworkList
 from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.stage import Explanation, Stage

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.last_good import LastGood
-from doi_proxy.features.network_list import NetworkList, parse_allowed, parse_denied, read_network_file
+from doi_proxy.networks.network_list import NetworkList, parse_allowed, parse_denied, read_network_file
 
 log = logging.getLogger(__name__)
 

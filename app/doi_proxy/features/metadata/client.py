@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from doi_proxy.features.native.addresses import AllowedAddresses
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.resolver.metadata_format import MEDIA_TYPES
 from doi_proxy.upstream.engine import HostResolver, load_authorities, read_egress_proxy
 

@@ -72,7 +72,7 @@ def _sample_facts() -> dict[str, dict[str, Any]]:
 FEATURE: Final = Feature(
     "metadata",
     "title, first author and year of a work, from its registration agency",
-    needs=("suggestions", "native"),
+    needs=("suggestions",),
     is_on=_is_on,
     open=open_metadata,
     samples=_sample_facts,

@@ -15,7 +15,6 @@ from ipaddress import ip_address
 from typing import Final
 
 from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
-from doi_proxy.features.native.addresses import Address
 from doi_proxy.features.native.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.wire.message import UNKNOWN_SERIAL
@@ -28,6 +27,7 @@ from doi_proxy.features.native.wire.site_value import (
     TransportProtocol,
     pack_address,
 )
+from doi_proxy.networks.allowed_addresses import Address
 from doi_proxy.resolver.single_flight import SingleFlight
 from doi_proxy.system.host_lookup import look_up
 

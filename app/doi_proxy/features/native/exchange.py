@@ -10,7 +10,6 @@ from typing import Final, Literal, Protocol
 
 from doi_names.name import fold
 from doi_proxy.errors import AnswerTooLarge, CouldNotVerify, UpstreamRefused, UpstreamTimeout
-from doi_proxy.features.native.addresses import Address, AllowedAddresses
 from doi_proxy.features.native.errors import ServiceNotFound
 from doi_proxy.features.native.health import ServerHealth
 from doi_proxy.features.native.referral import HandleService, Question
@@ -21,6 +20,7 @@ from doi_proxy.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import Response, SignedAnswer, decode_response
 from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
+from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.features.native.addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
 from doi_proxy.features.native.directory import Directory
 from doi_proxy.features.native.exchange import Clocks, QueryLimits, ServiceClient
@@ -43,6 +42,7 @@ from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
 from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
 from doi_proxy.features.options import Settings
 from doi_proxy.features.source_context import SourceContext
+from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.system.regular_file import read_regular
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import Budget

@@ -11,7 +11,6 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import Final
 
-from doi_proxy.features.native.addresses import Address, AllowedAddresses
 from doi_proxy.features.native.health import ServerHealth
 from doi_proxy.features.native.wire.message import VERSION
 from doi_proxy.features.native.wire.site_value import (
@@ -22,6 +21,7 @@ from doi_proxy.features.native.wire.site_value import (
     ServiceSite,
     TransportProtocol,
 )
+from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535

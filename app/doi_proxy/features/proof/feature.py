@@ -76,7 +76,7 @@ def _sample_facts() -> dict[str, dict[str, Any]]:
 FEATURE: Final = Feature(
     "proof",
     "the proof of an answer: what a handle server signed, and the keys up to the root",
-    needs=("native", "texts"),
+    needs=("native",),
     open=open_proof,
     samples=_sample_facts,
 )

@@ -11,10 +11,10 @@ from doi_names.prefix_record import without_home
 from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints.own_pages import text_headers
+from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.proof.errors import NotVerified
 from doi_proxy.features.proof.models import ProofModel
-from doi_proxy.features.texts.body import problem_responses
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import JSON
 from handle_protocol.proven_answer import ProvenAnswer

@@ -11,8 +11,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.network_list import EVERYONE
 from doi_proxy.features.options import Settings, is_host_and_port
+from doi_proxy.networks.network_list import EVERYONE
 from doi_proxy.server.listening import UNIX
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 

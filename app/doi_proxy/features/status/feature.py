@@ -10,7 +10,6 @@ from fastapi import FastAPI
 
 from doi_proxy.features.feature import Context, Feature, Opened, Service
 from doi_proxy.features.metrics.history import SharedHistory
-from doi_proxy.features.network_list import EVERYONE, NetworkList
 from doi_proxy.features.status.events import EventLog
 from doi_proxy.features.status.http import add_health
 from doi_proxy.features.status.keeping import StatusKeeper, find_place
@@ -22,6 +21,7 @@ from doi_proxy.features.status.readiness import describe_readiness
 from doi_proxy.features.status.samples import sample_status
 from doi_proxy.features.status.settings import StatusSettings
 from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.networks.network_list import EVERYONE, NetworkList
 from doi_proxy.sharing.states import SharedStates
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.operations import Face

@@ -55,7 +55,6 @@ def _sample_facts() -> dict[str, dict[str, Any]]:
 FEATURE: Final = Feature(
     "suggestions",
     "names that a writer may have meant, on pages and in problems",
-    needs=("texts",),
     open=open_suggestions,
     samples=_sample_facts,
 )

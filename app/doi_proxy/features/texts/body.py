@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -16,7 +16,7 @@ from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from doi_proxy.features.texts.references import BibtexReader, RisReader
 from doi_proxy.features.texts.table import ColumnReader
-from doi_proxy.web.media_types import BIBTEX, CSV, JSON, NDJSON, PROBLEM, RIS, TEXT
+from doi_proxy.web.media_types import BIBTEX, CSV, JSON, NDJSON, RIS, TEXT
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 
@@ -96,11 +96,6 @@ LIST_BODY: Final[dict[str, Any]] = {
         RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
     },
 }
-
-
-def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """The problems of a route by their status, for the OpenAPI document."""
-    return {status: {"description": text, "content": {PROBLEM: {}}} for status, text in texts.items()}
 
 
 def read_body_format(

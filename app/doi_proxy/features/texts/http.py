@@ -16,8 +16,9 @@ from doi_names.parsing import ParsedText, parse, unreadable, warn_of_plus_sign
 from doi_names.percent import decode
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
+from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.errors import RequestTooLarge
-from doi_proxy.features.texts.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
+from doi_proxy.features.texts.body import LIST_BODY, ListLimits, read_body_format, read_list_body
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
 from doi_proxy.features.texts.parsed_line import write_line

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.network_list import NetworkList
+from doi_proxy.networks.network_list import NetworkList
 
 Address = IPv4Address | IPv6Address
 
