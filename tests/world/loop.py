@@ -31,6 +31,8 @@ _THREADS: Final = ("doi_proxy.features.sqlite.writer.Thread", "doi_proxy.system.
 _CONDITION: Final = "doi_proxy.features.sqlite.writer.Condition"
 #: Advances of the clock in one run of a loop. A run of the tests needs a thousandth.
 _MAX_ADVANCES: Final = 20_000
+#: Turns of a loop without an advance of its clock. They take some ten seconds.
+_MAX_TURNS: Final = 1_000_000
 #: Virtual seconds in which the tasks of a killed process end.
 _LONGEST_END: Final = 60.0
 
@@ -42,6 +44,8 @@ class _NoSelector(selectors.BaseSelector):
         self.now = 0.0
         #: In this run of the loop.
         self.advances = 0
+        #: Since the last advance.
+        self.turns = 0
         #: What is called between two turns, and after how many further turns.
         self.interruptions: list[tuple[int, Callable[[], None]]] = []
 
@@ -55,8 +59,12 @@ class _NoSelector(selectors.BaseSelector):
             timeout = 0.0 if due else timeout
         if timeout is None:
             raise RuntimeError("nothing is runnable and no timer is set: the loop would wait for ever")
+        self.turns += 1
+        if self.turns > _MAX_TURNS:
+            raise RuntimeError(f"{_MAX_TURNS} turns took no time: something waits without letting time pass")
         if timeout > 0.0:
             self.now += timeout
+            self.turns = 0
             self.advances += 1
             if self.advances > _MAX_ADVANCES:
                 raise RuntimeError(f"the clock moved {_MAX_ADVANCES} times: something polls for what does not happen")
@@ -105,7 +113,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
         super().close()
 
     def run_forever(self) -> None:
-        self._virtual.advances = 0
+        self._virtual.advances = self._virtual.turns = 0
         super().run_forever()
 
     def time(self) -> float:
