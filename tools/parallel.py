@@ -142,6 +142,8 @@ class _Sender:
 
 def _become_fork(session: pytest.Session, files: list[list[pytest.Item]], queue: int, pipe: int, folder: Path) -> None:
     """Run files until none is left, and end this process."""
+    # A shell lets its jobs in the background ignore it. Without it, the first process could not end this one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     status = 1
     plugins = session.config.pluginmanager
     plugins.unregister(name="terminalreporter")  # it writes to the terminal itself
