@@ -40,6 +40,7 @@ def test_a_share_is_in_per_cent() -> None:
     [
         (0.5, "0.5 requests a second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
         (1, "1 request a second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
+        (2, "2 requests a second 2 Anfragen je Sekunde 2 requêtes par seconde 2 solicitudes por segundo"),
         (46, "46 requests a second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
     ],
 )
