@@ -12,7 +12,7 @@ pytestmark = pytest.mark.repository
 
 @pytest.mark.parametrize("header", DECIDED)
 def test_one_module_decides_a_header(header: str) -> None:
-    assert deciders(header) == ["web/freshness.py"]
+    assert deciders(header) == ["doi_proxy/web/freshness.py"]
 
 
 def test_no_journey_grew() -> None:
