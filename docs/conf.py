@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
 
 from doi_proxy.system.version import read_version
 

@@ -11,5 +11,5 @@ def read_shipped(path: str) -> str:
     `app`.
     """
     packaged = files(__package__).joinpath("config", path)
-    checkout = Path(__file__).parents[3] / "config" / path
+    checkout = Path(__file__).parents[4] / "config" / path
     return (packaged if packaged.is_file() else checkout).read_text("utf-8")
