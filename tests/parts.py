@@ -20,11 +20,13 @@ from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 
 DEFAULTS: Final = Settings()
 QUEUE_PATIENCE: Final = read_queue_timeouts()
+#: For a command of a store, in seconds.
+_PATIENCE: Final = 30.0
 
 
 def usual_cache(url: str, *, clock: Callable[[], float]) -> TieredStore:
-    """The cache on the store at `url`."""
-    return open_cache(Settings(store_url=url), clock)
+    """The cache on the store at `url`. On a busy machine, a server answers late."""
+    return open_cache(Settings(store_url=url), clock, timeout=_PATIENCE)
 
 
 def command_context(settings: Settings) -> ParsedContext:

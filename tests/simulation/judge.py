@@ -76,7 +76,8 @@ KNOWN: Final = {
         25,
         40,
         "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
-        "It queries the upstream again, and answers 502 or 503 if that fails.",
+        "It queries the upstream again, and answers 502 or 503 if that fails. A query that began before the answer was "
+        "in the file, and that waits for the budget in vain, does not look there again either (seed 20, 5 steps).",
     ),
     MISSED: Known(
         135,
@@ -447,6 +448,8 @@ class Judge:
             return
         elif is_apart and any(begin <= known.since <= end for begin, end in self._missed):
             invariant = MISSED
+        elif is_apart and began < known.known_at + WRITE_SECONDS:
+            invariant = OTHER_WORKER
         self.report(invariant, f"{request.name}: {reply.status}, {known.ends - now:.0f} s are left")
 
     def _check_cause(self, request: Request, reply: Reply) -> None:
