@@ -1,7 +1,7 @@
 """A plugin of pytest: `--forks N` runs the files of tests in N forks of the process that collected them.
 
 A fork takes the next file when it has finished one. Its reports go to the first process, which prints them. The tests
-are collected once: that takes 20 s of processor time, in each worker of pytest-xdist too.
+are collected once: that takes 6 s of processor time, 20 s beside a load, in each worker of pytest-xdist too.
 """
 
 from __future__ import annotations

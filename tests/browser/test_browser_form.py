@@ -101,6 +101,7 @@ HEADINGS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("language", HEADINGS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_the_pages_after_a_form_fit_a_telephone_and_axe_finds_nothing(

@@ -29,6 +29,7 @@ def test_a_seed_has_one_history() -> None:
     assert play(7, steps).digest == play(7, draw_history(7, STEPS)).digest
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("invariant", KNOWN)
 def test_a_known_fault_is_still_there(invariant: str) -> None:
     seed, steps, _ = KNOWN[invariant]
