@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -151,6 +152,10 @@ def _become_fork(session: pytest.Session, files: list[list[pytest.Item]], queue:
     plugins.register(sender)
     folder.mkdir()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+    config: Any = session.config
+    # What the tests here start for a whole session ends with this process, the rest with the first one.
+    of_all, config._cleanup_stack = config._cleanup_stack, ExitStack()
+    session.config.add_cleanup(lambda: of_all)
     try:
         # The forks would share the files that capture output. These stay open: an imported module may have kept one.
         capture: Any = plugins.getplugin("capturemanager")
@@ -159,9 +164,11 @@ def _become_fork(session: pytest.Session, files: list[list[pytest.Item]], queue:
         capture.start_global_capturing()
         capture.suspend_global_capture()
         _run_files(session, files, queue)
+        config._cleanup_stack.close()
         status = 0
     except BaseException as error:  # the process ends here, whatever is raised
         session._setupstate.teardown_exact(None)
+        config._cleanup_stack.close()
         if not isinstance(error, KeyboardInterrupt):
             sender.send({"error": traceback.format_exc()})
     finally:

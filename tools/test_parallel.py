@@ -21,7 +21,8 @@ import os
 import pytest
 
 @pytest.fixture(scope="session", autouse=True)
-def process():
+def process(pytestconfig):
+    pytestconfig.add_cleanup(lambda: open(f"cleaned-{os.getpid()}", "w").close())
     yield os.getpid()
     print(f"session ended in {os.getpid()}", file=open(f"ended-{os.getpid()}", "w"))
 """,
@@ -46,7 +47,9 @@ def test_the_reports_of_all_forks_are_printed_and_their_sessions_end(tmp_path: P
     assert re.search(r"^E +assert 1 == 2$", done.stdout, re.MULTILINE)
     assert "printed" in done.stdout
     assert "no program" in done.stdout
-    assert len(list(tmp_path.glob("ended-*"))) in (1, 2)
+    ended = [path.name.partition("-")[2] for path in tmp_path.glob("ended-*")]
+    assert len(ended) in (1, 2)
+    assert all((tmp_path / f"cleaned-{process}").exists() for process in ended)
 
 
 def test_a_test_whose_process_ends_has_failed_with_those_after_it(tmp_path: Path) -> None:
