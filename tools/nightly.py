@@ -36,7 +36,7 @@ class Part(NamedTuple):
     changed: tuple[str, ...] = ()
     #: Folders and files. Their tests with the marker `nightly` belong to the part.
     tests: tuple[str, ...] = ()
-    #: What is run in place of tests. SEED stands for a new number.
+    #: What is run in place of tests. SEED stands for a new number. make would pass on the ARGS of `make nightly`.
     command: tuple[str, ...] = ()
 
     def belongs_to(self, path: str) -> bool:
@@ -97,10 +97,12 @@ PARTS: Final[dict[str, Part]] = {
         400,
         command=("env", "HYPOTHESIS_PROFILE=thorough", *_run_tests("hypothesis and not process and not repository")),
     ),
-    "removable": Part(900, ("app/doi_proxy/assembly/features.py", "tools/removable.py"), command=("make", "removable")),
-    "simulation": Part(600, command=("make", "simulate", "MINUTES=10")),
-    "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600")),
-    "mutants": Part(3_600, command=("make", "mutants", "MUTANTS=200", "SEED=SEED")),
+    "removable": Part(
+        900, ("app/doi_proxy/assembly/features.py", "tools/removable.py"), command=("make", "removable", "ARGS=")
+    ),
+    "simulation": Part(600, command=("make", "simulate", "MINUTES=10", "ARGS=")),
+    "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600", "ARGS=")),
+    "mutants": Part(3_600, command=("make", "mutants", "MUTANTS=200", "SEED=SEED", "ARGS=")),
 }
 
 
