@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "app"))
 
 from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
@@ -248,7 +248,7 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         if arguments == ["--check"]:
             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != content:
-                print(f"{path} differs from the settings or features/: run docs/generate.py", file=sys.stderr)
+                print(f"{path} differs from the settings or the features: run docs/generate.py", file=sys.stderr)
                 different = 1
         else:
             (ROOT / path).parent.mkdir(exist_ok=True)

@@ -39,7 +39,7 @@ class ForbiddenCodePoint(InvalidName):
 
 
 class NameTooLong(InvalidName):
-    """The name is longer than MAX_NAME_BYTES."""
+    """The name is too long."""
 
     token = "name-too-long"
 

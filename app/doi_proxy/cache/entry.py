@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return True
 
     @property
-    def registered_by(self) -> str | None:
+    def agency(self) -> str | None:
         """The agency whose file the record is from. "" if the file does not name it; None for an upstream's answer."""
         return None
 
@@ -115,11 +115,6 @@ class RegistryEntry(Entry, frozen=True, gc=False):
     def is_confirmed(self) -> bool:
         """See Entry."""
         return False
-
-    @property
-    def registered_by(self) -> str | None:
-        """See Entry."""
-        return self.agency
 
     def as_copy(self, now: float, edition: int) -> Entry:
         """See Entry."""

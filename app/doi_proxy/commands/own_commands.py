@@ -16,9 +16,8 @@ def _serve(context: CommandContext, _: argparse.Namespace) -> int:
     with imports.collect_nothing():
         imports.import_aiohttp()
         imports.defer_openapi_models()
-        from doi_proxy.commands.serve import (
-            serve,  # the web framework takes half a second to import; other commands need none
-        )
+        # The web framework takes half a second to import, and no other command needs it.
+        from doi_proxy.commands.serve import serve
 
     return serve(context.load)
 

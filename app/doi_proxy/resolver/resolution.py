@@ -93,7 +93,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     @property
     def agency(self) -> str | None:
         """The agency whose file the record is from. "" if the file does not name it; None for any other record."""
-        return self.entry.registered_by
+        return self.entry.agency
 
     @property
     def record(self) -> Record:

@@ -14,7 +14,7 @@ from handle_protocol.answer import ResponseCode
 
 def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
     """The name, the state, the times and the values of an entry. `now` is in seconds since the epoch."""
-    registry = {} if entry.is_confirmed else {"agency": entry.registered_by}
+    registry = {} if entry.is_confirmed else {"agency": entry.agency}
     values = msgspec.json.decode(entry.answer.values) if entry.answer.code is ResponseCode.SUCCESS else []
     return {
         "doi": entry.key,

@@ -320,7 +320,7 @@ async def _no_body() -> Message:
 def _describe_entry(entry: Entry, now: float) -> str:
     kind = {1: "a record", 100: "“not found”", 200: "“no values”"}.get(int(entry.answer.code), "an answer")
     if not entry.is_confirmed:
-        agency = entry.registered_by or "a registration agency"
+        agency = entry.agency or "a registration agency"
         return f"a record from the file of {agency}, dated {_time(entry.fetched_at)}."
     state = "fresh" if entry.is_fresh(now) else "stale" if entry.is_usable(now) else "expired"
     times = f"fetched {_time(entry.fetched_at)}, fresh until {_time(entry.fresh_until)}"
