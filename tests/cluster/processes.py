@@ -173,7 +173,7 @@ class Proxy:
 
     async def serves(self) -> None:
         """Wait until all its workers answer, by its log: for a proxy that does not answer plain HTTP on its port."""
-        words = "all workers answer" if int(str(self._settings.get("workers", 1))) > 1 else "startup complete"
+        words = "all workers answer" if int(str(self._settings.get("workers", 1))) > 1 else "serving on"
 
         async def is_logged() -> bool:
             assert self.process.runs, self.process.log
