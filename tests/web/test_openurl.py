@@ -36,6 +36,9 @@ async def proxy() -> AsyncIterator[Proxy]:
         ("id=https://doi.org/10.1000/demo_DOI", "what people paste"),
         ("id=10.1000/demo_DOI", "what people paste"),
         ("id=doi:%2010.1000/demo_DOI", "what people paste"),
+        ("id=doi:+10.1000/demo_DOI", "KEV: a blank is a plus sign"),
+        ("rft_id=info:doi/&rft_id=info:doi/10.1000/demo_DOI", "an empty field of a form"),
+        ("id=&id=doi:&rft_id=&rft_id=info:doi/10.1000/demo_DOI", "empty fields of a form"),
         # The name is in the query: escapes are decoded once.
         ("id=doi:10.1000/a%3Cb%3E%26c%3Bd%23e%2525", HANDBOOK),
     ],
@@ -63,8 +66,8 @@ async def test_an_openurl_without_a_doi_is_400_and_says_what_to_send(proxy: Prox
         ("id=doi:10.1000/a%00b", 400),
         # An escape that is no UTF-8 is U+FFFD in a query, which no registered name holds.
         ("id=doi:10.1000/%FF", 404),
-        # No name at all: the form.
-        ("id=doi:%0d%0a", 200),
+        # A label without a name is an empty value.
+        ("id=doi:%0d%0a", 400),
     ],
 )
 async def test_a_name_that_is_missing_or_none_is_told_as_ever(proxy: Proxy, query: str, status: int) -> None:
@@ -81,3 +84,16 @@ async def test_other_parameters_work_as_ever(proxy: Proxy) -> None:
     got = await proxy.get("/openurl?id=doi:10.1000/demo_DOI&urlappend=%3Fa")
     assert got["location"] == f"{TARGET}?a"
     assert (await proxy.get("/openurl?id=doi:10.1000/demo_DOI&noredirect")).status == 200
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "rft_id=https%3A%2F%2Fpublisher.example%2Fdoi%2Fabs%2F10.1000%2Fdemo_DOI",
+        "id=pmid:1&rft_id=info:oclcnum/1&rft_id=see%20doi:10.1000/demo_DOI.",
+        "rft_id=info:doi/doi:10.1000/demo_DOI",
+    ],
+)
+async def test_the_name_inside_another_identifier_is_suggested(proxy: Proxy, query: str) -> None:
+    got = await proxy.get(f"/openurl?{query}", accept="text/html")
+    assert got.status == 400 and 'href="/10.1000/demo_DOI"' in got.text

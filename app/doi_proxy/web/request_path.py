@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from doi_names.find_names import find_names
 from doi_proxy.errors import InvalidParameter, NoDOIInOpenURL
 from doi_proxy.resolver.metadata_format import MEDIA_TYPES
 from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action, Locatt, ResolveOptions
@@ -26,7 +27,12 @@ MAX_INDEX: Final = 4_294_967_295
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 #: The beginning of a name in an OpenURL (ANSI/NISO Z39.88-2004), to which library software sends names.
-_OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
+_OPENURL_DOI: Final = re.compile(
+    r"[\s+]*(?:(?:doi:|info:doi/|https?:/+(?:dx\.|www\.)?doi\.org/)[\s+]*(?=\S)|(?=10\.))", re.IGNORECASE
+)
+#: Identifiers of an OpenURL that are searched for a name, and the characters of each: a turn of the event loop.
+_MAX_SEARCHED_IDS: Final = 4
+_MAX_SEARCHED: Final = 512
 
 
 class Parameters(msgspec.Struct, frozen=True, gc=False):
@@ -86,11 +92,18 @@ def _decoded(text: str) -> str:
 
 
 def read_openurl(parameters: Parameters) -> str:
-    """The name in `id=doi:…` or `rft_id=info:doi/…`, each as the sender wrote it. Raises NoDOIInOpenURL without any."""
-    for key in ("id", "rft_id"):
-        for value in parameters.all(key):
-            if _OPENURL_DOI.match(value):
-                return value.replace("%", "%25")
+    """The name in `id=doi:…` or `rft_id=info:doi/…`, else the first identifier that has a name inside.
+
+    Each is as the sender wrote it, but for blanks around its label: KEV writes a blank as "+" (ANSI/NISO Z39.88-2004,
+    section 7). Identifiers without a value are skipped. Raises NoDOIInOpenURL without any.
+    """
+    values = [value for key in ("id", "rft_id") for value in parameters.all(key) if value.strip()]
+    for value in values:
+        if label := _OPENURL_DOI.match(value):
+            return f"{label[0].strip(' +')}{value[label.end() :]}".replace("%", "%25")
+    for value in values[:_MAX_SEARCHED_IDS]:
+        if find_names(value[:_MAX_SEARCHED]):
+            return value.replace("%", "%25")
     raise NoDOIInOpenURL
 
 
