@@ -34,7 +34,7 @@ HTML = typed("text/html")
         ("application/vnd.crossref.unixref+xml;q=1,application/rdf+xml;q=0.5", True, CITATION),
         ("application/xml", True, PROXY),
         ("text/plain", True, PROXY),
-        ("", True, PROXY),
+        ("", False, "RFC 9110, section 12.5.1: an empty field names no media type; docs/deviations.md"),
         ("text/turtle;q=abc", True, PROXY),
         ("application/json;q=0.9, text/html;q=0.5", True, PROXY),
         ("application/rdf+xml;q=0.5, */*;q=0.1", True, PROXY),
@@ -80,11 +80,13 @@ def test_a_request_is_negotiated_if_nothing_a_browser_shows_is_liked_best(
         (None, False, [("http_role", "no_conneg")]),
         ("*/*", False, [("http_role", "no_conneg")]),
         ("*/*;q=0.5", False, [("http_role", "no_conneg")]),
+        # An empty one says nothing.
+        ("", False, [("http_role", "no_conneg")]),
+        (" ", True, [*HTML, ("http_role", "browser")]),
         (None, True, [*HTML, ("http_role", "browser")]),
         ("*/*", True, [*HTML, ("http_role", "browser")]),
         # Negotiated: the types, best first, until the first wildcard, then the role.
         ("application/x-bibtex", True, [*typed("application/x-bibtex"), ("http_role", "conneg")]),
-        ("", False, [("http_role", "conneg")]),
         (
             "a/a;q=0.3, b/b, */*;q=0.2, c/c;q=0.1",
             False,

@@ -40,7 +40,7 @@ def is_browser(user_agent: str | None) -> bool:
 
 
 def negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
-    """The negotiation that the headers request. Without Accept, or with `*/*` alone, they request none."""
+    """The negotiation that the headers request. Without Accept, with an empty one or `*/*` alone, none."""
     # Cut before the result is cached: the keys of the cache stay small.
     return _negotiate(_cut(accept), _cut(accept_language), browser)
 
@@ -67,7 +67,7 @@ def wants_problem(accept: str | None) -> bool:
 
 def wants_data(accept: str | None) -> bool:
     """Whether a request is negotiated. Accept alone decides that."""
-    return accept is not None and _negotiate(_cut(accept), None, False).conneg
+    return bool(accept) and _negotiate(_cut(accept), None, False).conneg
 
 
 def choose_coding(accept_encoding: str | None) -> Coding | None:
@@ -107,7 +107,8 @@ def _is_json(value: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
-    entries = _entries(accept) if accept is not None else []
+    # An empty field says nothing (RFC 9110, section 12.5.1: a list of no media types).
+    entries = _entries(accept) if accept and accept.strip() else []
     if all(value == "*/*" for value, _ in entries):
         role: tuple[Locatt, ...] = (
             (*_WANTS_HTML, ("http_role", "browser")) if browser else (("http_role", "no_conneg"),)
