@@ -36,7 +36,7 @@ class Bench:
     def __init__(self, clock: Clock, cache: TieredStore, resolver: Resolver) -> None:
         self.clock, self._cache = clock, cache
         self._destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
-        self._of_dois = Destinations(resolver, PrefixChain(resolver), resolves="doi")
+        self._of_dois = Destinations(resolver, PrefixChain(resolver), resolves="doi", own_url="https://x.example/doi")
 
     async def put(self, name: str, *values: dict[str, object], code: ResponseCode = ResponseCode.SUCCESS) -> None:
         answer = Answer(code, msgspec.json.encode(values))
@@ -111,3 +111,13 @@ async def test_a_word_that_is_not_a_registered_short_doi_is_not_a_doi_name(bench
     for word in ("welcome", "two words"):
         with pytest.raises(NotADOI, match=word):
             await bench.find_doi(word)
+
+
+@pytest.mark.parametrize("url", ["https://x.example/doi/10.1000/182", "http://x.example/doi//doi:10.1000/182"])
+async def test_a_record_whose_target_is_its_own_address_here_leads_to_its_values(bench: Bench, url: str) -> None:
+    await bench.put("10.1000/182", {"index": 1, "type": "URL", "data": url})
+    await bench.put("10.1000/other", {"index": 1, "type": "URL", "data": url})
+    found = await bench.find_doi("10.1000/182")
+    assert (found.kind, found.target, found.leads_here) == (Kind.VALUES, None, True)
+    other = await bench.find_doi("10.1000/other")
+    assert other.target is not None and other.target.location == url

@@ -18,6 +18,7 @@ from tests.table import table
     [
         ("http://www.doi.org/hb.html", "http://www.doi.org/hb.html"),
         ("  http://example.org/ \n", "http://example.org/"),
+        ("\ufeffhttp://example.org/\u200b", "http://example.org/"),
         ("mailto:someone@example.org", "mailto:someone@example.org"),
         ("ftp://ftp.example.org/a", "ftp://ftp.example.org/a"),
         ("HTTP://EXAMPLE.org/A", "HTTP://EXAMPLE.org/A"),

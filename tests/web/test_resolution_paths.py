@@ -395,3 +395,12 @@ async def test_nothing_of_a_hostile_host_is_shown(proxy: Proxy) -> None:
         await proxy.get(path, host='"><b>evil') for path in ("/", "/foo", "/10.5555/unknown", "/docs")
     ]
     assert not [reply for reply in replies if "evil" in reply.text]
+
+
+async def test_a_record_that_leads_to_its_own_address_shows_its_values_and_the_reason() -> None:
+    async with running(public_url="https://doi.example.org") as proxy:
+        proxy.upstream.put("10.1000/self", url="https://doi.example.org/10.1000/self")
+        for _ in range(2):
+            got = await proxy.get("/10.1000/self", accept="text/html")
+            assert (got.status, got["location"]) == (200, None)
+            assert "would never end" in got.text

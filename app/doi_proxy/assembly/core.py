@@ -131,7 +131,7 @@ def open_core(
         upstream=assembled.upstream,
         resolver=assembled.resolver,
         prefixes=prefixes,
-        destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve),
+        destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve, own_url=settings.public_url),
         link=Link(base=read_sub_path(settings)),
         read_tokens=assembled.read_tokens,
         prepared=[],

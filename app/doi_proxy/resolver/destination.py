@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from doi_names.errors import NotADOI
+from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
+from doi_names.presentation import read_path
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.options import (
     DEFAULT_OPTIONS,
@@ -85,17 +86,27 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     links: tuple[tuple[Location, str], ...] = ()
     #: Whether it depends only on the records of the chain, which `Resolver.find_fresh` finds, and not on the client.
     is_hit: bool = False
+    #: Whether the target was dropped because it is the name's own URL here: a redirect to it would never end.
+    leads_here: bool = False
 
 
 class Destinations:
     """Finds where names lead."""
 
-    def __init__(self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"]) -> None:
-        """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are."""
+    def __init__(
+        self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"], own_url: str | None = None
+    ) -> None:
+        """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are.
+
+        `own_url` is the URL of this resolver, None if it is not known.
+        """
         self.resolver = resolver
         #: The chain in which locations are found.
         self.prefixes = prefixes
         self.resolves = resolves
+        # With either scheme: front proxies redirect from one to the other.
+        place = None if own_url is None else f"{own_url.partition('://')[2].rstrip('/')}/"
+        self._own_urls: tuple[str, ...] = () if place is None else (f"https://{place}", f"http://{place}")
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one record alone that is found without a task."""
@@ -109,8 +120,9 @@ class Destinations:
         answer = found.entry.answer
         if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
             return None
-        target = answer.target
-        return _cached_unconditional_target(answer.values) if target is None else Target(target, target)
+        location = answer.target
+        target = _cached_unconditional_target(answer.values) if location is None else Target(location, location)
+        return None if target is None or self._leads_here(target, found.name) else target
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
@@ -120,7 +132,11 @@ class Destinations:
         if first is None or len(first.entry.answer.values) > MAX_BYTES_NOW:
             return None
         destination = self._decide_now(Chain(first), query)
-        if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
+        if (
+            destination is None
+            or destination.leads_here
+            or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD)
+        ):
             return None
         for resolution in destination.chain.resolutions:
             self.resolver.count_answer(resolution)
@@ -148,7 +164,25 @@ class Destinations:
             return None
         if _has_prefix(chain) and needs_prefix(record, locations, query.options, query.negotiation):
             return None
-        return decide(chain, record, locations, query)
+        return self._without_loop(decide(chain, record, locations, query))
+
+    def _without_loop(self, found: Destination) -> Destination:
+        """The destination; its values, if its target is this resolver's URL of one of its names."""
+        target, names = found.target, [resolution.name for resolution in found.chain.resolutions]
+        if target is None or not any(self._leads_here(target, name) for name in names):
+            return found
+        return msgspec.structs.replace(found, kind=Kind.VALUES, target=None, links=(), leads_here=True)
+
+    def _leads_here(self, target: Target, name: HandleName) -> bool:
+        """Whether a target is this resolver's own URL of a name."""
+        location = target.location
+        if not location.startswith(self._own_urls):
+            return False
+        path = next(location[len(url) :] for url in self._own_urls if location.startswith(url))
+        try:
+            return read_path(path.encode()).key == name.key
+        except InvalidName:
+            return False
 
     async def find(self, query: DestinationQuery, demand: Demand) -> Destination:
         """Find where a name leads.
@@ -186,7 +220,7 @@ class Destinations:
             demand.for_others(),
             has_prefix=_has_prefix(chain),
         )
-        return decide(chain, record, locations, query)
+        return self._without_loop(decide(chain, record, locations, query))
 
     def looks_up(self, name: HandleName) -> bool:
         """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""

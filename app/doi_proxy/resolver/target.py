@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from doi_names.name import HandleName
+from doi_names.presentation import BLANKS
 from doi_names.uri import component, template_path
 from doi_proxy.resolver.location_choice import choose_location, matches
 from doi_proxy.resolver.metadata_format import name_media_type
@@ -257,7 +258,7 @@ def _build_target(url: str | None, status: int, options: ResolveOptions) -> Targ
     if url is None:
         return None
     if options.media_type is not None:
-        url = name_media_type(url.strip(), options.media_type)
+        url = name_media_type(url.strip(BLANKS), options.media_type)
     append = options.urlappend if options.urlappend and takes_appendix(url) else None
     if append or len(url) > _MAX_CACHED_CHARACTERS:
         return _new_target(url, status, append)
@@ -271,7 +272,7 @@ def _cached_target(url: str, status: int) -> Target | None:
 
 def _new_target(url: str, status: int, append: str | None) -> Target | None:
     location = web_target(url, append)
-    return None if location is None else Target(location, url.strip() + (append or ""), status)
+    return None if location is None else Target(location, url.strip(BLANKS) + (append or ""), status)
 
 
 def _status(chosen: Location, locations: NameLocations) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import ada_url
 
+from doi_names.presentation import BLANKS
 from doi_proxy.errors import InvalidParameter
 
 #: Schemes of redirect targets. For any other (javascript:, data:, irods:, …), the values page is shown.
@@ -25,18 +26,21 @@ _HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", r
 MAX_REDIRECT_TARGET_BYTES: Final = 16_384
 _MAX_HOST_CHARACTERS: Final = 253
 #: The version of these rules and of those of doi_proxy.resolver.target. A store ignores the targets that others found.
-TARGET_RULES: Final = 1
+TARGET_RULES: Final = 2
 
 
 def web_target(url: str, append: str | None = None) -> str | None:
     """Encode a URL, with `append` at its end, in ASCII for `Location`. None if a redirect to it is not safe.
 
+    Blanks, a byte order mark and zero-width signs at its ends are removed: they are copying errors of a registrant.
+
     Raises InvalidParameter if `append` would change the scheme or the host.
     """
-    encoded_url = _encode(url.strip())
+    url = url.strip(BLANKS)
+    encoded_url = _encode(url)
     if encoded_url is None or not append:
         return encoded_url
-    longer = _encode(url.strip() + append)
+    longer = _encode(url + append)
     if longer is None or _origin(longer) != _origin(encoded_url):
         raise InvalidParameter(
             "urlappend may add to the path, query or fragment of the target; here it would change the target's host."
@@ -46,7 +50,7 @@ def web_target(url: str, append: str | None = None) -> str | None:
 
 def takes_appendix(url: str) -> bool:
     """Whether `urlappend` may be added to a URL. In a mailto: URL it would change the recipient (RFC 6068)."""
-    return url.lstrip().lower().startswith(_HIERARCHICAL)
+    return url.lstrip(BLANKS).lower().startswith(_HIERARCHICAL)
 
 
 def _encode(url: str) -> str | None:

@@ -103,7 +103,8 @@ class NamePages:
     def values(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """The values of a name. `contact` is what memory knows of its agency."""
         resolution = found.chain.last
-        note = "not_a_web_target" if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
+        refusal = "own_address" if found.leads_here else "not_a_web_target"
+        note = refusal if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)
         sections = read_sections(self.sections, "values", resolution.name)
         signature = sections.get("signature_state")

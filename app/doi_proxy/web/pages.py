@@ -43,7 +43,7 @@ ERROR_TEXTS: Final = {
     "error_internal": "error.no_reason",
 }
 #: Why the values page was sent instead of a redirect.
-NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
+NOTES: Final = ("not_a_web_target", "own_address", "no_target", "values_not_found")
 #: The texts about a name without an agency, by the status of Which RA.
 _AGENCY_TEXTS: Final = {
     INVALID: "invalid",
