@@ -1,6 +1,6 @@
 """`python -m bench [PART …]` measures and prints.
 
-A run of all parts writes bench/RESULTS.md and bench/chart.svg, and renews the tables of the manual that come from them.
+A run of all parts writes bench/RESULTS.md, and renews the chart and the tables of the manual that come from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from bench import machine
-from bench.chart import draw
 from bench.documents import renew_pages
 from bench.findings import Section
 from bench.names import MAX_NAMES, read_names, synthetic
@@ -79,7 +78,7 @@ def _tidy(work: Path) -> None:
     for path in work.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif not path.name.startswith((LARGE, "RESULTS", "chart")):
+        elif not path.name.startswith((LARGE, "RESULTS")):
             path.unlink()
 
 
@@ -106,10 +105,7 @@ def _empty_section(part: str, reason: str) -> Section:
 
 
 def _write(folder: Path, date: str, facts: list[tuple[str, str]], sections: list[Section]) -> None:
-    groups = [group for section in sections for group in section.bars]
-    if groups:
-        (folder / "chart.svg").write_text(draw(groups), encoding="utf-8")
-    report = write_report(date, facts, sections, "chart.svg" if groups else None)
+    report = write_report(date, facts, sections)
     (folder / "RESULTS.md").write_text(report, encoding="utf-8")
     print(f"# written: {(folder / 'RESULTS.md').relative_to(_HERE.parent)}", file=sys.stderr)
 

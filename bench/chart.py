@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Final
-
-from bench.findings import Bars
-from bench.rounds import Series
+from typing import Final, NamedTuple
 
 _WIDTH: Final = 860
 _LABEL: Final = 190
@@ -34,39 +31,44 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 """
 
 
-def draw(groups: Sequence[Bars], ours: str = "doi-proxy") -> str:
-    """Draw all groups to one scale. Bars whose name begins with `ours` have a colour; whiskers show the range."""
-    top = max((series.high for group in groups for _, series in group.series), default=1.0) or 1.0
-    scale = (_WIDTH - _LABEL - _VALUE) / top
-    height = sum(_TITLE + _STEP * len(group.series) for group in groups) + _FOOT
+class Bar(NamedTuple):
+    """A rate of one contestant: the median of its rounds, the slowest and the fastest one."""
+
+    name: str
+    median: float
+    low: float
+    high: float
+
+
+def draw(title: str, bars: Sequence[Bar], ours: str = "doi-proxy") -> str:
+    """Draw the bars to one scale. The bar of `ours` has a colour; whiskers show the range of the rounds."""
+    scale = (_WIDTH - _LABEL - _VALUE) / max((bar.high for bar in bars), default=1.0)
+    height = _TITLE + _STEP * len(bars) + _FOOT
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         'role="img" aria-labelledby="title">',
-        '<title id="title">Answers a second on one core, by contestant and load</title>',
+        '<title id="title">Answers a second on one core</title>',
         f"<style>{_STYLE}</style>",
+        f'<text class="title" x="0" y="{_TITLE - 14}">{escape(title)}</text>',
     ]
-    y = 0
-    for group in groups:
-        lines.append(f'<text class="title" x="0" y="{y + _TITLE - 14}">{escape(group.title)}</text>')
-        y += _TITLE
-        for name, series in group.series:
-            lines += _bar(name, series, y, scale, name.startswith(ours))
-            y += _STEP
+    for place, bar in enumerate(bars):
+        lines += _draw_bar(bar, _TITLE + _STEP * place, scale, bar.name == ours)
     lines.append(
-        f'<text class="note" x="0" y="{y + 22}">Answers a second: median; whiskers: slowest and fastest round.</text>'
+        f'<text class="note" x="0" y="{height - _FOOT + 22}">Answers a second: median; whiskers: slowest and fastest '
+        "round.</text>"
     )
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _bar(name: str, series: Series, y: int, scale: float, is_ours: bool) -> Iterator[str]:
+def _draw_bar(bar: Bar, y: int, scale: float, is_ours: bool) -> Iterator[str]:
     middle = y + _BAR / 2
     base = middle + 4.5
-    end = _LABEL + series.high * scale
-    yield f'<text x="{_LABEL - 8}" y="{base:.1f}" text-anchor="end">{escape(name)}</text>'
+    end = _LABEL + bar.high * scale
+    yield f'<text x="{_LABEL - 8}" y="{base:.1f}" text-anchor="end">{escape(bar.name)}</text>'
     shade = "ours" if is_ours else "other"
-    yield f'<rect class="{shade}" x="{_LABEL}" y="{y}" width="{series.median * scale:.1f}" height="{_BAR}" rx="2"/>'
-    yield f'<path class="spread" d="M{_LABEL + series.low * scale:.1f} {middle}H{end:.1f}"/>'
-    yield f'<text x="{end + 8:.1f}" y="{base:.1f}">{_short(series.median)}</text>'
+    yield f'<rect class="{shade}" x="{_LABEL}" y="{y}" width="{bar.median * scale:.1f}" height="{_BAR}" rx="2"/>'
+    yield f'<path class="spread" d="M{_LABEL + bar.low * scale:.1f} {middle}H{end:.1f}"/>'
+    yield f'<text x="{end + 8:.1f}" y="{base:.1f}">{_short(bar.median)}</text>'
 
 
 def _short(rate: float) -> str:

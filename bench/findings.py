@@ -1,11 +1,9 @@
-"""The results of a measurement for the report: tables, claims, bars, and what could not be measured."""
+"""The results of a measurement for the report: tables, claims, and what could not be measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
-
-from bench.rounds import Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +33,6 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
-    """One group of the chart: a rate for each contestant."""
-
-    title: str
-    series: tuple[tuple[str, Series], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """One part of the report."""
 
@@ -50,5 +40,4 @@ class Section:
     method: str
     tables: tuple[Table, ...] = ()
     claims: tuple[Claim, ...] = ()
-    bars: tuple[Bars, ...] = ()
     not_measured: tuple[str, ...] = field(default=())

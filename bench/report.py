@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from bench.findings import Claim, Section, Table
 
 
-def write_report(date: str, machine: Sequence[tuple[str, str]], sections: Sequence[Section], chart: str | None) -> str:
-    """The report as Markdown. `chart` is the name of the chart's file in the same folder, None if there is no chart."""
+def write_report(date: str, machine: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
+    """The report as Markdown."""
     lines = ["# Results", "", f"One run of `make bench` on {date}. README.md says what is measured and how to read it."]
     lines += ["", *(f"- {label}: {value}" for label, value in machine)]
     claims = [claim for section in sections for claim in section.claims]
     if claims:
         lines += ["", "## In short", "", *_table(_claims_table(claims))]
-    if chart is not None:
-        lines += ["", f"![Answers a second of each contestant]({chart})"]
     for section in sections:
         lines += ["", *_section(section)]
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from typing import Final
 
 from bench import contestants
 from bench.contestants import BARE_ASGI, EXPRESS_OFF, EXPRESS_ON, NGINX_CACHE, TWO_WORKERS, Contestant, Site
-from bench.findings import Bars, Section, Table
+from bench.findings import Section, Table
 from bench.loads import (
     CONNECTIONS,
     OPEN_CONNECTIONS,
@@ -158,9 +158,6 @@ def _throughput_section(on: Field, rates: Rates) -> Section:
             f"{len(on.plan.names):,} ({on.plan.names_from}); each was requested once before the first round."
         ),
         tables=tables,
-        bars=tuple(
-            Bars(load.title, tuple((one.name, it) for one, it in found.items())) for load, found in rates.items()
-        ),
         not_measured=tuple(notes),
     )
 

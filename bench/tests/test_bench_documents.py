@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.documents import PAGES, RESULTS, renew
+from bench.documents import CHART, PAGES, RESULTS, draw_chart, renew
 
 pytestmark = pytest.mark.repository
 
@@ -39,3 +39,12 @@ def test_a_page_has_the_tables_of_the_last_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "<!-- from RESULTS.md: " in text
     assert renew(text, RESULTS.read_text(encoding="utf-8")) == text
+
+
+def test_the_chart_shows_the_last_results() -> None:
+    assert CHART.read_text(encoding="utf-8") == draw_chart(RESULTS.read_text(encoding="utf-8"))
+
+
+def test_a_contestant_that_was_not_measured_is_named() -> None:
+    with pytest.raises(ValueError, match="no row 'nginx proxy_cache'"):
+        draw_chart("| One hot DOI, redirect | answers/s |\n| --- | ---: |\n| doi-proxy | 2 (1 to 3) | 1.0 |\n")

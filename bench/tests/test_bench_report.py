@@ -6,17 +6,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.chart import draw
+from bench.chart import Bar, draw
 from bench.cold import divided
-from bench.findings import Bars, Claim, Section, Table
+from bench.findings import Claim, Section, Table
 from bench.nginx import CACHING, CONSTANT
 from bench.report import number, write_report
-from bench.rounds import Series
 
 pytestmark = pytest.mark.repository
 
 
-def test_a_report_holds_machine_claims_chart_tables_and_what_is_missing() -> None:
+def test_a_report_holds_machine_claims_tables_and_what_is_missing() -> None:
     section = Section(
         title="Speed",
         method="By hand.",
@@ -24,7 +23,7 @@ def test_a_report_holds_machine_claims_chart_tables_and_what_is_missing() -> Non
         claims=(Claim("faster", 1.4, ">=", 1.5, "x", (1.2, 1.6)), Claim("small", 3, "<=", 4, "B")),
         not_measured=("not measured: wrk not found",),
     )
-    report = write_report("2024-01-01", [("processor", "one")], [section], "chart.svg")
+    report = write_report("2024-01-01", [("processor", "one")], [section])
     assert report == (
         "# Results\n\n"
         "One run of `make bench` on 2024-01-01. README.md says what is measured and how to read it.\n\n"
@@ -34,7 +33,6 @@ def test_a_report_holds_machine_claims_chart_tables_and_what_is_missing() -> Non
         "| --- | ---: | ---: | ---: |\n"
         "| faster | 1.40x (1.20 to 1.60) | at least 1.50x | **no** |\n"
         "| small | 3 B | at most 4 B | yes |\n\n"
-        "![Answers a second of each contestant](chart.svg)\n\n"
         "## Speed\n\nBy hand.\n\n"
         "| Load | rate |\n| --- | ---: |\n| hot | 7 |\n\n"
         "- not measured: wrk not found\n"
@@ -54,8 +52,7 @@ def test_a_number_has_the_digits_that_say_something(value: float, text: str) -> 
 
 
 def test_the_chart_is_xml_with_a_bar_as_long_as_its_share_of_the_greatest_round() -> None:
-    series = (("doi-proxy", Series((100.0, 200.0))), ("a <b>", Series((50.0, 50.0))))
-    chart = ElementTree.fromstring(draw([Bars("Hot & fast", series)]))
+    chart = ElementTree.fromstring(draw("Hot & fast", [Bar("doi-proxy", 150, 100, 200), Bar("a <b>", 50, 50, 50)]))
     bars = chart.findall("{http://www.w3.org/2000/svg}rect")
     widths = [float(bar.attrib["width"]) for bar in bars]
     assert [bar.attrib["class"] for bar in bars] == ["ours", "other"]
@@ -63,7 +60,7 @@ def test_the_chart_is_xml_with_a_bar_as_long_as_its_share_of_the_greatest_round(
 
 
 def test_the_chart_follows_the_colour_scheme_of_the_reader() -> None:
-    assert "prefers-color-scheme: dark" in draw([])
+    assert "prefers-color-scheme: dark" in draw("Rates", [])
 
 
 def test_spans_add_up_to_the_whole() -> None:
