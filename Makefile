@@ -1,6 +1,7 @@
 # doi-proxy needs python3 (3.11 or later), pip, make and git. Everything else is installed in .tools/ and .venv/.
 #
 #   make run     set up, then serve on http://127.0.0.1:8000
+#   make demo    set up, then play an outage of doi.org in this terminal
 #   make test    set up, then run the tests of the program
 #   make quick   set up, then run those of them that start no process: no servers, no browsers
 #   make near    set up, then run those of them that enter what changed since the last commit (SINCE=main)
@@ -69,7 +70,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick near nightly clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb lock clean
+.PHONY: help setup run demo test quick near nightly clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -92,6 +93,9 @@ setup: .venv/.locked
 # Ctrl-C also reaches the program, which then exits with status 130. make must not report that as an error.
 run: setup
 	@trap : INT; $(BIN)/doi-proxy serve --host $(HOST) --port $(PORT) --seed config/seed.ndjson || [ $$? -eq 130 ]
+
+demo: setup
+	@$(BIN)/doi-proxy demo
 
 # The clients of doi.org that tests/clients drives, in an environment of their own.
 build/clients/.locked: requirements/clients.lock .tools/.locked

@@ -1,4 +1,4 @@
-"""The three calls of docs/build-with.md work as they stand, in each of its languages, and README's outage is true."""
+"""The three calls of docs/build-with.md work as they stand, in each of its languages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from anyio.from_thread import start_blocking_portal
 
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
-from tests.web.proxy import running
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 BLOCKS: Final = dict(
@@ -53,24 +52,3 @@ def test_the_three_calls_work_as_they_stand(resolver: str, language: str, tmp_pa
         assert re.search(r'"best":{"doi":"10.1000/182".*"resolved".*"not_found"', done.stdout, re.S)
     else:
         assert done.stdout.splitlines() == [TARGET, "10.1000/182", "resolved not_found"]
-
-
-@pytest.mark.anyio
-async def test_the_same_command_answers_before_during_and_after_an_outage() -> None:
-    """The lines that README shows are what the proxy sends."""
-    shown = re.findall(
-        r"^(before|during|after) +(302) +(\S+) +(doi-proxy; .*)$", (ROOT / "README.md").read_text("utf-8"), re.M
-    )
-    async with running() as proxy:
-        proxy.upstream.put("10.1000/182", url=TARGET, ttl=3600)
-        await proxy.get("/10.1000/182")
-        lines = []
-        for when, seconds in (("before", 60), ("during", 3600), ("after", 3600)):
-            proxy.clock.advance(seconds)
-            if when == "during":
-                proxy.upstream.fault("10.1000/182", "reset")
-            elif when == "after":
-                proxy.upstream.heal("10.1000/182")
-            got = await proxy.get("/10.1000/182")
-            lines.append((when, str(got.status), got["location"], got["cache-status"]))
-    assert shown == lines

@@ -340,18 +340,8 @@ def run_shown(shown: Shown, proxy: Proxy) -> str:
     return done.stdout.replace("\r\n", "\n").replace(proxy.url, SHOWN_ADDRESS).rstrip("\n")
 
 
-def head_and_body(output: str) -> tuple[str, dict[str, str], str]:
-    """Status line, headers and body; without a head, only a body."""
-    if not output.startswith("HTTP/"):
-        return "", {}, output
-    head, _, body = output.partition("\n\n")
-    status, *lines = head.split("\n")
-    return status, dict(line.split(": ", 1) for line in lines), body
-
-
-def test_the_readme_shows_a_redirect_a_record_and_a_failure() -> None:
+def test_the_readme_shows_a_record_and_a_failure() -> None:
     outputs = [shown.output for shown in shown_commands()]
-    assert any(output.startswith("HTTP/1.1 302 ") for output in outputs)
     assert any('"responseCode":1' in output for output in outputs)
     assert any('"responseCode":2' in output for output in outputs)
 
@@ -359,17 +349,4 @@ def test_the_readme_shows_a_redirect_a_record_and_a_failure() -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed (Debian package: curl)")
 @pytest.mark.parametrize("shown", shown_commands(), ids=lambda shown: shown.command)
 def test_a_command_in_the_readme_prints_what_the_readme_shows(shown: Shown, proxy: Proxy) -> None:
-    status, headers, body = head_and_body(run_shown(shown, proxy))
-    shown_status, shown_headers, shown_body = head_and_body(shown.output)
-    assert (status, body) == (shown_status, shown_body)
-    assert list(headers) == list(shown_headers)
-    # Dates pass, and with them the age of the example records.
-    moving = {"date", "expires", "cache-status"}
-    assert {k: v for k, v in headers.items() if k not in moving} == {
-        k: v for k, v in shown_headers.items() if k not in moving
-    }
-    assert without_numbers(headers.get("cache-status")) == without_numbers(shown_headers.get("cache-status"))
-
-
-def without_numbers(text: str | None) -> str | None:
-    return text and re.sub(r"-?[0-9]+", "0", text)
+    assert run_shown(shown, proxy) == shown.output

@@ -1,70 +1,141 @@
-"""`doi-proxy demo`: during its outage, names that were requested before are answered."""
+"""`doi-proxy demo` plays an outage: known names are answered, and no name is called not found."""
 
 from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from doi_proxy.commands.main import main
-from tests.ports import free_port
-
-pytestmark = pytest.mark.process
+from doi_proxy.features.setup.demo_command import PLAY, Act, StandIn
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 DEADLINE: Final = 300.0
+COMMAND: Final = (sys.executable, "-m", "doi_proxy", "demo")
 
 
-def status_of(port: int, path: str) -> int:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
+def without_times(line: str) -> str:
+    """A line of the play. Its second, and the time to live of a record, depend on the machine."""
+    return re.sub(r"ttl=-?[0-9]+", "ttl=N", line.strip().partition(" s  ")[2])
 
 
-def wait_until_it_answers(demo: subprocess.Popen[Any], port: int) -> None:
-    ends = time.monotonic() + DEADLINE
-    while status_of(port, "/healthz") != 200:
-        assert time.monotonic() < ends
-        with suppress(subprocess.TimeoutExpired):
-            demo.wait(0.05)
+def address_in(introduction: str) -> tuple[str, int]:
+    """Where the proxy of a demo listens."""
+    found = re.search(r"http://127\.0\.0\.1:([0-9]+)", introduction)
+    assert found is not None
+    return "127.0.0.1", int(found[1])
 
 
-def start_demo(port: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "doi_proxy", "demo", "--port", str(port)],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+@contextmanager
+def demo_in_terminal() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A demo with a terminal, and the other end of that."""
+    terminal, inside = pty.openpty()
+    with subprocess.Popen(["setsid", "--ctty", *COMMAND], cwd=ROOT, stdin=inside, stdout=inside, stderr=inside) as demo:
+        os.close(inside)
+        yield demo, terminal
 
 
-def test_a_known_name_is_answered_in_the_outage_and_a_new_one_is_not() -> None:
-    port = free_port()
-    with start_demo(port) as demo:
-        assert demo.stdin is not None and demo.stdout is not None
-        wait_until_it_answers(demo, port)
-        assert status_of(port, "/10.5555/known") == 302
-        demo.stdin.write("o\n")
-        demo.stdin.flush()
-        assert any("The upstream is down." in line for line in demo.stdout)
-        assert status_of(port, "/10.5555/known") == 302
-        assert status_of(port, "/10.5555/new") in (502, 503)
-        demo.stdin.write("q\n")
-        demo.stdin.close()
-        assert demo.wait(30) == 0
+def read_until(terminal: int, text: bytes) -> str:
+    """What a demo prints, up to some text."""
+    printed = b""
+    while text not in printed:
+        piece = os.read(terminal, 4096)
+        assert piece
+        printed += piece
+    return printed.decode()
+
+
+@pytest.mark.process
+def test_without_a_terminal_it_plays_once_and_prints_what_the_readme_shows() -> None:
+    done = subprocess.run(
+        COMMAND, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    played = done.stdout.splitlines()
+    answers = [without_times(line) for line in played if "  302  http://www.doi.org/hb.html  " in line]
+    assert len(answers) == 24
+    assert sum("detail=upstream-unreachable" in answer for answer in answers) >= 6
+    assert " 404 " not in done.stdout
+    block = (ROOT / "README.md").read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    shown = [without_times(line) for line in block.splitlines() if line != " …"]
+    rest = iter([without_times(line) for line in played])
+    assert [line for line in shown if line not in rest] == []
+
+
+@pytest.mark.process
+def test_in_a_terminal_keys_begin_an_outage_and_end_the_demo() -> None:
+    with demo_in_terminal() as (demo, terminal):
+        read_until(terminal, b"302")
+        os.write(terminal, b"o")
+        read_until(terminal, Act.PULL_PLUG.value.encode())
+        read_until(terminal, b"upstream-unreachable")
+        os.write(terminal, b"x")  # a key without a meaning
+        os.write(terminal, b"o")
+        read_until(terminal, Act.PUT_BACK.value.encode())
+        os.write(terminal, b"q")
+        assert demo.wait(DEADLINE) == 0
+        os.close(terminal)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("end", ["signal", "closed"])
+def test_a_demo_that_is_ended_leaves_no_proxy(end: str) -> None:
+    with demo_in_terminal() as (demo, terminal):
+        address = address_in(read_until(terminal, b"302"))
+        if end == "signal":
+            os.kill(demo.pid, signal.SIGTERM)
+            assert demo.wait(DEADLINE) == 0
+            os.close(terminal)
+        else:
+            os.close(terminal)
+            demo.wait(DEADLINE)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+
+
+@pytest.mark.process
+def test_a_demo_whose_port_is_in_use_ends_and_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*COMMAND, "--port", port], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=DEADLINE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "the port is in use" in done.stderr
+
+
+@pytest.mark.process
+def test_a_stand_in_whose_plug_is_pulled_refuses_and_is_back_at_the_same_port() -> None:
+    stand_in = StandIn()
+    address = address_in(stand_in.url)
+    kept = HTTPConnection(*address)
+    kept.request("GET", "/api/handles/10.1000/182")
+    assert b"http://www.doi.org/hb.html" in kept.getresponse().read()
+    stand_in.pull_plug()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    assert kept.sock is not None
+    assert kept.sock.recv(1) == b""
+    kept.close()
+    stand_in.put_back()
+    socket.create_connection(address).close()
+    stand_in.pull_plug()
+
+
+def test_the_plug_is_pulled_after_ten_seconds_and_back_after_twenty() -> None:
+    assert {second for second, act in PLAY.items() if act in (Act.PULL_PLUG, Act.PUT_BACK)} == {10, 20}
 
 
 def test_a_setting_that_the_demo_would_not_obey_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,31 +149,3 @@ def test_a_setting_that_the_demo_would_not_obey_is_refused(capsys: pytest.Captur
 def test_what_is_not_a_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--port", port]) == 2
     assert f"--port '{port}': this is not a port" in capsys.readouterr().err
-
-
-def test_a_demo_that_is_ended_leaves_no_proxy() -> None:
-    port = free_port()
-    with start_demo(port) as demo:
-        wait_until_it_answers(demo, port)
-        os.kill(demo.pid, signal.SIGTERM)
-        assert demo.wait(30) == 0
-        assert status_of(port, "/healthz") == 0
-
-
-def test_a_terminal_that_closes_leaves_no_proxy() -> None:
-    port = free_port()
-    terminal, inside = pty.openpty()
-    command = ["setsid", "--ctty", sys.executable, "-m", "doi_proxy", "demo", "--port", str(port)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=inside, stdout=inside, stderr=inside) as demo:
-        os.close(inside)
-        wait_until_it_answers(demo, port)
-        os.close(terminal)
-        assert demo.wait(30) == 0
-        assert status_of(port, "/healthz") == 0
-
-
-def test_a_demo_whose_port_is_in_use_ends_and_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, start_demo(taken.getsockname()[1]) as demo:
-        assert demo.wait(DEADLINE) == 1
-        assert demo.stderr is not None
-        assert "the port is in use" in demo.stderr.read()
