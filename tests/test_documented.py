@@ -79,7 +79,7 @@ def settings_in(text: str, pattern: str) -> set[str]:
 
 def test_every_make_target_that_the_readme_names_is_in_the_makefile() -> None:
     named = set(COMMAND.findall(text_of("README.md")))
-    assert {"run", "test"} <= named
+    assert {"run", "demo"} <= named
     assert named <= set(TARGET.findall(makefile()))
 
 
