@@ -43,6 +43,8 @@ MISSED: Final = "what the store missed while it was away, it gets when it is bac
 NO_WORKER: Final = -1
 #: What a worker answered, the others answer too, also while the store fails.
 OTHER_WORKER: Final = "what one worker answered, the others answer too"
+#: What a worker answered before the store lost its data, it answers again.
+LOST: Final = "what a worker answered is answered again by it, also after the store has lost its data"
 #: The budget of several workers after the clock was set forward.
 BUDGET_STEPPED: Final = "never more queries a second than the budget, also after the clock was set"
 #: Tokens that workers may take from a shared budget before they spend them (assembly/allotment.py), and rounding.
@@ -84,6 +86,12 @@ KNOWN: Final = {
         10,
         "What is fetched while Valkey is away is never written to it (cache/fallback.py): the other machine, and "
         "the same one after a restart, answer 502 or 503 if the upstream fails. SQLite gets it (cache/late.py).",
+    ),
+    LOST: Known(
+        3,
+        200,
+        "A worker that stores a changed record drops it from its memory when it reads its own announcement. If the "
+        "store loses its data before the next request for it, no process has it.",
     ),
     BUDGET_APART: Known(
         306,
@@ -244,6 +252,8 @@ class Judge:
     unwritten_since: float = inf
     #: The virtual times between which the store missed what was answered.
     _missed: list[tuple[float, float]] = field(default_factory=list)
+    #: The virtual time until which workers could not read the store.
+    _silent_until: float = -inf
     #: The virtual time at which the clock was set forward by more than a lease.
     _stepped_at: float = -inf
     #: The virtual time at which the store lost its data.
@@ -337,14 +347,17 @@ class Judge:
                 if known.since >= written or known.since <= self._lost_at:
                     del self._known[name]
 
-    def begin_outage(self) -> None:
-        """The store fails from now on."""
+    def begin_outage(self, *, is_silent: bool = False) -> None:
+        """The store fails from now on. A silent one cannot be read either."""
         self.unwritten_since = self.world.loop.time() - WRITE_SECONDS
+        if is_silent:
+            self._silent_until = inf
 
     def end_outage(self) -> None:
         """The store has had the time to get what it missed."""
         self._missed.append((self.unwritten_since, self.world.loop.time()))
         self.unwritten_since = inf
+        self._silent_until = min(self._silent_until, self.world.loop.time())
 
     def lose_store(self) -> None:
         """The store has lost its data. What a worker answered before is in its memory alone."""
@@ -444,8 +457,10 @@ class Judge:
         invariant, is_apart = ANSWERED_AGAIN, self._worker[key] != request.client % self.workers
         if is_apart and known.known_at >= self.unwritten_since:
             invariant = OTHER_WORKER
-        elif is_apart and known.since <= self._lost_at:
+        elif is_apart and (known.since <= self._lost_at or began <= self._silent_until):
             return
+        elif known.since <= self._lost_at:
+            invariant = LOST
         elif is_apart and any(begin <= known.since <= end for begin, end in self._missed):
             invariant = MISSED
         elif is_apart and began < known.known_at + WRITE_SECONDS:

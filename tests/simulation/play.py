@@ -129,8 +129,7 @@ class _Player:
         self._world, self._upstream, self._judge, self._setup = world, upstream, judge, setup
         self._clients = [world.client(f"10.{number}.0.1", number % setup.processes) for number in range(CLIENTS)]
         self._clients += [world.client("172.16.0.1", worker) for worker in range(setup.processes)]
-        #: The workers of the requests under way.
-        self._under_way: dict[Asked, int] = {}
+        self._under_way: dict[Asked, Request] = {}
         self._busy: Counter[int] = Counter()
         self._troubles = Troubles(world, judge, setup, self._leave)
         self.taken = 0
@@ -163,11 +162,10 @@ class _Player:
             if asked is None:
                 continue
             self._busy[request.client] += 1
-            asked.answer.add_done_callback(partial(self._judge.reply, request))
+            self._under_way[asked] = request
+            asked.answer.add_done_callback(partial(self._settle, asked))
             if request.leaves_after is not None:
                 self._world.loop.call_later(request.leaves_after, asked.cancel)
-            self._under_way[asked] = request.client % self._setup.processes
-            asked.answer.add_done_callback(partial(self._end, asked, request.client))
 
     def _send(self, request: Request) -> Asked | None:
         """Send a request. None if no process listens: it was killed, and another one is starting."""
@@ -180,9 +178,11 @@ class _Player:
             )
         return None
 
-    def _end(self, asked: Asked, client: int, _: object) -> None:
-        self._under_way.pop(asked, None)
-        self._busy[client] -= 1
+    def _settle(self, asked: Asked, _: object = None) -> None:
+        """A request has ended, with an answer or without one."""
+        if (request := self._under_way.pop(asked, None)) is not None:
+            self._busy[request.client] -= 1
+            self._judge.reply(request, asked.answer)
 
     def _fail(self, name: str, kind: str, count: int | None, options: dict[str, Any]) -> None:
         self._upstream.fault(name, kind, count=count, **options)
@@ -250,9 +250,11 @@ class _Player:
 
     def _leave(self, worker: int | None = None) -> None:
         """The clients, or those of one worker, go away: requests under way are not part of its end."""
-        for asked, its_worker in list(self._under_way.items()):
-            if worker in (None, its_worker):
+        for asked, request in list(self._under_way.items()):
+            if worker in (None, request.client % self._setup.processes):
                 asked.cancel()
+                # An answer that has arrived is older than the end of the worker.
+                self._settle(asked)
 
     def _lock(self, seconds: float) -> None:
         """Another process holds the lock of the store's file."""

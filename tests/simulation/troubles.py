@@ -17,6 +17,8 @@ from tests.world.world import World
 #: Seconds after which a store has what it missed.
 WRITTEN_AFTER: Final = 5.0
 _DAMAGE: Final = 200
+#: Failures of Valkey in which it cannot be read.
+_SILENT: Final = frozenset({"stop", "lose", "hang", "slow"})
 #: Pages of SQLite, of which there are never so many.
 _MANY_PAGES: Final = 1_000_000
 
@@ -119,16 +121,16 @@ class Troubles:
             "full": partial(setattr, keys, "is_full", False),
             "replica": partial(setattr, keys, "is_replica", False),
         }
-        if self._begin_outage(seconds, end[what]):
+        if self._begin_outage(seconds, end[what], is_silent=what in _SILENT):
             if what == "lose":
                 self._judge.lose_store()
             start[what]()
 
-    def _begin_outage(self, seconds: float, end: Callable[[], None] = lambda: None) -> bool:
+    def _begin_outage(self, seconds: float, end: Callable[[], None] = lambda: None, *, is_silent: bool = False) -> bool:
         """Note that the store fails for so many seconds. Returns False if it already does."""
         if self._judge.unwritten_since < inf:
             return False
-        self._judge.begin_outage()
+        self._judge.begin_outage(is_silent=is_silent)
         self._world.loop.call_later(seconds, self._end_outage, end)
         return True
 
