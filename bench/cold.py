@@ -65,7 +65,7 @@ class TimedCache(TieredStore):
         super().__init__(MemoryStore(STORE_BYTES, clock=time.time), store, clock=time.time, ceiling=LONG_TTL)
         self._spans = spans
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str, *, newest: bool = False) -> Entry | None:
         """See TieredStore."""
         with self._spans.timed("lookup"):
             return await super().get(key)

@@ -194,7 +194,7 @@ async def test_a_file_of_another_format_is_not_changed_and_the_store_is_beside_i
         f" store is {path}.1"
     )
     beside = open_cache(Settings(store_url=f"sqlite:///{path}.1"), Clock())
-    assert await beside.reread(entry().key) == entry()
+    assert await beside.get(entry().key, newest=True) == entry()
     await beside.close()
 
 

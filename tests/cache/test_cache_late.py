@@ -63,7 +63,7 @@ async def test_a_service_starts_in_memory_and_its_store_gets_the_records_since(
     repair(tmp_path)
     await cache.open_late()
     assert (await cache.stats()).healthy
-    assert cache.load(OTHER) is None
+    assert cache.get_now(OTHER) is None
     await cache.close()
     assert caplog.records[-1].message.startswith("The store is open after ")
     async with opened(tmp_path / "var" / "store.sqlite3", clock) as store:
@@ -151,7 +151,7 @@ async def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, clock: Cloc
     await cache.open_late()
     assert (await cache.stats()).healthy
     await cache.flush()
-    assert (await cache.reread(OTHER), await cache.reread(NAME)) == (entry(OTHER), None)
+    assert (await cache.get(OTHER, newest=True), await cache.get(NAME, newest=True)) == (entry(OTHER), None)
     await cache.close()
 
 

@@ -141,42 +141,42 @@ async def test_a_stale_entry_that_the_store_lost_is_still_there_to_be_served(sha
     assert await cache.get("10.1000/182") == entry(ttl=60)
 
 
-async def test_reread_finds_what_another_process_has_just_put(shared: MemoryStore, clock: Clock) -> None:
+async def test_the_newest_entry_can_be_one_that_another_process_has_just_put(shared: MemoryStore, clock: Clock) -> None:
     here, there = tier(shared, clock), tier(shared, clock)
     await there.put(entry())
     clock.advance(5)
     renewed = entry(fetched_at=NOW + 5)
     await here.put(renewed)
     assert await there.get("10.1000/182") == entry()
-    assert await there.reread("10.1000/182") == renewed
+    assert await there.get("10.1000/182", newest=True) == renewed
     assert there.peek("10.1000/182") == renewed
 
 
-async def test_reread_gives_the_newer_of_memory_and_store(shared: MemoryStore, clock: Clock) -> None:
+async def test_the_newest_entry_is_that_of_memory_or_of_the_store(shared: MemoryStore, clock: Clock) -> None:
     cache = tier(shared, clock)
-    assert await cache.reread("10.1000/182") is None
+    assert await cache.get("10.1000/182", newest=True) is None
     await shared.put(entry())
-    assert await cache.reread("10.1000/182") == entry()
+    assert await cache.get("10.1000/182", newest=True) == entry()
     clock.advance(5)
     newer = entry(fetched_at=NOW + 5)
     cache.memory.keep(newer)
-    assert await cache.reread("10.1000/182") == newer
+    assert await cache.get("10.1000/182", newest=True) == newer
     assert cache.peek("10.1000/182") == newer
 
 
-async def test_an_entry_of_a_file_is_loaded_without_a_task_unless_memory_has_one(tmp_path: Path, clock: Clock) -> None:
+async def test_an_entry_of_memory_or_of_a_file_takes_no_task(tmp_path: Path, clock: Clock) -> None:
     store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000)
     await store.put(entry())
     cache = tier(store, clock)
-    assert cache.load("10.1000/1") is None
-    assert cache.load("10.1000/182") == cache.peek("10.1000/182") == entry()
-    assert cache.load("10.1000/182") is None
+    assert cache.get_now("10.1000/1") is None
+    assert cache.get_now("10.1000/182") == cache.peek("10.1000/182") == entry()
+    assert cache.get_now("10.1000/182") is cache.peek("10.1000/182")
     await cache.close()
 
 
 async def test_a_shared_store_is_not_read_without_a_task(shared: MemoryStore, clock: Clock) -> None:
     await shared.put(entry())
-    assert tier(shared, clock).load("10.1000/182") is None
+    assert tier(shared, clock).get_now("10.1000/182") is None
 
 
 async def test_an_import_never_replaces_a_newer_record(shared: MemoryStore, clock: Clock) -> None:
@@ -313,7 +313,7 @@ async def test_a_purge_of_more_names_than_are_announced_leaves_other_prefixes_in
         assert await cache.get(name) is None
         await cache.put(entry(hot[0], fetched_at=NOW + 1), sent_at=NOW - 10)
         await cache.flush()
-        assert await cache.reread(hot[0]) == entry(hot[0], fetched_at=NOW + 1)
+        assert await cache.get(hot[0], newest=True) == entry(hot[0], fetched_at=NOW + 1)
 
 
 async def test_what_another_process_reads_during_the_purge_of_a_prefix_is_dropped_after_it(
@@ -335,7 +335,7 @@ async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
     await cache.put(entry())
     await cache.forget_announced()
     await cache.flush()
-    assert await cache.get("10.1000/182") == await cache.reread("10.1000/182") == entry()
+    assert await cache.get("10.1000/182") == await cache.get("10.1000/182", newest=True) == entry()
     assert await cache.lease("10.1000/182", "here", 20) is True
     assert await cache.lease("10.1000/182", "there", 20) is False
     await cache.release("10.1000/182", "here")
@@ -414,7 +414,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
         await cache.put(entry())
     assert await cache.get("10.1000/182") == entry()
     assert await cache.get("10.1000/1") is None
-    assert await cache.reread("10.1000/182") == entry()
+    assert await cache.get("10.1000/182", newest=True) == entry()
     assert await cache.lease("10.1000/182", "here", 20) is True
     await cache.release("10.1000/182", "here")
     assert await cache.lease("10.1000/182", "there", 20) is True
@@ -529,7 +529,7 @@ async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clo
     clock.advance(2)
     await there.put(newer)
     await here.expire(entry())
-    assert await there.reread("10.1000/182") == newer
+    assert await there.get("10.1000/182", newest=True) == newer
 
 
 async def test_without_the_store_each_process_has_an_equal_part_of_the_tokens(clock: Clock) -> None:

@@ -19,7 +19,7 @@ from doi_proxy.resolver.destination import (
     select_values,
 )
 from doi_proxy.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
-from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.resolver.resolution import CACHED, Chain, Origin, Resolution
 from doi_proxy.resolver.target import read_own_locations
 from handle_protocol.answer import Answer, ResponseCode
 
@@ -53,23 +53,23 @@ def lead(*resolutions: Resolution, query: DestinationQuery, everywhere: bool = T
 
 def test_a_url_is_the_target_and_depends_on_one_fresh_record() -> None:
     found = lead(resolution(URL), query=DestinationQuery(NAME))
-    assert (found.kind, found.is_hit, found.facts) == (Kind.TARGET, True, NO_FACTS)
+    assert (found.kind, found.is_repeatable, found.facts) == (Kind.TARGET, True, NO_FACTS)
     assert found.target is not None and found.target.location == "http://www.doi.org/hb.html"
 
 
-@pytest.mark.parametrize("origin", [one for one in Origin if one not in (Origin.HIT, Origin.LOCAL, Origin.REGISTRY)])
-def test_what_is_not_found_in_memory_is_not_a_hit(origin: Origin) -> None:
-    assert not lead(resolution(URL, origin=origin), query=DestinationQuery(NAME)).is_hit
+@pytest.mark.parametrize("origin", [one for one in Origin if one not in CACHED])
+def test_what_took_a_query_is_not_repeatable(origin: Origin) -> None:
+    assert not lead(resolution(URL, origin=origin), query=DestinationQuery(NAME)).is_repeatable
 
 
 def test_a_negotiated_answer_is_not_a_hit() -> None:
-    assert not lead(resolution(URL), query=DestinationQuery(NAME, negotiation=Negotiation(conneg=True))).is_hit
+    assert not lead(resolution(URL), query=DestinationQuery(NAME, negotiation=Negotiation(conneg=True))).is_repeatable
 
 
 def test_one_of_several_locations_is_chosen_for_the_client() -> None:
     found = lead(resolution(URL, LOCATIONS), query=DestinationQuery(NAME, describe_client=lambda: Client(country="us")))
     assert found.target is not None and found.target.location == "http://us/"
-    assert ClientFact.COUNTRY in found.facts and not found.is_hit
+    assert ClientFact.COUNTRY in found.facts and not found.is_repeatable
 
 
 def test_the_client_is_not_described_where_there_is_nothing_to_choose() -> None:
@@ -115,7 +115,7 @@ def test_an_alias_is_shown_or_followed(query: DestinationQuery, everywhere: bool
     alias = resolution({"index": 1, "type": "HS_ALIAS", "data": OTHER.text})
     found = lead(alias, resolution(URL, name=OTHER), query=query, everywhere=everywhere)
     # A redirect at the end of aliases has the freshness of all of them, and is written for each request.
-    assert (found.kind, found.is_hit) == (kind, kind is not Kind.TARGET)
+    assert (found.kind, found.is_repeatable) == (kind, kind is not Kind.TARGET)
 
 
 def test_an_appendix_may_not_lead_to_another_host() -> None:

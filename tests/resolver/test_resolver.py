@@ -195,12 +195,12 @@ class TestFindFresh:
     """The answer without any waiting."""
 
     async def test_it_is_there_while_it_is_fresh_in_memory_and_not_due_to_be_refreshed(self, bench: Bench) -> None:
-        assert bench.resolver.find_fresh(NAME) is None
+        assert bench.resolver.resolve_now(NAME) is None
         await bench.cached(ttl=100)
-        found = bench.resolver.find_fresh(HandleName("10.5555/name"))
+        found = bench.resolver.resolve_now(HandleName("10.5555/name"))
         assert found is not None and (found.origin, found.name.text) == (Origin.HIT, "10.5555/name")
         bench.clock.advance(90)
-        assert bench.resolver.find_fresh(NAME) is None
+        assert bench.resolver.resolve_now(NAME) is None
 
 
 class TestOneQuestion:
@@ -239,7 +239,7 @@ class TestOneQuestion:
             caller.cancel()
         await asyncio.wait(callers)
         bench.upstream.release(NAME.text)
-        await eventually(lambda: bench.resolver.find_fresh(NAME) is not None)
+        await eventually(lambda: bench.resolver.resolve_now(NAME) is not None)
         assert bench.queries() == 1
 
     async def test_all_waiting_callers_get_a_failure_and_no_later_caller_does(self, bench: Bench) -> None:
@@ -362,7 +362,7 @@ class TestStale:
             }
             await bench.upstream.arrived(NAME.text, 2)
             bench.upstream.release(NAME.text)
-            await eventually(lambda: bench.resolver.find_fresh(NAME) is not None)
+            await eventually(lambda: bench.resolver.find_recent_failure(NAME, bench.clock()) is None)
             fresh = await bench.ask()
             assert (fresh.origin, target(fresh), bench.queries()) == (Origin.HIT, NEW, 2)
 
@@ -480,7 +480,7 @@ class TestRefreshAhead:
         assert {(one.origin, target(one)) for one in hits} == {(Origin.HIT, OLD)}
         await bench.upstream.arrived(NAME.text, 2)
         bench.upstream.release(NAME.text)
-        await eventually(lambda: bench.resolver.find_fresh(NAME) is not None)
+        await eventually(lambda: bench.resolver.resolve_now(NAME) is not None)
         renewed = await bench.ask()
         assert (renewed.origin, target(renewed)) == (Origin.HIT, NEW)
         assert (bench.queries(), bench.seen.refreshes) == (2, 1)

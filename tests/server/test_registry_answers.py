@@ -39,7 +39,7 @@ class StoreOnly(FullPathProtocol):
     """The way of an answer that memory does not have."""
 
     def data_received(self, data: bytes) -> None:
-        memory_misses = patch.object(Resolver, "_find_registry", lambda *_: None)
+        memory_misses = patch.object(Resolver, "resolve_now", lambda *_: None)
         memory_misses.start()
         try:
             super().data_received(data)
@@ -103,10 +103,10 @@ async def test_a_record_that_memory_has_evicted_is_answered_from_its_store_by_th
 async def test_a_prepared_reply_ends_with_its_record_in_the_same_second_and_not_before(store: str) -> None:
     server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
     resolver = server.application.express._resolver  # type: ignore[union-attr]
-    cache = resolver._cache
+    cache = resolver.cache
     await cache.forget_announced()
     await server.answers(get(PATH))
-    with patch.object(Resolver, "find_stored", side_effect=AssertionError):
+    with patch.object(Resolver, "resolve_now", side_effect=AssertionError):
         again, _ = await server.answers(get(PATH))
     assert b"\r\nlocation: " + TARGET + b"\r\n" in again
     path = Path(store.removeprefix("sqlite:///"))

@@ -129,7 +129,7 @@ class Server:
         unbound = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_breaker_failures": 10**6}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
         self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
-        cache = open_cache(chosen, clock)
+        self.cache = cache = open_cache(chosen, clock)
         self.memory = cache.memory
         timeouts = replace(read_resolver_timeouts(chosen), upstream=60.0)
         access_log = None if privacy is None else log

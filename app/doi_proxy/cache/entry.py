@@ -21,7 +21,7 @@ FOREVER: Final = 253_402_300_799.0
 #: The edition of a registry record that is not a copy in the memory tier.
 NOT_IN_MEMORY: Final = -1
 #: Bytes that the further fields of a registry record take.
-_COPY_OVERHEAD: Final = 48
+_COPY_OVERHEAD: Final = 16
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -52,17 +52,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """The agency whose file the record is from. "" if the file does not name it; None for an upstream's answer."""
         return None
 
-    def as_copy(self, now: float, edition: int) -> Entry:
-        """The entry as the memory tier keeps it, read from the store at `now`. For `edition`, see TieredStore."""
+    def as_copy(self, edition: int) -> Entry:
+        """The entry as the memory tier keeps it. For `edition`, see TieredStore."""
         return self
 
-    def is_copy_of(self, edition: int) -> bool:
-        """Whether it is a copy of what the store had in this edition. An upstream's answer is never a copy."""
-        return False
-
-    def was_read_within(self, seconds: float, now: float) -> bool:
-        """Whether it is a copy that was read from the store at most `seconds` ago."""
-        return False
+    def is_current(self, edition: int) -> bool:
+        """Whether it counts in an edition of the registry records (TieredStore). An upstream's answer always does."""
+        return True
 
     def is_fresh(self, now: float) -> bool:
         """Whether the soft expiry is in the future."""
@@ -107,8 +103,7 @@ class RegistryEntry(Entry, frozen=True, gc=False):
     """
 
     agency: str
-    #: Of a copy in the memory tier: when it was read from the store, and the edition (TieredStore) that it was read of.
-    read_at: float = 0.0
+    #: Of a copy in the memory tier: the edition (TieredStore) that it was read of.
     edition: int = NOT_IN_MEMORY
 
     @property
@@ -116,21 +111,17 @@ class RegistryEntry(Entry, frozen=True, gc=False):
         """See Entry."""
         return False
 
-    def as_copy(self, now: float, edition: int) -> Entry:
+    def as_copy(self, edition: int) -> Entry:
         """See Entry."""
-        return replace(self, read_at=now, edition=edition)
+        return replace(self, edition=edition)
 
-    def is_copy_of(self, edition: int) -> bool:
-        """See Entry."""
+    def is_current(self, edition: int) -> bool:
+        """See Entry. One import changes more records than can be announced one by one."""
         return self.edition == edition
-
-    def was_read_within(self, seconds: float, now: float) -> bool:
-        """See Entry."""
-        return 0.0 <= now - self.read_at < seconds
 
     @property
     def size(self) -> int:
-        """Bytes of the copy in the memory tier. The agency and the time are objects of their own."""
+        """Bytes of the copy in the memory tier. The agency is an object of its own."""
         texts = _text_size(self.key) + _text_size(self.agency)
         return texts + getsizeof(self.answer.values) + OVERHEAD + _COPY_OVERHEAD
 

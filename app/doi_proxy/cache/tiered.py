@@ -80,23 +80,25 @@ class TieredStore(FallbackStore):
         given: object = store
         self.store = store
         self._read_now = given.read_now if isinstance(given, ImmediateStore) else None
-        #: Whether `read_late` may find something.
+        #: Whether `get_late` may find something.
         self.is_patient = isinstance(given, PatientStore)
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str, *, newest: bool = False) -> Entry | None:
         """The entry from memory, or from the store if memory has none or a stale one.
 
-        Another process may have refreshed a stale entry, so the newer one wins.
+        Another process may have refreshed a stale entry, so the newer one wins. For the `newest` entry of any process,
+        the store is read even if memory has a fresh one.
         """
         cached = self.memory.peek(key)
-        if cached is not None and (self.store is None or cached.is_fresh(self._clock())):
+        if cached is not None and not newest and (self.store is None or cached.is_fresh(self._clock())):
             return cached
         return self._choose(cached, await self._read_store(key))
 
-    def load(self, key: str) -> Entry | None:
-        """The entry of the store, if memory has none and reading it takes no task. Otherwise None: use `get`."""
-        if self._read_now is None or self.memory.peek(key) is not None:
-            return None
+    def get_now(self, key: str) -> Entry | None:
+        """The entry of memory, even if it is stale; else that of the store, if reading it takes no task."""
+        cached = self.memory.peek(key)
+        if cached is not None or self._read_now is None:
+            return cached
         try:
             stored = self._read_now(key)
         except StoreError:
@@ -104,11 +106,7 @@ class TieredStore(FallbackStore):
         self._outage.record_success("get")
         return self._choose(None, self._bound(stored))
 
-    async def reread(self, key: str) -> Entry | None:
-        """The newest entry of any process: from the store, or from memory if the store has none or an older one."""
-        return self._choose(self.memory.peek(key), await self._read_store(key))
-
-    async def read_late(self, key: str) -> bool:
+    async def get_late(self, key: str) -> bool:
         """Read an entry whose last read failed, with a longer timeout. Returns whether memory has it now."""
         store: object = self.store
         late = await self._try("get", store.get_late(key), None) if isinstance(store, PatientStore) else None
@@ -127,7 +125,7 @@ class TieredStore(FallbackStore):
         if not stored.is_confirmed:
             if cached is not None and cached.is_usable(self._clock()):
                 return cached
-            copy = stored.as_copy(self._clock(), self.edition)
+            copy = stored.as_copy(self.edition)
             self.memory.admit(copy)
             return copy
         if cached is not None and cached.fetched_at >= stored.fetched_at:
@@ -157,7 +155,7 @@ class TieredStore(FallbackStore):
 
         An import must call `flush` from time to time, because the queue of writes is limited.
         """
-        newest, now = await self.reread(entry.key), self._clock()
+        newest, now = await self.get(entry.key, newest=True), self._clock()
         if newest is not None and not newest.is_confirmed:
             newest = None
         elif newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):

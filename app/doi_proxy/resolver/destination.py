@@ -28,7 +28,7 @@ from doi_proxy.resolver.options import (
     ResolveOptions,
 )
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import Chain, Origin, Resolution, next_alias_target
+from doi_proxy.resolver.resolution import CACHED, Chain, Origin, Resolution, next_alias_target
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
 from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
@@ -84,8 +84,8 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     facts: ClientFact = NO_FACTS
     #: The locations for `Link` headers, with their URLs.
     links: tuple[tuple[Location, str], ...] = ()
-    #: Whether it depends only on the records of the chain, which `Resolver.find_fresh` finds, and not on the client.
-    is_hit: bool = False
+    #: Whether it depends only on the records of the chain, which took no query, and not on the client.
+    is_repeatable: bool = False
     #: Whether the target was dropped because it is the name's own URL here: a redirect to it would never end.
     leads_here: bool = False
 
@@ -108,14 +108,7 @@ class Destinations:
         place = None if own_url is None else f"{own_url.partition('://')[2].rstrip('/')}/"
         self._own_urls: tuple[str, ...] = () if place is None else (f"https://{place}", f"http://{place}")
 
-    def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
-        """The target that every client gets, if it depends on one record alone that is found without a task."""
-        found = self.resolver.find_stored(name)
-        if found is None or (target := self.find_plain_target(found)) is None:
-            return None
-        return self.resolver.count_answer(found), target
-
-    def find_plain_target(self, found: Resolution) -> Target | None:
+    def read_target(self, found: Resolution) -> Target | None:
         """The target that a record alone gives every client. None if it takes more, or a turn of its own."""
         answer = found.entry.answer
         if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
@@ -125,10 +118,10 @@ class Destinations:
         return None if target is None or self._leads_here(target, found.name) else target
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
-        """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
+        """The target, alias or record, if records that take neither a query nor a task decide it. Else use `find`."""
         if query.options.bypasses_cache or not self.resolves_here(query.name):
             return None
-        first = self.resolver.find_stored(query.name)
+        first = self.resolver.resolve_now(query.name)
         if first is None or len(first.entry.answer.values) > MAX_BYTES_NOW:
             return None
         destination = self._decide_now(Chain(first), query)
@@ -147,7 +140,7 @@ class Destinations:
             return Destination(Kind.RECORD, chain)
         record = select_values(chain, query.options)
         while (alias := next_alias_target(chain, record, query.options)) is not None:
-            resolution = self.resolver.find_fresh(alias)
+            resolution = self.resolver.resolve_now(alias)
             if resolution is None or len(resolution.entry.answer.values) > MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
@@ -245,28 +238,30 @@ def decide_without_locations(
     chain: Chain, record: Record, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
 ) -> Destination | None:
     """Decide where a name leads, given its selected values. None if its locations are needed."""
-    is_hit = _is_fresh(chain)
+    is_repeatable = _is_repeatable(chain)
     if not chain.last.is_registered:
-        return Destination(Kind.NOT_FOUND, chain, is_hit=is_hit)
+        return Destination(Kind.NOT_FOUND, chain, is_repeatable=is_repeatable)
     shows_alias = query.shows_alias and query.options.action is Action.REDIRECT
     if shows_alias and chain.aliases and resolves_here(chain.last.name):
-        return Destination(Kind.ALIAS, chain, is_hit=is_hit)
-    return None if record.values else Destination(Kind.NO_VALUES, chain, is_hit=is_hit)
+        return Destination(Kind.ALIAS, chain, is_repeatable=is_repeatable)
+    return None if record.values else Destination(Kind.NO_VALUES, chain, is_repeatable=is_repeatable)
 
 
 def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
     """Decide where a name leads, given its selected values and its locations. Raises InvalidParameter."""
     if query.options.action is Action.SHOW_URLS:
         return Destination(Kind.LOCATIONS, chain, record, locations)
-    is_fresh = _is_fresh(chain)
+    is_repeatable = _is_repeatable(chain)
     if query.options.action is not Action.REDIRECT:
-        return Destination(Kind.VALUES, chain, record, locations, is_hit=is_fresh)
+        return Destination(Kind.VALUES, chain, record, locations, is_repeatable=is_repeatable)
     client = query.describe_client() if locations.any else UNKNOWN_CLIENT
     name = chain.last.name
     choice = choose_target(name, record, locations, query.options, client)
     is_single = not (chain.aliases or locations.any or query.negotiation.conneg)
     if choice.target is None:
-        return Destination(Kind.VALUES, chain, record, locations, facts=choice.facts, is_hit=is_single and is_fresh)
+        return Destination(
+            Kind.VALUES, chain, record, locations, facts=choice.facts, is_repeatable=is_single and is_repeatable
+        )
     return Destination(
         Kind.TARGET,
         chain,
@@ -275,12 +270,12 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Destin
         choice.target,
         choice.facts,
         tuple(links(record, locations, name)),
-        is_single and (is_fresh or chain.last.origin is Origin.REGISTRY),
+        is_single and is_repeatable,
     )
 
 
-def _is_fresh(chain: Chain) -> bool:
-    return all(resolution.origin in (Origin.HIT, Origin.LOCAL) for resolution in chain.resolutions)
+def _is_repeatable(chain: Chain) -> bool:
+    return all(resolution.origin in CACHED for resolution in chain.resolutions)
 
 
 @lru_cache(maxsize=1024)

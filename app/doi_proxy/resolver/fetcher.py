@@ -86,7 +86,7 @@ class Fetcher:
             return await self._fetch_and_store(name, demand, previous, waiters)
         deadline = self._clock() + self._timeouts.query
         while not await self._cache.lease(name.key, self._owner, self._timeouts.lease):
-            entry = await self._cache.reread(name.key)
+            entry = await self._cache.get(name.key, newest=True)
             if entry is not None and self._is_answer(entry, previous, demand):
                 return entry
             if self._clock() > deadline:
@@ -95,7 +95,7 @@ class Fetcher:
         renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
         try:
             # Another process may have stored an answer between the last read of the store and the lease.
-            entry = await self._cache.reread(name.key)
+            entry = await self._cache.get(name.key, newest=True)
             if entry is not None and self._is_answer(entry, previous, demand) and entry.is_fresh(self._clock()):
                 return entry
             return await self._fetch_and_store(name, demand, entry, waiters)
@@ -125,7 +125,7 @@ class Fetcher:
     async def refetch(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> Entry:
         """Query the upstream for a demand that bypasses the cache. Raises CouldNotVerify."""
         # Another process may have a verified entry, which the answer must not replace without proof.
-        known = await self._cache.reread(name.key)
+        known = await self._cache.get(name.key, newest=True)
         if demand.authoritative or self._verification == "never":
             return await self._fetch_and_store(name, demand, known, waiters)
         return await self.fetch(name, demand, known, waiters)

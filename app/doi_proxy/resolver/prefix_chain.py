@@ -210,7 +210,7 @@ class PrefixChain:
 
     def recall_contact(self, name: HandleName) -> ReportContact:
         """What `report_contact` would find, by the records in memory alone."""
-        found = self._resolver.find_fresh(HandleName(name.prefix)) if name.is_doi else None
+        found = self._resolver.resolve_now(HandleName(name.prefix)) if name.is_doi else None
         if found is None:
             return NO_REPORT_CONTACT
         try:
@@ -218,7 +218,7 @@ class PrefixChain:
             handles = [HandleName(_strip_na(service)) for service in (namespace.locs or namespace.services)[:1]]
         except InvalidName:
             return NO_REPORT_CONTACT
-        services = [service for handle in handles if (service := self._resolver.find_fresh(handle)) is not None]
+        services = [service for handle in handles if (service := self._resolver.resolve_now(handle)) is not None]
         return _choose_contact(services, namespace.contact)
 
     async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:

@@ -59,6 +59,8 @@ REGISTRY: Final = Origin.REGISTRY
 _NOT_FOUND: Final = ResponseCode.HANDLE_NOT_FOUND
 #: The origins of answers that the upstream has not confirmed for longer than their TTL.
 UNCONFIRMED: Final = frozenset({Origin.STALE, REGISTRY})
+#: The origins of answers without a query, which `Resolver.resolve_now` can repeat.
+CACHED: Final = (HIT, Origin.LOCAL, Origin.STALE, REGISTRY)
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False):

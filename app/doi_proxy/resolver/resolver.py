@@ -23,7 +23,6 @@ from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.proof import proves
 from doi_proxy.resolver.resolution import (
     HIT,
-    REGISTRY,
     Origin,
     Resolution,
     Step,
@@ -40,9 +39,6 @@ from handle_protocol.record import parse_record
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000
-#: Seconds for which a copy of a registry record is used without reading the store, while the upstream fails. Clients
-#: keep such an answer as long.
-REGISTRY_SECONDS: Final = 30.0
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
 #: JSON of the values of a record, in bytes. A larger record is parsed in a turn of the event loop of its own.
@@ -62,7 +58,7 @@ class Resolver:
         failures: FailureMemory,
         observer: ResolutionObserver | None = None,
     ) -> None:
-        self._cache = cache
+        self.cache = cache
         self.peek = cache.peek
         self._clock = clock
         self._timeouts = options.timeouts
@@ -80,10 +76,11 @@ class Resolver:
         #: The operator's records, which win over the cache and the upstream. None if there are none.
         self.local_records: LocalAnswers | None = None
 
-    def find_fresh(self, name: HandleName) -> Resolution | None:
-        """The answer of `resolve` if memory has it: a fresh one that is not due for a refresh, or a registry record.
+    def resolve_now(self, name: HandleName) -> Resolution | None:
+        """The answer of `resolve`, if it takes neither a query nor a task. `count_answer` counts it if it is used.
 
-        `count_answer` counts it if it is used.
+        It is the operator's record, a fresh record that is not due for a refresh, or any usable one of memory while no
+        query is sent about it. Memory has it, or a store that is read without a task.
         """
         if self.local_records is not None:
             try:
@@ -92,15 +89,17 @@ class Resolver:
                 return None  # `resolve` raises it
             if local is not None:
                 return local
-        entry = self.peek(name.key)
-        return None if entry is None else self._answer_with(name, entry)
-
-    def find_stored(self, name: HandleName) -> Resolution | None:
-        """Like `find_fresh`, with what the store has, if reading it takes no task."""
-        found = self.find_fresh(name)
-        if found is not None or (entry := self._cache.load(name.key)) is None or self.is_local(name):
-            return found
-        return self._answer_with(name, entry)
+        entry, now = self.cache.get_now(name.key), self._clock()
+        if entry is None or now < refresh_from(entry):
+            return None if entry is None else Resolution(name, entry, HIT)
+        if not entry.is_usable(now) or not entry.is_current(self.cache.edition):
+            return None
+        no_query = self.find_recent_failure(name, now)
+        if no_query is None and not entry.is_confirmed:
+            no_query = self._sealed  # only an import changes a file's record, and announces that
+        if no_query is None or entry.is_fresh(now):
+            return None if no_query is None else Resolution(name, entry, HIT)
+        return Resolution(name, entry, stale_origin(entry), no_query)
 
     def is_local(self, name: HandleName) -> bool:
         """Whether a local record answers or denies a name, in place of the cache."""
@@ -109,44 +108,18 @@ class Resolver:
         except PrefixDenied:
             return True
 
-    def _answer_with(self, name: HandleName, entry: Entry) -> Resolution | None:
-        """The answer with an entry of the cache, if no query is needed."""
-        now = self._clock()
-        if now >= refresh_from(entry):
-            return None if entry.is_confirmed else self._find_registry(name, entry, now)
-        return Resolution(name, entry, HIT)
-
-    def _find_registry(self, name: HandleName, copy: Entry, now: float) -> Resolution | None:
-        """A registry record of memory, while no upstream would be queried about its name."""
-        if not self.is_current_copy(copy):
-            return None
-        if self._sealed is not None:
-            return Resolution(name, copy, REGISTRY, self._sealed)
-        failure = self.find_recent_failure(name, now)
-        # Another process may have an answer of the upstream, and its announcement may be lost.
-        if failure is None or not copy.was_read_within(REGISTRY_SECONDS, now):
-            return None
-        return Resolution(name, copy, REGISTRY, failure)
-
     def find_recent_failure(self, name: HandleName, now: float) -> CouldNotVerify | None:
         """The failure of the last query about a name, while a record is served without another query."""
         return self.failures.find_recent(name.key, now, self._timeouts.recheck)
 
-    def is_current_copy(self, entry: Entry) -> bool:
-        """Whether an entry of memory is a copy of a registry record, and none has changed since it was read."""
-        return entry.is_copy_of(self._cache.edition)
+    def is_current(self, entry: Entry) -> bool:
+        """Whether an entry of memory still counts; see Entry."""
+        return entry.is_current(self.cache.edition)
 
     def count_answer(self, resolution: Resolution) -> Resolution:
         """Count an answer, and return it."""
         self.observer.record_resolution(resolution)
         return resolution
-
-    async def recall(self, name: HandleName) -> Resolution | None:
-        """Like `find_fresh`, and look in the store too. The answer is not counted."""
-        entry = await self._cache.get(name.key)
-        if entry is not None and entry.is_fresh(self._clock()):
-            self._cache.memory.keep(entry)  # the caller looks there again
-        return self.find_fresh(name)
 
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
@@ -176,7 +149,7 @@ class Resolver:
             _refuse_too_stale(found, demand, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
-            if self._cache.is_patient and not is_repeated and await self._cache.read_late(name.key):
+            if self.cache.is_patient and not is_repeated and await self.cache.get_late(name.key):
                 # A bypass was charged before its query failed.
                 return await self._resolve(name, replace(demand, admit_bypass=ORDINARY.admit_bypass), is_repeated=True)
             self.observer.record_failure(failure.token)
@@ -200,7 +173,7 @@ class Resolver:
         await self._fetcher.close()
 
     async def _resolve_from_cache(self, name: HandleName, demand: Demand) -> Resolution:
-        entry, now = await self._cache.get(name.key), self._clock()
+        entry, now = await self.cache.get(name.key), self._clock()
         if entry is None or not entry.is_usable(now):
             raise NotCached
         if demand.max_age is not None and now - entry.fetched_at > demand.max_age:
@@ -208,40 +181,52 @@ class Resolver:
         return Resolution(name, entry, Origin.HIT if entry.is_fresh(now) else stale_origin(entry))
 
     async def _resolve_with_cache(self, name: HandleName, demand: Demand) -> Resolution:
-        entry = await self._cache.get(name.key)
-        now = self._clock()
+        entry, now = await self.cache.get(name.key), self._clock()
         if entry is not None and demand.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, HIT)
-        failure = self.find_recent_failure(name, now)
+        failure = self.find_recent_failure(name, now) or self._sealed
+        step = self._choose_step(entry, now, demand, failure)
+        if entry is None or step in (Step.FETCH, Step.FETCH_WITH_FALLBACK):
+            return await self._query(name, entry, step, demand)
+        if step is Step.ANSWER_STALE:
+            if self._sealed is not None and failure is self._sealed:
+                # Memory answers alone for a while. Another process can have changed the store after that.
+                self.failures.remember(name.key, failure, now)
+            return Resolution(name, entry, stale_origin(entry), failure)
+        if step is Step.ANSWER_AND_REFRESH and failure is None:
+            self._refresh_ahead(name, entry)
+        return Resolution(name, entry, HIT)
+
+    def _choose_step(self, entry: Entry | None, now: float, demand: Demand, failure: CouldNotVerify | None) -> Step:
+        """The next step for a name, given the failure that stands for a query now."""
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
-        no_query = failure or self._sealed
-        step = next_step(entry, now, failed_recently=no_query is not None, popular=popular)
-        must_renew = entry is not None and failure is None and self._must_renew(entry, now, step, demand)
-        if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH) and not must_renew:
-            if step is Step.ANSWER_AND_REFRESH and failure is None:
-                self._refresh_ahead(name, entry)
-            return Resolution(name, entry, HIT)
-        if entry is not None and (step is Step.ANSWER_STALE or _is_stale_enough(entry, now, demand)):
-            return Resolution(name, entry, stale_origin(entry), no_query)
+        step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
+        if entry is None:
+            return step
+        if step is Step.FETCH_WITH_FALLBACK and _is_stale_enough(entry, now, demand):
+            return Step.ANSWER_STALE
+        is_fresh = step in (Step.ANSWER, Step.ANSWER_AND_REFRESH)
+        if not is_fresh or failure is not None or demand.max_age is None or now - entry.fetched_at <= demand.max_age:
+            return step
+        return Step.FETCH_WITH_FALLBACK if demand.may_renew() else step
+
+    async def _query(self, name: HandleName, entry: Entry | None, step: Step, demand: Demand) -> Resolution:
+        """The answer of the upstream; a stale `entry` if there is a usable one, and the upstream fails or is slow."""
+        now = self._clock()
+        usable = entry if step is Step.FETCH_WITH_FALLBACK else None
         if (refusal := self.failures.find_refusal(name.key, now)) is not None:
-            if entry is None or not entry.is_usable(now):
+            if usable is None:
                 raise refusal
-            return Resolution(name, entry, stale_origin(entry), refusal)
+            return Resolution(name, usable, stale_origin(usable), refusal)
         urgent = demand.priority is Priority.PERSON
         task, is_new = self._flights.join(
             name.key, partial(self._fetcher.fetch, name, demand, entry), urgent=urgent, client=demand.client
         )
-        if entry is None or step is Step.FETCH:
+        if usable is None:
             fetched = await self._flights.wait(name.key, task, demand.due)
             return Resolution(name, fetched, Origin.ASKED if is_new else Origin.JOINED)
-        renewed = Origin.RELOADED if must_renew else renewal_origin(entry)
-        return await self._await_or_answer_stale(name, entry, task, renewed if is_new else Origin.JOINED, demand.due)
-
-    def _must_renew(self, entry: Entry, now: float, step: Step, demand: Demand) -> bool:
-        """Whether a fresh record is too old for the caller, and may be fetched again."""
-        if demand.max_age is None or step not in (Step.ANSWER, Step.ANSWER_AND_REFRESH):
-            return False
-        return now - entry.fetched_at > demand.max_age and demand.may_renew()
+        renewed = Origin.RELOADED if usable.is_fresh(now) else renewal_origin(usable)
+        return await self._await_or_answer_stale(name, usable, task, renewed if is_new else Origin.JOINED, demand.due)
 
     async def _await_or_answer_stale(
         self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], origin: Origin, due: float | None
@@ -271,7 +256,7 @@ class Resolver:
         try:
             return Resolution(name, await self._flights.wait(kind, task, demand.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
-            known = await self._cache.get(name.key)
+            known = await self.cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
             return Resolution(name, known, stale_origin(known), failure)
@@ -280,7 +265,7 @@ class Resolver:
         """A fresh entry that a signature proves: of memory, or of another process."""
         entry = self.peek(key)
         if not proves(entry, self._clock(), demand.max_age):
-            entry = await self._cache.reread(key)
+            entry = await self.cache.get(key, newest=True)
         return entry if proves(entry, self._clock(), demand.max_age) else None
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:

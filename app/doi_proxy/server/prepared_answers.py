@@ -123,12 +123,11 @@ class ExpressLane:
         is_known = any(answer.variant == variant and answer.source == source for answer in known)
         if is_known or (is_rare and not known and not self._is_seen(target)):
             return
-        if self._resolver.find_fresh(first.name) is None:
-            return  # memory has not admitted the record, so the reply could not be used
-        watched = [*hit.find_watched(), *([first.name] if hit.seconds is not None else ())]
+        if hash_resolution(self._resolver.resolve_now(first.name)) != source:
+            return  # memory has not admitted the record, or this answer took a query: the next one can be another
         others = (
             *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
-            *[Ground(name, hash_resolution(self._resolver.find_fresh(name)), False) for name in watched],
+            *[Ground(name, hash_resolution(self._resolver.resolve_now(name)), False) for name in hit.find_watched()],
         )
         prepared = _prepare(target, variant, first, reply, hit, others)
         if hit.seconds is not None:
@@ -214,7 +213,7 @@ class ExpressLane:
         if entry is None or hash(entry.answer.values) != prepared.values:
             return None
         has_same_times = entry.fetched_at == prepared.fetched_at and entry.fresh_until == prepared.fresh_until
-        return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current_copy(entry)) else None
+        return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current(entry)) else None
 
     def _find_chain(
         self, prepared: Prepared, read: Resolution | None, same: Entry | None
@@ -222,8 +221,10 @@ class ExpressLane:
         """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
         if same is not None and prepared.origin is HIT:
             return Resolution(prepared.name, same, HIT), ()
+        if self._clock() >= prepared.until:
+            return None
         # The client is admitted. Memory may have evicted the record that the store has.
-        found = read or self._resolver.find_stored(prepared.name)
+        found = read or self._resolver.resolve_now(prepared.name)
         if found is None or (found is not read and hash_resolution(found) != prepared.source):
             return None
         followed = self._find_others(prepared) if prepared.others else ()
@@ -306,7 +307,7 @@ class ExpressLane:
         """
         found, reply = None, None
         try:
-            found = self._resolver.find_stored(read_path(target[len(self._sub_path) :]))
+            found = self._resolver.resolve_now(read_path(target[len(self._sub_path) :]))
             reply = None if found is None else self._redirect(found)
         except FAILURES:
             pass  # the full path meets the same error, and answers it
@@ -319,12 +320,10 @@ class ExpressLane:
         return prepared, found
 
     def _find_others(self, prepared: Prepared) -> tuple[Resolution, ...] | None:
-        """The rest of the chain of a reply. None if it has ended, or memory has something else than before."""
+        """The rest of the chain of a reply. None if memory has something else than before."""
         followed = []
-        if self._clock() >= prepared.until:
-            return None
         for ground in prepared.others:
-            found = self._resolver.find_fresh(ground.name)
+            found = self._resolver.resolve_now(ground.name)
             if hash_resolution(found) != ground.source:
                 return None
             if found is not None and ground.is_followed:

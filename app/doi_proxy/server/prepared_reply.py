@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.resolution import HIT, REGISTRY, Chain, Origin, Resolution, refresh_from
+from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, refresh_from
 from doi_proxy.web.countdown import Countdown
 from doi_proxy.web.freshness import cache_status_text
 from doi_proxy.web.header import Header, header_lines
@@ -48,7 +48,7 @@ class Prepared(msgspec.Struct, gc=False):
     lines: bytes
     #: The empty line and the body.
     tail: bytes
-    #: When the reply ends, whatever the records are. It is read only if there are `others`.
+    #: When the reply ends, whatever the records are.
     until: float = inf
     #: The inputs of `head`: the time, the times of the record, the pattern of its freshness, the server's header lines.
     second: int = -1
@@ -84,8 +84,8 @@ class Prepared(msgspec.Struct, gc=False):
 
     def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
         """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
-        entry, is_hit = found.entry, found.origin is HIT and not followed
-        if not is_hit:
+        entry = found.entry
+        if found.origin is not HIT or followed:
             chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
             freshness = header_lines(self.freshness(chain, second))
         else:
@@ -93,9 +93,11 @@ class Prepared(msgspec.Struct, gc=False):
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
         self.second, self.first, self.uses, self.logged = second, first, 0, None
-        # The upstream may answer again, so a registry record is looked up anew each second.
-        until = float(second + 1) if found.origin is REGISTRY else refresh_from(entry) if is_hit else -inf
-        self.sure_until = -inf if self.others or entry.is_negative else until
+        # While no query is sent, the record is looked up anew each second: the upstream may answer again.
+        until = float(second + 1)
+        if found.origin is HIT:
+            until = max(refresh_from(entry), min(until, entry.fresh_until))
+        self.sure_until = -inf if self.others or entry.is_negative else min(until, self.until)
         self.origin, self.values = found.origin, hash(entry.answer.values)
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
@@ -113,6 +115,7 @@ def hash_resolution(resolution: Resolution | None) -> int:
     values = hash(answer.values)
     if resolution.origin is HIT and answer.code is ResponseCode.SUCCESS:
         return values
-    more = (resolution.origin, answer.code, resolution.entry.fetched_at, resolution.agency, resolution.allows_detour)
+    reason = None if resolution.failure is None else resolution.failure.token
+    more = (resolution.origin, answer.code, resolution.entry.fetched_at, reason, resolution.agency)
     gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)
-    return hash((values, more, gone))
+    return hash((values, more, gone, resolution.allows_detour))

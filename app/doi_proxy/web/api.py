@@ -15,7 +15,7 @@ from doi_names.name import HandleName
 from doi_names.presentation import read_exact, read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failure
 from doi_proxy.resolver.options import ResolveOptions
-from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.resolver.resolution import CACHED, Chain, Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
 from doi_proxy.web.conditions import read_demand
 from doi_proxy.web.countdown import JsonCountdown
@@ -80,7 +80,7 @@ class RestApi:
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
         options = read_api_options(parameters)
-        found = None if options.bypasses_cache else self._resolver.find_stored(_read_name(path, parameters))
+        found = None if options.bypasses_cache else self._resolver.resolve_now(_read_name(path, parameters))
         if found is None:
             return None
         size = len(found.entry.answer.values)
@@ -126,8 +126,8 @@ class RestApi:
         kind, body = _format(body, parameters)
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
-        is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and not options.bypasses_cache
-        hit = Hit(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_hit else None
+        is_repeatable = resolution.origin in CACHED and not options.bypasses_cache
+        hit = Hit(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_repeatable else None
         if code is ResponseCode.HANDLE_NOT_FOUND:
             return Reply(404, (kind, tag), body, freshness, hit)
         if _has(request, tag):

@@ -134,7 +134,7 @@ class NamePages:
         seconds: int | None = None,
     ) -> Hit | None:
         """What a page depends on, if that is one fresh record and, if it `watches`, what its sections look up."""
-        if not found.is_hit or found.chain.is_alias or options.bypasses_cache:
+        if not found.is_repeatable or found.chain.is_alias or options.bypasses_cache:
             return None
         name = found.chain.last.name
 

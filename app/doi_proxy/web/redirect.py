@@ -75,12 +75,14 @@ class Redirects:
                 return None
             can_detour = can_detour or stage.makes_detours
         if not parameters.pairs and not wants_data(request.header(b"accept")):
-            hit = self._destinations.find_target_now(name)
-            if hit is not None and can_detour:
-                destination = Destination(Kind.TARGET, Chain(hit[0]), target=hit[1], is_hit=True)
+            resolution = self._destinations.resolver.resolve_now(name)
+            target = None if resolution is None else self._destinations.read_target(resolution)
+            if resolution is not None and target is not None:
+                self._destinations.resolver.count_answer(resolution)
+                if not can_detour:
+                    return self._redirect_all(resolution, target)
+                destination = Destination(Kind.TARGET, Chain(resolution), target=target, is_repeatable=True)
                 return self.reply(request, DEFAULT_OPTIONS, parameters, destination)
-            if hit is not None:
-                return self._redirect_hit(*hit)
         query = self.read_query(request, name, parameters)
         found = self._destinations.find_now(query)
         return None if found is None else self.reply(request, query.options, parameters, found)
@@ -90,9 +92,9 @@ class Redirects:
         for stage in self._detours:
             if stage.makes_detours or stage.awaits_detours:
                 return None
-        target = self._destinations.find_plain_target(found)
+        target = self._destinations.read_target(found)
         # The express lane writes the freshness of each second. A second one would take 4 us.
-        return None if target is None else self._redirect_hit(found, target, is_timed=False)
+        return None if target is None else self._redirect_all(found, target, is_timed=False)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
@@ -141,7 +143,7 @@ class Redirects:
         known = self._destinations.prefixes.recall_contact(found.chain.last.name)
         return self._name_pages.values(request, options, found, known)
 
-    def _redirect_hit(self, resolution: Resolution, target: Target, *, is_timed: bool = True) -> Reply:
+    def _redirect_all(self, resolution: Resolution, target: Target, *, is_timed: bool = True) -> Reply:
         """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
         (location, stub), chain = _location_and_stub(target), Chain(resolution)
         freshness = self._freshness.of_redirect_hit(chain, self._now()) if is_timed else ()
@@ -170,7 +172,7 @@ class Redirects:
             and not any(stage.awaits_detours for stage in self._detours)
             and not options.bypasses_cache
         )
-        if found.is_hit and is_for_all:
+        if found.is_repeatable and is_for_all:
             hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
@@ -218,7 +220,7 @@ class Redirects:
         chain, query = found.chain, b"?" + request.query if request.query else b""
         location = (b"location", request.url_of(chain.last.name).encode() + query)
         # Without a URL of its own, this resolver takes the host of the request.
-        is_for_all = found.is_hit and not options.bypasses_cache and request.public_url is not None
+        is_for_all = found.is_repeatable and not options.bypasses_cache and request.public_url is not None
         hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
         freshness = self._freshness.of_redirect(chain, self._now())
         if options.redirection_headers:

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from doi_names.name import HandleName
+from doi_proxy.assembly.resolving import RECHECK
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import NotInBundle, UpstreamRefused
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.resolution import Origin
-from doi_proxy.resolver.resolver import REGISTRY_SECONDS, Resolver
+from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
@@ -110,7 +111,7 @@ async def test_other_names_are_not_known(path: Path) -> None:
 
 def find_target(bench: Bench) -> str | None:
     """The URL of the registry record that memory answers with. None if it does not answer."""
-    found = bench.resolver.find_fresh(NAME)
+    found = bench.resolver.resolve_now(NAME)
     assert found is None or found.origin is Origin.REGISTRY
     return None if found is None else target(found)
 
@@ -133,17 +134,17 @@ async def test_memory_does_not_answer_while_the_upstream_works(path: Path) -> No
 
 
 async def test_memory_answers_while_the_name_is_not_queried_again(failing: Bench) -> None:
-    found = failing.resolver.find_fresh(NAME)
+    found = failing.resolver.resolve_now(NAME)
     assert found is not None
     assert (found.origin, target(found), found.agency) == (Origin.REGISTRY, REGISTRY, "Crossref")
     assert isinstance(found.failure, UpstreamRefused)
-    failing.clock.advance(REGISTRY_SECONDS)
+    failing.clock.advance(RECHECK)
     assert find_target(failing) is None
 
 
 async def test_memory_gives_way_to_an_answer_of_the_upstream(failing: Bench) -> None:
     await failing.cache.put(entry(NAME.key))
-    found = failing.resolver.find_fresh(NAME)
+    found = failing.resolver.resolve_now(NAME)
     assert found is not None
     assert (found.origin, found.entry) == (Origin.HIT, entry(NAME.key))
 
@@ -198,15 +199,14 @@ async def test_a_sealed_resolver_answers_from_memory_until_a_change_is_announced
     failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
     resolver = Resolver(cache, SealedSource(), clock, options=usual_options(), failures=failures)
     await cache.forget_announced()
-    assert resolver.find_fresh(NAME) is None
     first = await resolver.resolve(NAME)
     clock.advance(86_400)
-    found = resolver.find_fresh(NAME)
+    found = resolver.resolve_now(NAME)
     assert found is not None
     for answer in (first, found):
         assert (answer.origin, target(answer)) == (Origin.REGISTRY, REGISTRY)
         assert isinstance(answer.failure, NotInBundle)
     await cache.forget_registry()
-    assert resolver.find_fresh(NAME) is None
+    assert resolver.resolve_now(NAME) is None
     await resolver.close()
     await cache.close()

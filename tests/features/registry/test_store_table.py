@@ -53,7 +53,7 @@ async def test_without_an_entry_the_registry_record_is_found_and_copied_into_mem
     assert isinstance(found, RegistryEntry)
     assert (found.agency, found.fetched_at, found.is_fresh(NOW)) == ("Crossref", FILE_DATE, False)
     assert TARGET.encode() in found.answer.values
-    assert cache.peek(KEY) == replace(found, read_at=NOW, edition=cache.edition)
+    assert cache.peek(KEY) == replace(found, edition=cache.edition)
 
 
 async def test_every_usable_answer_of_the_upstream_wins(cache: TieredStore, clock: Clock) -> None:
@@ -61,7 +61,7 @@ async def test_every_usable_answer_of_the_upstream_wins(cache: TieredStore, cloc
         await cache.put(answer)
         await cache.flush()
         assert await cache.get(KEY) == answer
-        assert await cache.reread(KEY) == answer
+        assert await cache.get(KEY, newest=True) == answer
 
 
 async def test_the_registry_record_answers_after_the_hard_expiry_of_a_record(cache: TieredStore, clock: Clock) -> None:
@@ -77,7 +77,7 @@ async def test_a_not_found_of_the_upstream_deletes_the_registry_record(
     await cache.put(missing(KEY))
     await cache.flush()
     clock.advance(3_600)
-    found = await cache.reread(KEY)
+    found = await cache.get(KEY, newest=True)
     assert found is None or not found.is_usable(clock())
     assert count_registry(path, clock) == 2
 

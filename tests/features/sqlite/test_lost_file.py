@@ -82,7 +82,7 @@ async def test_a_lost_file_is_created_again_with_the_records_of_every_process(
     await caches[1].flush()
     lose(path)
     for cache in caches:
-        await cache.reread(OTHER)
+        await cache.get(OTHER, newest=True)
         await look(cache)
         stats = await cache.stats()
         assert stats.state in ("read-only", "failing") and stats.store is not None
@@ -121,7 +121,7 @@ async def test_a_file_that_was_put_there_is_opened_with_what_it_has(
     assert ["was replaced while it was open" in record.message for record in caplog.records] == [True, True]
     for cache in caches:
         assert await cache.get(ELSEWHERE) == entry(ELSEWHERE)
-        assert await cache.reread(NAME) == entry(NAME)
+        assert await cache.get(NAME, newest=True) == entry(NAME)
         assert cache.memory.entries >= len(NAMES)
         await cache.close()
     async with opened(path, clock) as store:
@@ -160,7 +160,7 @@ async def test_a_file_whose_folder_cannot_be_read_for_a_time_is_not_lost(
     path.parent.symlink_to(path.parent)  # as for a folder without permission, but also for root
     for _ in range(3):
         await look(cache)
-    assert await cache.reread(NAME) == entry(NAME)
+    assert await cache.get(NAME, newest=True) == entry(NAME)
     path.parent.unlink()
     aside.rename(path.parent)
     await look(cache)
@@ -199,7 +199,7 @@ async def test_a_file_of_another_program_is_not_changed_and_the_store_is_beside_
         await look(cache)
     stats = (await cache.stats()).store
     assert stats is not None and stats.healthy and f"SQLite file {path}.1" in stats.detail
-    assert await cache.reread(NAME) == entry(NAME)
+    assert await cache.get(NAME, newest=True) == entry(NAME)
     await cache.close()
     assert path.read_bytes() == content
 

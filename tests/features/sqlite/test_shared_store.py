@@ -107,7 +107,7 @@ async def test_at_most_a_thousand_absent_keys_are_remembered(tmp_path: Path, clo
 async def test_a_name_that_another_process_answers_after_the_lookup_is_not_queried(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     async with running(store=store, owner="one") as one, running(store=store, owner="two") as two:
-        assert two.resolver.find_stored(NAME) is None
+        assert two.resolver.resolve_now(NAME) is None
         one.upstream.put(NAME.text, url=OLD)
         assert target(await one.ask()) == OLD
         await one.cache.flush()

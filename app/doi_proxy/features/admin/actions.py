@@ -132,7 +132,7 @@ async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> 
 async def _report_entry(core: Core, name: HandleName, now: float) -> EntryReport | None:
     """The cached answer about a name, as an operator sees it. None without one."""
     cached = core.cache.peek(name.key)
-    newest = await core.cache.reread(name.key)
+    newest = await core.cache.get(name.key, newest=True)
     if newest is None:
         return None
     tier: Literal["memory", "store"] = "memory" if newest is cached else "store"

@@ -170,7 +170,7 @@ class Visit:
 
     async def _visit(self, name: HandleName) -> None:
         known = await self._cache.get(name.key)
-        if self._resolver.find_fresh(name) is None and (known is None or not known.is_fresh(self._clock())):
+        if self._resolver.resolve_now(name) is None and (known is None or not known.is_fresh(self._clock())):
             if self._left == 0:
                 self.stop("the limit is reached")
                 return

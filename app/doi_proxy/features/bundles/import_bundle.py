@@ -203,5 +203,5 @@ class BundleImport:
 
     async def _has_record(self, key: str, now: float) -> bool:
         """Whether the store has a usable record. Only an answer of the upstream may replace it by "not found"."""
-        known = await self._cache.reread(key)
+        known = await self._cache.get(key, newest=True)
         return known is not None and known.is_usable(now) and known.answer.code is ResponseCode.SUCCESS

@@ -72,7 +72,7 @@ class BundleReplacement(BundleImport):
 
     async def _store(self, entry: Entry, now: float) -> bool:
         self._names.add(entry.key)
-        known = await self._cache.reread(entry.key)
+        known = await self._cache.get(entry.key, newest=True)
         if known is None or not known.is_confirmed:
             await self._cache.put(entry)
             return True

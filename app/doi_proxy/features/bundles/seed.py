@@ -50,7 +50,7 @@ class Seed(Service):
                     if refused <= MAX_NAMED:
                         log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
                 elif isinstance(item, Entry):
-                    entry = await self._cache.reread(item.key)
+                    entry = await self._cache.get(item.key, newest=True)
                     if entry is not None and entry.is_usable(now) and entry.is_confirmed:
                         known += 1
                         continue

@@ -201,8 +201,12 @@ class _Batch:
         judgement = self._judgements.find(name.key)
         if judgement is not None:
             return judgement
-        found = self._parts.destinations.find_target_now(name)
-        return None if found is None else judge_target(*found)
+        destinations = self._parts.destinations
+        found = destinations.resolver.resolve_now(name)
+        target = None if found is None else destinations.read_target(found)
+        if found is None or target is None:
+            return None
+        return judge_target(destinations.resolver.count_answer(found), target)
 
     async def _launch(self, name: HandleName, judgement: Judgement | None) -> asyncio.Task[_Answer]:
         await self._slots.acquire()

@@ -126,7 +126,7 @@ class Responder:
                 return self._write_refusal(request, ResponseStatus.NOT_RESPONSIBLE, _NOT_RESPONSIBLE)
             if request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED):
                 return None
-            found = self._resolver.find_stored(name)
+            found = self._resolver.resolve_now(name)
             if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
                 return None
             self._resolver.count_answer(found)

@@ -113,7 +113,7 @@ class SignatureLine:
 
     def _find_values(self, name: HandleName) -> bytes | None:
         """The values of a record with signatures, in memory."""
-        found = self._core.resolver.find_fresh(name)
+        found = self._core.resolver.resolve_now(name)
         entry = self._core.cache.peek(name.key) if found is None else found.entry
         # Most records have none, and a record of 256 KiB takes milliseconds to parse.
         if entry is None or b"HS_SIGNATURE" not in entry.answer.values.upper():

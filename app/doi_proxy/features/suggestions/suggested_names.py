@@ -71,16 +71,21 @@ class Existence:
 
     def find(self, name: HandleName) -> bool | None:
         """Whether the name exists. None if memory does not know."""
-        answer = self._resolver.find_fresh(name)
+        answer = self._resolver.resolve_now(name)
         return None if answer is None else answer.is_registered
 
     async def look_up(self, names: Sequence[HandleName], client: ClientNetwork) -> None:
         """Bring what the store or the upstream knows about the names into memory. Raises nothing."""
-        await self._query([name for name in names if await self._resolver.recall(name) is None], client)
+        await self._query([name for name in names if await self._recall(name) is None], client)
+
+    async def _recall(self, name: HandleName) -> Resolution | None:
+        """What memory or the store knows, without a query. The answer is not counted."""
+        await self._resolver.cache.get(name.key)
+        return self._resolver.resolve_now(name)
 
     async def check(self, name: HandleName, client: ClientNetwork) -> bool | None:
         """Whether a name of a list exists. None if the budget has no room, or the upstream gave no answer in time."""
-        known = await self._resolver.recall(name)
+        known = await self._recall(name)
         if known is not None:
             return known.is_registered
         if not self._queries or self.bucket is None or await self.bucket.take():
