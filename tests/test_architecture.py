@@ -35,10 +35,10 @@ CORE: Final = (
     ("rationing", "system"),
     ("errors",),
 )
-#: The packages below the service, and what each imports. The reader of handle values still raises the service's errors.
+#: The packages below the service, and what each imports.
 BELOW: Final = {
     "doi_names": frozenset({"doi_names"}),
-    "handle_protocol": frozenset({"handle_protocol", "doi_names", "errors"}),
+    "handle_protocol": frozenset({"handle_protocol", "doi_names"}),
 }
 #: What lies above the core, from the top down.
 ABOVE: Final = ("commands", "main", "assembly", "features", "endpoints", "networks", "sharing", "store", "proxy_client")

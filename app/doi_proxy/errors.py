@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import ClassVar, Final
 
 from doi_names.errors import InvalidName, NameTooLong
+from handle_protocol import errors as protocol
 
 
 class DoiProxyError(Exception):
@@ -235,17 +236,17 @@ class InvalidAnswer(CouldNotVerify):
         return True
 
 
-class AnswerTooLarge(InvalidAnswer):
+class OversizedAnswer(InvalidAnswer):
     """The upstream's answer is larger than this resolver accepts."""
 
     # The upstream did nothing wrong. Its other servers and transports have the same answer.
     @classmethod
-    def over(cls, max_bytes: int) -> AnswerTooLarge:
+    def over(cls, max_bytes: int) -> OversizedAnswer:
         """The error for an answer with more bytes than the limit."""
         return cls(f"The upstream's answer is longer than {max_bytes} bytes.")
 
 
-class SignatureInvalid(InvalidAnswer):
+class UnprovenAnswer(InvalidAnswer):
     """The signature of the handle server's answer is missing or wrong."""
 
     token = "signature-invalid"
@@ -347,13 +348,38 @@ class ConfigurationError(DoiProxyError):
     """The configuration cannot be used."""
 
 
-#: With what a request fails: an error of this tree, or the codec's about its name.
-FAILURES: Final = (DoiProxyError, InvalidName)
+#: With what a request fails: an error of this tree, or of the packages below about its name or its answer.
+FAILURES: Final = (DoiProxyError, InvalidName, protocol.HandleProtocolError)
 
 
-def as_failure(error: DoiProxyError | InvalidName) -> DoiProxyError:
-    """An error of this tree. The only place that translates the codec's errors."""
-    return UnreadableName.of(error) if isinstance(error, InvalidName) else error
+def as_failure(error: DoiProxyError | InvalidName | protocol.HandleProtocolError) -> DoiProxyError:
+    """An error of this tree. The only place that translates the errors of the packages below."""
+    if isinstance(error, InvalidName):
+        return UnreadableName.of(error)
+    return as_unverified(error) if isinstance(error, protocol.HandleProtocolError) else error
+
+
+def as_unverified(error: protocol.HandleProtocolError) -> CouldNotVerify:
+    """Why a name could not be verified, given an error of the handle protocol."""
+    if isinstance(error, protocol.ServerRefused):
+        return UpstreamRefused(
+            error.message,
+            upstream_status=error.http_status,
+            response_code=error.response_code,
+            detail=error.detail,
+        )
+    kind = next((ours for theirs, ours in _UNVERIFIED if isinstance(error, theirs)), CouldNotVerify)
+    return kind(error.message, detail=error.detail)
+
+
+#: The first that fits counts.
+_UNVERIFIED: Final[tuple[tuple[type[protocol.HandleProtocolError], type[CouldNotVerify]], ...]] = (
+    (protocol.AnswerTooLarge, OversizedAnswer),
+    (protocol.SignatureInvalid, UnprovenAnswer),
+    (protocol.UnusableAnswer, InvalidAnswer),
+    (protocol.ServerTimeout, UpstreamTimeout),
+    (protocol.ServerUnreachable, UpstreamUnreachable),
+)
 
 
 def refuse_stripped_texts() -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from doi_names.name import fold
-from doi_proxy.errors import InvalidAnswer, UpstreamRefused
+from handle_protocol.errors import InvalidRecord, ServerRefused
 from handle_protocol.record import parse_record
 
 
@@ -54,25 +54,25 @@ _decoder: Final = msgspec.json.Decoder(_Wire)
 def read_answer(body: bytes, name: str) -> Answer:
     """Read the body of an answer to the query about `name`.
 
-    Raises UpstreamRefused if the response code reports a failure. Raises InvalidAnswer if the body is not JSON, has no
+    Raises ServerRefused if the response code reports a failure. Raises InvalidRecord if the body is not JSON, has no
     response code, has values that cannot be read, or is about another name.
     """
     try:
         wire = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer("The upstream's answer is not valid JSON of the handle API.", detail=str(error)) from error
+        raise InvalidRecord("The upstream's answer is not valid JSON of the handle API.", detail=str(error)) from error
     if wire.responseCode not in ResponseCode.__members__.values():
-        raise UpstreamRefused(
+        raise ServerRefused(
             f"The upstream reported a failure, response code {wire.responseCode}.",
             response_code=wire.responseCode,
             detail=(wire.message or "no reason given")[:200],
         )
     if not _same_name(wire.handle, name):
-        raise InvalidAnswer("The upstream's answer is about another name.")
+        raise InvalidRecord("The upstream's answer is about another name.")
     if wire.responseCode != ResponseCode.SUCCESS:
         return Answer(ResponseCode(wire.responseCode))
     if not bytes(wire.values):
-        raise InvalidAnswer("The upstream's answer has response code 1 (success) and no `values`.")
+        raise InvalidRecord("The upstream's answer has response code 1 (success) and no `values`.")
     # This removes insignificant white space. Numbers and escapes keep their spelling.
     values = msgspec.json.format(bytes(wire.values), indent=-1)
     return (

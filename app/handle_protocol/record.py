@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from doi_names.name import fold
-from doi_proxy.errors import AnswerTooLarge, InvalidAnswer
+from handle_protocol.errors import AnswerTooLarge, InvalidRecord
 from handle_protocol.value import DEFAULT_TTL, HandleValue, read_value
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Record:
 
 
 def read_values(values: bytes) -> Record:
-    """Read a record from the JSON array of its values. Raises InvalidAnswer."""
+    """Read a record from the JSON array of its values. Raises InvalidRecord."""
     if len(values) > MAX_VALUES_BYTES:
         raise AnswerTooLarge(f"The values of the record have {len(values)} bytes; the limit is {MAX_VALUES_BYTES}.")
     try:
@@ -87,7 +87,7 @@ def read_values(values: bytes) -> Record:
         # Members that this program does not parse must be UTF-8 too (RFC 8259, section 8.1).
         values.isascii() or values.decode()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer("The `values` of the upstream's answer are not a JSON array.", detail=str(error)) from error
+        raise InvalidRecord("The `values` of the upstream's answer are not a JSON array.", detail=str(error)) from error
     if len(items) > MAX_VALUES:
         raise AnswerTooLarge(f"The record has {len(items)} values; the limit is {MAX_VALUES}.")
     return Record(tuple(read_value(bytes(item)) for item in items))
@@ -111,7 +111,7 @@ class RecordCache:
         return len(self._records)
 
     def parse(self, values: bytes) -> Record:
-        """Parse the JSON array of a record's values, or return the cached record. Raises InvalidAnswer."""
+        """Parse the JSON array of a record's values, or return the cached record. Raises InvalidRecord."""
         cached = self._records.get(values)
         if cached is not None:
             self._records.move_to_end(values)

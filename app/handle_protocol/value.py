@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from doi_names.name import fold
-from doi_proxy.errors import InvalidAnswer
+from handle_protocol.errors import InvalidRecord
 
 #: The permissions that the API omits because nearly every value has them: public read, admin read and write.
 USUAL_PERMISSIONS: Final = "1110"
@@ -111,14 +111,14 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_value(raw: bytes) -> HandleValue:
-    """Read one value from its JSON object. Raises InvalidAnswer, whose detail names the wrong member."""
+    """Read one value from its JSON object. Raises InvalidRecord, whose detail names the wrong member."""
     try:
         wire = _decoder.decode(raw)
         text = read_text(bytes(wire.data))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
+        raise InvalidRecord("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
     if text is None and _has_long_number(raw):
-        raise InvalidAnswer("The upstream's answer holds a number with more digits than JSON readers accept.")
+        raise InvalidRecord("The upstream's answer holds a number with more digits than JSON readers accept.")
     return HandleValue(
         index=wire.index,
         type=wire.type,
@@ -133,10 +133,10 @@ def read_value(raw: bytes) -> HandleValue:
 
 
 def read_ttl(member: int | float | str) -> Ttl:
-    """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises InvalidAnswer for anything else."""
+    """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises InvalidRecord for anything else."""
     if isinstance(member, (int, float)):
         if member != member:  # NaN
-            raise InvalidAnswer("The upstream's answer holds a value whose ttl is not a number.")
+            raise InvalidRecord("The upstream's answer holds a value whose ttl is not a number.")
         # The limit comes first: a JSON number can have too many digits for a float.
         return Ttl(float(max(-_MAX_SECONDS, min(member, _MAX_SECONDS))))
     try:
@@ -144,7 +144,7 @@ def read_ttl(member: int | float | str) -> Ttl:
         # A time without a zone is UTC, like all times of the handle system.
         return Ttl((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), absolute=True)
     except (ValueError, OverflowError) as error:
-        raise InvalidAnswer(
+        raise InvalidRecord(
             f"The upstream's answer holds a value whose ttl {member[:40]!r} is neither seconds nor an ISO 8601 time."
         ) from error
 

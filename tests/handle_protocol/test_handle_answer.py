@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused
 from handle_protocol.answer import Answer, ResponseCode, read_answer
+from handle_protocol.errors import HandleProtocolError, ServerRefused, UnusableAnswer
 from handle_protocol.record import read_values, write_values
 from tests.table import table
 
@@ -58,7 +58,7 @@ def test_a_prefix_may_be_echoed_as_its_handle() -> None:
 
 @pytest.mark.parametrize("code", [0, 2, 3, 5, 301, 402, 999, -1])
 def test_another_response_code_is_a_refusal(code: int) -> None:
-    with pytest.raises(UpstreamRefused, match=f"response code {code}\\.") as caught:
+    with pytest.raises(ServerRefused, match=f"response code {code}\\.") as caught:
         read_answer(json.dumps({"responseCode": code, "message": "no room"}).encode(), NAME)
     assert (caught.value.response_code, caught.value.detail) == (code, "no room")
 
@@ -89,13 +89,13 @@ def test_another_response_code_is_a_refusal(code: int) -> None:
     ],
 )
 def test_a_body_that_does_not_answer_the_question_is_invalid(body: bytes) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(UnusableAnswer):
         read_answer(body, NAME)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_raise_only_our_errors(body: bytes) -> None:
-    with pytest.raises(CouldNotVerify):
+    with pytest.raises(HandleProtocolError):
         read_answer(body, NAME)
 
 
@@ -115,7 +115,7 @@ json_values = st.recursive(
 def test_any_values_raise_only_our_errors_and_valid_ones_round_trip(values: list[object]) -> None:
     try:
         read = read_answer(answer(values=values), NAME)
-    except CouldNotVerify:
+    except HandleProtocolError:
         return
     assert json.loads(read.values) == values
     assert write_values(read_values(read.values)) == read.values

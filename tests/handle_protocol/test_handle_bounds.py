@@ -7,8 +7,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from doi_proxy.errors import InvalidAnswer, UpstreamRefused
 from handle_protocol.answer import read_answer
+from handle_protocol.errors import ServerRefused, UnusableAnswer
 from handle_protocol.location import (
     Location,
     Locations,
@@ -30,7 +30,7 @@ def networks(*entries: str) -> int:
 def test_a_record_has_at_most_1000_values() -> None:
     value = b'{"index":1,"type":"X"}'
     assert len(read_values(b"[" + b",".join([value] * 1_000) + b"]").values) == 1_000
-    with pytest.raises(InvalidAnswer, match="1001 values"):
+    with pytest.raises(UnusableAnswer, match="1001 values"):
         read_values(b"[" + b",".join([value] * 1_001) + b"]")
 
 
@@ -39,14 +39,14 @@ def test_the_values_of_a_record_have_at_most_262144_bytes() -> None:
     room = 262_144 - len(value % b"")
     assert len(read_values(value % (b"x" * room)).values) == 1
     for read in (read_values, lambda values: read_answer(b'{"responseCode":1,"handle":"a","values":%b}' % values, "a")):
-        with pytest.raises(InvalidAnswer, match="262145 bytes; the limit is 262144"):
+        with pytest.raises(UnusableAnswer, match="262145 bytes; the limit is 262144"):
             read(value % (b"x" * (room + 1)))
 
 
 @pytest.mark.parametrize("digit", [b"0", b"1", b"9"])
 def test_a_number_has_at_most_4300_digits_whatever_they_are(digit: bytes) -> None:
     assert read_value(b'{"index":1,"type":"X","data":[1.' + digit * 4_300 + b"]}").index == 1
-    with pytest.raises(InvalidAnswer, match="number"):
+    with pytest.raises(UnusableAnswer, match="number"):
         read_value(b'{"index":1,"type":"X","data":[1.' + digit * 4_301 + b"]}")
 
 
@@ -137,11 +137,11 @@ def test_the_first_100_service_handles_and_1000_elements_of_a_prefix_count() -> 
 
 
 def test_a_refusal_repeats_at_most_200_characters_of_the_upstream() -> None:
-    with pytest.raises(UpstreamRefused) as caught:
+    with pytest.raises(ServerRefused) as caught:
         read_answer(json.dumps({"responseCode": 2, "message": "m" * 201}).encode(), "10.1000/182")
     assert caught.value.detail == "m" * 200
 
 
 def test_a_ttl_that_is_not_a_time_is_repeated_up_to_40_characters() -> None:
-    with pytest.raises(InvalidAnswer, match=f"'{'x' * 40}'"):
+    with pytest.raises(UnusableAnswer, match=f"'{'x' * 40}'"):
         read_value(b'{"index":1,"type":"X","ttl":"' + b"x" * 41 + b'"}')

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import InvalidAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.record import Record, RecordCache, read_values, write_values
 from tests.cache.entries import NOW
 
@@ -97,7 +97,7 @@ def test_a_record_ends_with_the_first_of_its_values_or_after_a_day() -> None:
     ],
 )
 def test_bytes_that_are_not_an_array_of_values_are_refused(raw: bytes) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(UnusableAnswer):
         read_values(raw)
 
 

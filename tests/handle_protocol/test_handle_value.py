@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from doi_proxy.errors import InvalidAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.value import DEFAULT_TTL, Data, HandleValue, Ttl, read_ttl, read_value
 from tests.table import table
 
@@ -86,7 +86,7 @@ def test_references_permissions_and_timestamp_are_read() -> None:
 
 
 def test_a_number_with_too_many_digits_is_refused_and_the_same_digits_in_a_string_are_not() -> None:
-    with pytest.raises(InvalidAnswer, match="number"):
+    with pytest.raises(UnusableAnswer, match="number"):
         read_value(b'{"index":1,"type":"X","data":[' + b"9" * 4301 + b"]}")
     for data in (b"[" + b"9" * 4300 + b"]", b'["' + b"9" * 5000 + b'"]', b'"' + b"9" * 5000 + b'"'):
         assert read_value(b'{"index":1,"type":"X","data":' + data + b"}").raw.endswith(data + b"}")
@@ -115,7 +115,7 @@ def test_a_time_without_a_zone_is_utc_wherever_the_machine_is() -> None:
 
 @pytest.mark.parametrize("given", ["", "soon", "86400s", "2030-13-01T00:00:00Z", float("nan")])
 def test_any_other_ttl_is_an_invalid_answer(given: float | str) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(UnusableAnswer):
         read_ttl(given)
 
 

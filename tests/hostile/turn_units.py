@@ -16,7 +16,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.bundles.bundle import MAX_LINE
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
-from doi_proxy.features.native.source import read_response
+from doi_proxy.features.native.native_answer import read_response
 from doi_proxy.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import Response, Values, decode_response

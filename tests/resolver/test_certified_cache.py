@@ -14,7 +14,7 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import SignatureInvalid
+from doi_proxy.errors import UnprovenAnswer
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions
@@ -163,7 +163,7 @@ class TestCert:
         clock.advance(TTL)
         server.lie(NAME.text, "unsigned")
         stale = await one.ask()
-        assert (facts(stale), type(stale.failure)) == ((Origin.STALE, OLD, False), SignatureInvalid)
+        assert (facts(stale), type(stale.failure)) == ((Origin.STALE, OLD, False), UnprovenAnswer)
 
     async def test_after_a_purge_it_is_proven_again(self, one: Process, server: HandleServer) -> None:
         await one.ask()
@@ -175,7 +175,7 @@ class TestCert:
         self, one: Process, server: HandleServer
     ) -> None:
         server.lie(NAME.text, "unsigned")
-        with pytest.raises(SignatureInvalid):
+        with pytest.raises(UnprovenAnswer):
             await one.ask()
         assert facts(await one.ask(Demand())) == (Origin.ASKED, OLD, False)
 
@@ -216,7 +216,7 @@ class TestReplacement:
         server.put(NAME.text, url=NEW, ttl=TTL)
         server.lie(NAME.text, "unsigned")
         refused = await one.ask(demand)
-        assert (facts(refused), type(refused.failure)) == ((Origin.STALE, OLD, False), SignatureInvalid)
+        assert (facts(refused), type(refused.failure)) == ((Origin.STALE, OLD, False), UnprovenAnswer)
         assert facts(await one.ask()) == (Origin.HIT, OLD, True)
 
     @pytest.mark.parametrize("demand", [Demand(max_age=0), Demand(authoritative=True)], ids=["reload", "auth"])
@@ -268,7 +268,7 @@ class TestReplacement:
             await one.ask()
             server.lie(NAME.text, "not-responsible")
             refused = await one.ask(Demand(authoritative=True))
-            assert (target(refused), type(refused.failure)) == (OLD, SignatureInvalid)
+            assert (target(refused), type(refused.failure)) == (OLD, UnprovenAnswer)
             assert other.queries(NAME.text) == 1
             assert facts(await one.ask()) == (Origin.HIT, OLD, True)
 
@@ -333,7 +333,7 @@ class TestAlways:
     async def test_not_found_without_proof_is_forgotten(self, strict: Process, server: HandleServer) -> None:
         await strict.cache.put(missing(NAME.key))
         server.lie(NAME.text, "unsigned")
-        with pytest.raises(SignatureInvalid):
+        with pytest.raises(UnprovenAnswer):
             await strict.ask(Demand())
         assert (await strict.cache.get(NAME.key)) is None
 

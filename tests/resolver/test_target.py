@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.errors import InvalidAnswer, InvalidParameter
+from doi_proxy.errors import InvalidParameter
 from doi_proxy.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
 from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
@@ -22,6 +22,7 @@ from doi_proxy.resolver.target import (
     read_unconditional_target,
     unconditional_target,
 )
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.location import MAX_LOCATIONS, Location, Locations, read_locations
 from handle_protocol.record import Record, read_values
 from tests.table import table
@@ -339,8 +340,8 @@ USUAL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://a.ex
 def test_the_target_of_the_values_is_that_of_the_record(values: bytes) -> None:
     try:
         expected = unconditional_target(read_values(values))
-    except InvalidAnswer:
-        with pytest.raises(InvalidAnswer):
+    except UnusableAnswer:
+        with pytest.raises(UnusableAnswer):
             read_unconditional_target(values)
     else:
         assert read_unconditional_target(values) == expected

@@ -10,16 +10,16 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
 from doi_proxy.errors import (
-    AnswerTooLarge,
     CouldNotVerify,
     InvalidAnswer,
-    SignatureInvalid,
+    OversizedAnswer,
+    UnprovenAnswer,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
 from doi_proxy.features.bulk_source import BulkSource
-from doi_proxy.features.native.errors import AnswerMismatch, MalformedMessage
+from doi_proxy.features.native.errors import ForeignAnswer, UnreadableMessage
 from doi_proxy.features.native.transport.udp import FIRST_WAIT, TRIES
 from doi_proxy.features.native.wire.message import OpFlag
 from doi_proxy.features.native.wire.site_value import TransportProtocol
@@ -87,8 +87,8 @@ OF_HTTP: Final = (
     Failure("wrong_name", InvalidAnswer, "wrong name"),
     Failure("values_no_list", InvalidAnswer),
     Failure("deep", InvalidAnswer),
-    Failure("huge", AnswerTooLarge, "too large"),
-    Failure("bomb", AnswerTooLarge, "too large"),
+    Failure("huge", OversizedAnswer, "too large"),
+    Failure("bomb", OversizedAnswer, "too large"),
     Failure("unknown_coding", InvalidAnswer),
     Failure("bad_gzip", InvalidAnswer),
     Failure("code_2", UpstreamRefused, "wrong code"),
@@ -105,27 +105,27 @@ OF_HTTP: Final = (
 )
 #: The client asks for signed answers. By UDP, what does not belong to its query is dropped, so it waits on.
 OF_NATIVE: Final = (
-    Failure("request-id", AnswerMismatch, errors={"udp": UpstreamTimeout}),
-    Failure("op-code", MalformedMessage),
-    Failure("session", AnswerMismatch),
-    Failure("other-name", AnswerMismatch, "wrong name"),
-    Failure("cut", MalformedMessage, "truncated", errors=dict.fromkeys(("tcp", "tunnel"), UpstreamUnreachable)),
-    Failure("body-length", MalformedMessage),
-    Failure("message-length", AnswerTooLarge, "too large"),
-    Failure("many-packets", AnswerTooLarge, "too large"),
-    Failure("value-count", MalformedMessage),
-    Failure("old-version", SignatureInvalid),
-    Failure("digest", AnswerMismatch),
-    Failure("no-digest", AnswerMismatch),
-    Failure("garbage", MalformedMessage, "garbage", errors={"udp": UpstreamTimeout, "tunnel": UpstreamUnreachable}),
+    Failure("request-id", ForeignAnswer, errors={"udp": UpstreamTimeout}),
+    Failure("op-code", UnreadableMessage),
+    Failure("session", ForeignAnswer),
+    Failure("other-name", ForeignAnswer, "wrong name"),
+    Failure("cut", UnreadableMessage, "truncated", errors=dict.fromkeys(("tcp", "tunnel"), UpstreamUnreachable)),
+    Failure("body-length", UnreadableMessage),
+    Failure("message-length", OversizedAnswer, "too large"),
+    Failure("many-packets", OversizedAnswer, "too large"),
+    Failure("value-count", UnreadableMessage),
+    Failure("old-version", UnprovenAnswer),
+    Failure("digest", ForeignAnswer),
+    Failure("no-digest", ForeignAnswer),
+    Failure("garbage", UnreadableMessage, "garbage", errors={"udp": UpstreamTimeout, "tunnel": UpstreamUnreachable}),
     Failure("empty", UpstreamTimeout, "reset", errors=dict.fromkeys(("tcp", "tunnel"), UpstreamUnreachable)),
     Failure("silent", UpstreamTimeout, "silent"),
     Failure("server-error", UpstreamRefused, "wrong code"),
     Failure("protocol-error", UpstreamRefused),
     Failure("not-responsible", UpstreamRefused, "refused"),
-    Failure("signature", SignatureInvalid),
-    Failure("other-key", SignatureInvalid),
-    Failure("unsigned", SignatureInvalid),
+    Failure("signature", UnprovenAnswer),
+    Failure("other-key", UnprovenAnswer),
+    Failure("unsigned", UnprovenAnswer),
 )
 
 

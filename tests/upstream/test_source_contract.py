@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.errors import AnswerTooLarge, CouldNotVerify, NotInBundle, UpstreamUnreachable
+from doi_proxy.errors import CouldNotVerify, NotInBundle, OversizedAnswer, UpstreamUnreachable
 from doi_proxy.features.explain.rehearsal import RehearsedSource
 from doi_proxy.upstream.client import HandleClient
 from doi_proxy.upstream.local import SealedSource
@@ -182,7 +182,7 @@ async def test_a_server_that_answers_in_time_is_waited_for_and_a_silent_one_no_l
 async def test_a_record_over_a_limit_is_too_large(row: Row) -> None:
     for values in ([value(1)] * (MAX_VALUES + 1), [value(1, "x" * 1_100_000)], [value(1, "\x0b" * 200_000)]):
         row.server.put(NAME, values=values)
-        with pytest.raises(AnswerTooLarge, match=r"the limit is \d+|longer than 1048576 bytes"):
+        with pytest.raises(OversizedAnswer, match=r"the limit is \d+|longer than 1048576 bytes"):
             await row.source.fetch(query(NAME))
 
 

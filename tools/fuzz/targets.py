@@ -24,7 +24,6 @@ from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import CouldNotVerify, InvalidParameter, StoreError
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.json_values import write_json_values
 from doi_proxy.features.native.wire.encoding import decode_filters
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
@@ -58,6 +57,7 @@ from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 from handle_protocol.answer import Answer, ResponseCode, read_answer
+from handle_protocol.errors import MalformedMessage
 from handle_protocol.location import MalformedLocations, read_locations
 from handle_protocol.namespace import read_namespace
 from handle_protocol.record import read_values, write_values

@@ -10,7 +10,7 @@ from typing import Final
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry, loses_proof
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, ShareSpent, SignatureInvalid
+from doi_proxy.errors import CouldNotVerify, ShareSpent, UnprovenAnswer
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.observer import ResolutionObserver
@@ -139,7 +139,7 @@ class Fetcher:
             newest = self._cache.peek(name.key) or known
             if self._verification != "never" and loses_proof(newest, entry, self._clock()):
                 if newest is known or demand.authoritative:
-                    raise SignatureInvalid(_UNPROVEN)
+                    raise UnprovenAnswer(_UNPROVEN)
                 # It arrived meanwhile, and is as new.
                 return newest
         except ShareSpent:
@@ -147,7 +147,7 @@ class Fetcher:
             raise
         except CouldNotVerify as failure:
             # Another request may need no signature.
-            if not (demand.certified and isinstance(failure, SignatureInvalid)):
+            if not (demand.certified and isinstance(failure, UnprovenAnswer)):
                 self._remember_failure(name.key, failure)
             raise
         self._failures.forget(name.key)

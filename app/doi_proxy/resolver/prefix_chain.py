@@ -19,7 +19,7 @@ from doi_proxy.errors import CouldNotVerify, PrefixInactive
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Action, Negotiation, ResolveOptions
-from doi_proxy.resolver.resolution import Resolution, read_agency
+from doi_proxy.resolver.resolution import Resolution, read_agency, read_record
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import (
     MAX_NAME_XML_BYTES,
@@ -33,7 +33,7 @@ from doi_proxy.resolver.target import (
 from doi_proxy.upstream.source import Priority
 from handle_protocol.location import Locations, merge_locations, split_handles
 from handle_protocol.namespace import Namespace, read_namespace
-from handle_protocol.record import Record, parse_record
+from handle_protocol.record import Record
 
 #: Limit of the handles that the locations of one name include, directly or indirectly.
 MAX_INCLUDES: Final = 20
@@ -204,7 +204,7 @@ class PrefixChain:
             if resolution.is_registered:
                 found.append(resolution)
                 # Each record is parsed in a turn of its own: a hundred of 16 KiB take 60 ms.
-                parse_record(resolution.entry.answer.values)
+                read_record(resolution.entry.answer.values)
                 await asyncio.sleep(0)
         return found
 

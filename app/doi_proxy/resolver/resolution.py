@@ -15,9 +15,10 @@ import msgspec
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import AliasChainTooLong, CouldNotVerify
+from doi_proxy.errors import AliasChainTooLong, CouldNotVerify, as_unverified
 from doi_proxy.resolver.options import ResolveOptions
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.record import Record, parse_record
 
 #: Limit of aliases that are followed for one name.
@@ -99,8 +100,16 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def record(self) -> Record:
-        """The values of the name."""
-        return parse_record(self.entry.answer.values)
+        """The values of the name. Raises InvalidAnswer."""
+        return read_record(self.entry.answer.values)
+
+
+def read_record(values: bytes) -> Record:
+    """The record of an entry, given the JSON array of its values. Raises InvalidAnswer if a store has damaged it."""
+    try:
+        return parse_record(values)
+    except UnusableAnswer as error:
+        raise as_unverified(error) from error
 
 
 def stale_origin(entry: Entry) -> Origin:
@@ -132,7 +141,7 @@ class TtlPolicy:
         if answer.code is not ResponseCode.SUCCESS:
             ends = fetched_at + self.negative
             return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends)
-        lifetime = parse_record(answer.values).ends_at(fetched_at) - fetched_at
+        lifetime = read_record(answer.values).ends_at(fetched_at) - fetched_at
         ends = fetched_at + min(max(lifetime, self.floor, 0.0), self.ceiling)
         return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends + self.grace)
 

@@ -27,6 +27,7 @@ from doi_proxy.resolver.resolution import (
     Resolution,
     Step,
     next_step,
+    read_record,
     refresh_from,
     renewal_origin,
     stale_origin,
@@ -35,7 +36,6 @@ from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shiel
 from doi_proxy.upstream.local import SealedSource
 from doi_proxy.upstream.routed import find_refusal
 from doi_proxy.upstream.source import Priority, Refusal, Source
-from handle_protocol.record import parse_record
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000
@@ -125,7 +125,7 @@ class Resolver:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
         found = await self._resolve(name, demand)
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
-            parse_record(found.entry.answer.values)
+            read_record(found.entry.answer.values)
             await asyncio.sleep(0)
         return found
 

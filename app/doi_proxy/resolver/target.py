@@ -209,7 +209,7 @@ def unconditional_target(record: Record) -> Target | None:
 
 
 def read_unconditional_target(values: bytes) -> Target | None:
-    """The same, from the JSON of a record's values. Usual values are not parsed one by one. Raises InvalidAnswer."""
+    """The same, from the JSON of a record's values. Usual values are not parsed one by one. Raises UnusableAnswer."""
     outline = read_outline(values)
     if outline is None:
         return unconditional_target(read_values(values))

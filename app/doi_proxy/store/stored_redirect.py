@@ -8,11 +8,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from doi_proxy.errors import InvalidAnswer
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.resolver.target import read_unconditional_target
 from doi_proxy.resolver.target_url import TARGET_RULES, web_target
 from handle_protocol.answer import Answer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.proven_answer import ProvenAnswer
 
 #: The version of the rules that found the target; its first byte in the JSON of the values, and the one after its last.
@@ -50,7 +50,7 @@ def pack_place(answer: Answer) -> bytes | None:
         return None
     try:
         found = read_unconditional_target(answer.values)
-    except InvalidAnswer:
+    except UnusableAnswer:
         return None
     if found is None or found.location != found.display:
         return None

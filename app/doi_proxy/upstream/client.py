@@ -24,6 +24,7 @@ from doi_proxy.errors import (
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
+    as_unverified,
 )
 from doi_proxy.upstream.agencies import read_agencies
 from doi_proxy.upstream.engine import ACCEPT_ENCODING, AiohttpTransport, load_authorities, read_body, read_egress_proxy
@@ -31,6 +32,7 @@ from doi_proxy.upstream.loop import LOOP_HEADER
 from doi_proxy.upstream.retry_after import read_retry_after
 from doi_proxy.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
 from handle_protocol.answer import Answer, read_answer
+from handle_protocol.errors import ServerRefused, UnusableAnswer
 
 #: Redirects on the upstream's own origin that are followed for one query.
 MAX_REDIRECTS: Final = 3
@@ -150,7 +152,7 @@ class HandleClient:
         )
         try:
             return read_answer(reply.body, query.name.text)
-        except UpstreamRefused as error:
+        except ServerRefused as error:
             raise UpstreamRefused(
                 error.message,
                 upstream_status=reply.status,
@@ -158,11 +160,11 @@ class HandleClient:
                 retry_after=reply.retry_after,
                 detail=error.detail,
             ) from error
-        except InvalidAnswer as error:
+        except UnusableAnswer as error:
             if reply.is_refusal:
                 raise _to_refusal(reply) from error
             message = f"{error.message} The HTTP status was {reply.status}."
-            raise type(error)(message, detail=error.detail) from error
+            raise as_unverified(type(error)(message, detail=error.detail)) from error
 
     async def probe(self) -> Answer:
         """Any answer shows that the upstream works. Raises CouldNotVerify."""

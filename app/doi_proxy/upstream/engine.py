@@ -18,7 +18,7 @@ import httpx
 from aiohttp.abc import ResolveResult
 from yarl import URL
 
-from doi_proxy.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
+from doi_proxy.errors import ConfigurationError, InvalidAnswer, OversizedAnswer
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 from doi_proxy.system.host_lookup import look_up, write_address
 from doi_proxy.system.regular_file import explain_failure, require_regular
@@ -193,7 +193,7 @@ async def read_body(response: httpx.Response, most: int) -> bytes:
             if len(body) > most:
                 break
         if len(body) > most or received > most:
-            raise AnswerTooLarge.over(most)
+            raise OversizedAnswer.over(most)
     if gunzip is not None:
         gunzip.end()
     return bytes(body)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
-from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, SignatureInvalid, UpstreamPaused
+from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, UnprovenAnswer, UpstreamPaused
 from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.guard import Guard
 from doi_proxy.upstream.local import SealedSource
@@ -48,7 +48,7 @@ class RoutedSource:
             try:
                 answer = await source.fetch(query)
             except CouldNotVerify as error:
-                if query.certified and isinstance(error, SignatureInvalid):
+                if query.certified and isinstance(error, UnprovenAnswer):
                     # The next upstream could not prove its answer either, and a forger could choose it.
                     raise
                 failures.append(error)

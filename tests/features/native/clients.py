@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from doi_names.name import HandleName
-from doi_proxy.errors import BudgetSpent, CouldNotVerify
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.directory import Directory
+from doi_proxy.features.native.directory_log import DirectoryLog
 from doi_proxy.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
 from doi_proxy.features.native.health import HealthLimits, ServerHealth
-from doi_proxy.features.native.lookups import DirectoryLimits, DirectoryLog, Lookups
+from doi_proxy.features.native.lookups import DirectoryLimits, Lookups
+from doi_proxy.features.native.opening import find_proxy_url
 from doi_proxy.features.native.referral import HandleService
 from doi_proxy.features.native.root_file import RootFile
 from doi_proxy.features.native.site import Candidate, Endpoint
@@ -30,7 +31,9 @@ from doi_proxy.features.native.transport.udp import UdpTransport
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
 from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.upstream.breaker import Breaker
 from doi_proxy.upstream.source import UpstreamQuery, Verification
+from handle_protocol.errors import HandleProtocolError, QueryNotAdmitted
 from tests.features.native.server import HandleServer
 
 MAX_BYTES: Final = 1024 * 1024
@@ -46,8 +49,6 @@ LIMITS: Final = DirectoryLimits(
     longest_lifetime=3600.0,
     grace=86_400.0,
     lookup_timeout=LONG,
-    root_failures=3,
-    root_pause=60.0,
     timeout=60.0,
 )
 HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
@@ -87,16 +88,21 @@ class Reports(DirectoryLog):
 
     def __init__(self) -> None:
         super().__init__(time.monotonic)
-        self.refreshes: list[CouldNotVerify | None] = []
-        self.overdue: list[CouldNotVerify] = []
+        self.refreshes: list[HandleProtocolError | None] = []
+        self.overdue: list[HandleProtocolError] = []
 
-    def record_refresh(self, error: CouldNotVerify | None) -> None:
+    def record_refresh(self, error: HandleProtocolError | None) -> None:
         """See DirectoryLog."""
         self.refreshes.append(error)
 
-    def record_overdue(self, error: CouldNotVerify) -> None:
+    def record_overdue(self, error: HandleProtocolError) -> None:
         """See DirectoryLog."""
         self.overdue.append(error)
+
+
+def breaker() -> Breaker:
+    """The breaker of a root."""
+    return Breaker(failures=3, cooldown=60.0)
 
 
 class Tokens:
@@ -111,9 +117,9 @@ class Tokens:
         return self.left >= 0
 
     async def spend(self) -> None:
-        """Take a token. Raises BudgetSpent."""
+        """Take a token. Raises QueryNotAdmitted."""
         if not await self():
-            raise BudgetSpent
+            raise QueryNotAdmitted
 
 
 def open_transports(
@@ -126,8 +132,10 @@ def open_transports(
     """The transports of a client."""
     messages = ConnectionPool[bytes](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
     requests = ConnectionPool[HttpAnswer](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
-    egress = Egress(connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES)
-    tunnel = TunnelTransport(egress, requests, headers={}, max_bytes=max_bytes, clock=time.time)
+    egress = Egress(
+        connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES, find_proxy_url=find_proxy_url
+    )
+    tunnel = TunnelTransport(egress, requests, headers={}, max_bytes=max_bytes)
     every: dict[Any, Transport] = {
         UDP: UdpTransport(first_wait=udp_wait, tries=3, max_bytes=max_bytes),
         TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
@@ -208,7 +216,9 @@ async def client_of(
     if from_root:
         root = RootFile(None, HandleService(sites, is_verified=True))
         limits = replace(LIMITS, lookup_timeout=lookup_timeout)
-        finder = Directory(root, Lookups(exchange, Tokens().spend, limits, clock, Reports(), verification == "lookups"))
+        finder = Directory(
+            root, Lookups(exchange, Tokens().spend, limits, clock, Reports(), breaker(), verification == "lookups")
+        )
     source = NativeSource(finder, exchange, total_timeout=total_timeout, verification=verification)
     try:
         yield source

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import ConfigurationError, InvalidAnswer
 from doi_proxy.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_sites
 from doi_proxy.features.native.json_values import write_json_values
 from doi_proxy.features.native.wire.site_value import (
@@ -23,6 +22,7 @@ from doi_proxy.features.native.wire.site_value import (
     encode_site,
 )
 from doi_proxy.features.native.wire.value import Value
+from handle_protocol.errors import InvalidSite, UnusableAnswer
 from handle_protocol.record import read_values
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
 from tests.features.native.recorded import Row, needs_recordings, rows
@@ -100,7 +100,7 @@ def _site_json(**changes: Any) -> bytes:
     ],
 )
 def test_a_site_that_cannot_be_read_is_an_error_of_the_file(changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="the file is not the handle API's answer"):
+    with pytest.raises(InvalidSite, match="the file is not the handle API's answer"):
         read_bootstrap(_site_json(**changes))
 
 
@@ -129,7 +129,7 @@ def test_a_root_without_keys_is_not_verified() -> None:
     ],
 )
 def test_another_file_is_refused_with_the_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=reason):
+    with pytest.raises(InvalidSite, match=reason):
         read_bootstrap(content)
 
 
@@ -138,11 +138,11 @@ def test_any_json_in_a_site_is_read_or_refused(part: Any) -> None:
     for member in ("servers", "address", "attributes", "hashOption", "version"):
         try:
             read_bootstrap(_site_json(**{member: part}))
-        except ConfigurationError:
+        except InvalidSite:
             continue
 
 
 def test_a_record_with_a_site_that_cannot_be_read_is_an_invalid_answer() -> None:
     record = read_values(b'[{"index":1,"type":"HS_SITE","data":{"format":"string","value":"x"}}]')
-    with pytest.raises(InvalidAnswer, match="a site value that cannot be read"):
+    with pytest.raises(UnusableAnswer, match="a site value that cannot be read"):
         read_sites(record, ("HS_SITE",))

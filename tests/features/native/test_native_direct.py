@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.errors import SignatureInvalid, UpstreamUnreachable
+from doi_proxy.errors import UnprovenAnswer, UpstreamUnreachable
 from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.health import ServerHealth
 from doi_proxy.features.native.opening import QueryTokens, open_native
 from doi_proxy.features.native.referral import HandleService, Question
@@ -27,6 +26,7 @@ from doi_proxy.features.native.wire.response import AnswerText, Response
 from doi_proxy.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from handle_protocol.answer import ResponseCode
+from handle_protocol.errors import MalformedMessage, ServerUnreachable
 from tests.clock import Clock
 from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import HEALTH, HTTPS, TCP, Tokens, client_of, direct_server, open_exchange, query
@@ -132,7 +132,7 @@ async def test_the_ports_of_the_site_information_come_first() -> None:
         site_of(server_at("127.0.0.1", interface(1, 0), interface(0, 70_000), interface(9, 5), interface(1, 5, 1))),
         site_of(),
         MalformedMessage(),
-        UpstreamUnreachable(),
+        ServerUnreachable(),
         TimeoutError(),
     ],
     ids=["other-hosts", "impossible-ports", "no-server", "malformed", "unreachable", "silent"],
@@ -305,7 +305,7 @@ async def test_ports_that_are_closed_or_silent_cost_no_answer() -> None:
 async def test_a_key_of_the_site_information_does_not_verify_an_answer() -> None:
     async with HandleServer() as server, client_of(server, known=()) as client:
         for _ in range(2):
-            with pytest.raises(SignatureInvalid):
+            with pytest.raises(UnprovenAnswer):
                 await client.fetch(query("10.1000/182", certified=True))
 
 

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.errors import BudgetSpent, SignatureInvalid, UpstreamTimeout
-from doi_proxy.features.native.errors import ServiceNotFound
 from doi_proxy.features.native.referral import read_lead
 from doi_proxy.features.native.wire.message import ResponseStatus
 from doi_proxy.features.native.wire.site_value import Server, ServiceSite, encode_site
 from doi_proxy.features.native.wire.value import Permission, TtlType, Value
+from handle_protocol.errors import QueryNotAdmitted, ServerTimeout, ServiceNotFound, SignatureInvalid
 from tests.features.native.world import (
     LIMITS,
     ROOT,
@@ -50,7 +49,7 @@ async def test_each_query_but_the_first_takes_a_token_of_the_budget() -> None:
     assert bench.tokens.left == 0
     bench = Bench(_direct())
     bench.tokens.left = 0
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(QueryNotAdmitted):
         await bench.codes(b"10.5072/1")
     assert bench.world.asked == []
 
@@ -242,8 +241,8 @@ async def test_one_malformed_site_does_not_hide_the_others() -> None:
 
 async def test_a_failed_lookup_is_not_remembered() -> None:
     bench = Bench(_direct())
-    bench.world.failure = UpstreamTimeout()
-    with pytest.raises(UpstreamTimeout):
+    bench.world.failure = ServerTimeout()
+    with pytest.raises(ServerTimeout):
         await bench.codes(b"10.5072/1")
     bench.world.failure = None
     assert await bench.codes(b"10.5072/1") == [1]
@@ -294,7 +293,7 @@ async def test_a_lookup_under_way_ends_with_the_directory() -> None:
 async def test_a_lookup_that_is_never_answered_does_not_block_its_prefix_for_ever() -> None:
     bench = Bench(_direct())
     bench.world.silent = {ROOT}
-    with pytest.raises(UpstreamTimeout):
+    with pytest.raises(ServerTimeout):
         await bench.codes(b"10.5072/1")
     bench.world.silent.clear()
     assert await bench.codes(b"10.5072/1") == [1]
@@ -305,7 +304,7 @@ async def test_a_refresh_of_the_root_that_is_never_answered_ends() -> None:
     bench.world.unanswered = {ROOT_RECORD}
     assert await bench.codes(b"10.5072/1") == [1]
     await _until(lambda: bool(bench.reports.refreshes))
-    assert isinstance(bench.reports.refreshes[0], UpstreamTimeout)
+    assert isinstance(bench.reports.refreshes[0], ServerTimeout)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

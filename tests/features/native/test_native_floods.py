@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from doi_proxy.features.native.errors import MalformedMessage
+from doi_proxy.errors import UpstreamTimeout
 from doi_proxy.features.native.transport.strangers import Strangers
 from doi_proxy.features.native.transport.udp import _Packets
 from doi_proxy.features.native.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
 from doi_proxy.features.native.wire.packets import split_message
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from handle_protocol.errors import MalformedMessage, ServerUnreachable
 from tests.constants import changed
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.features.native.server import HandleServer
@@ -204,9 +204,9 @@ async def test_messages_do_not_wait_for_a_port_that_refused_the_first() -> None:
     async with asyncio.timeout(20.0):
         queries = (transport.exchange(place, b"", message(one)) for one in range(100))
         failures = await asyncio.gather(*queries, return_exceptions=True)
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(ServerUnreachable):
             await transport.exchange(place, b"", message(100))
-    assert {type(failure) for failure in failures} == {UpstreamUnreachable}
+    assert {type(failure) for failure in failures} == {ServerUnreachable}
 
 
 def test_a_port_that_refused_counts_as_closed_until_the_next_packet_may_be_sent() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.errors import AnswerTooLarge
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.json_values import write_json_values
 from doi_proxy.features.native.wire.encoding import decode_filters, encode_message
 from doi_proxy.features.native.wire.fields import U32
@@ -37,6 +35,7 @@ from doi_proxy.features.native.wire.site_value import (
     encode_site,
 )
 from doi_proxy.features.native.wire.value import Value, decode_references
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from tests.features.native.encoder import encode_response, encode_signature
 from tests.features.native.recorded import Row, messages, needs_recordings, rows
 from tests.table import table

@@ -17,8 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
-from doi_proxy.errors import InvalidAnswer, SignatureInvalid, UpstreamTimeout
-from doi_proxy.features.native.lookups import DirectoryLog
+from doi_proxy.features.native.directory_log import DirectoryLog
 from doi_proxy.features.native.referral import ROOT_HANDLE, HandleService
 from doi_proxy.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_chain
 from doi_proxy.features.native.root_file import RootFile, root_file_path
@@ -26,6 +25,7 @@ from doi_proxy.features.native.wire.message import Envelope, Header, OpCode
 from doi_proxy.features.native.wire.response import Response, Values
 from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from doi_proxy.features.native.wire.value import Value
+from handle_protocol.errors import ServerTimeout, SignatureInvalid, UnusableAnswer
 from tests.clock import Clock
 from tests.features.native.encoder import encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
@@ -87,13 +87,13 @@ def test_any_server_of_the_root_can_sign() -> None:
     ids=["other key", "unsigned", "other content", "other handle", "other code", "old version", "no sites"],
 )
 def test_what_the_root_before_did_not_sign_about_the_root_is_refused(forged: Response) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(UnusableAnswer):
         follow_chain(_root(_RSA), _chain(forged))
 
 
 @pytest.mark.parametrize("damaged", [b"", b"x" * 100, _chain(_answer(_RSA, _site(_DSA)))[0][:-1]])
 def test_a_damaged_answer_is_refused(damaged: bytes) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(UnusableAnswer):
         follow_chain(_root(_RSA), [damaged])
 
 
@@ -115,9 +115,9 @@ def test_a_chain_has_a_bounded_length() -> None:
     keys = [_RSA, *(_key() for _ in range(MAX_ANSWERS + 1))]
     *links, last = [_answer(signer, _site(after)) for signer, after in pairwise(keys)]
     assert follow_chain(_root(_RSA), _chain(*links)) == _root(keys[-2])
-    with pytest.raises(InvalidAnswer, match="over 16 answers"):
+    with pytest.raises(UnusableAnswer, match="over 16 answers"):
         follow_chain(_root(_RSA), _chain(*links, last))
-    with pytest.raises(InvalidAnswer, match="over 16 answers"):
+    with pytest.raises(UnusableAnswer, match="over 16 answers"):
         extend_chain(_root(_RSA), _chain(*links), last)
 
 
@@ -235,7 +235,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def test_a_root_that_cannot_be_refreshed_is_a_line_and_its_return_another(caplog: pytest.LogCaptureFixture) -> None:
     log = DirectoryLog(Clock())
-    for error in (None, UpstreamTimeout(), UpstreamTimeout(), None, None):
+    for error in (None, ServerTimeout(), ServerTimeout(), None, None):
         log.record_refresh(error)
     failed, returned = caplog.messages
     assert failed.startswith("the root of the handle system could not be refreshed: upstream-timeout: ")

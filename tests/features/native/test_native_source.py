@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.errors import AnswerTooLarge, SignatureInvalid, UpstreamRefused, UpstreamUnreachable
-from doi_proxy.features.native.errors import HandleServerUnreachable, ServiceNotFound
+from doi_proxy.errors import OversizedAnswer, UnprovenAnswer, UpstreamRefused, UpstreamUnreachable
+from doi_proxy.features.native.errors import HandleServerUnreachable, NoResponsibleService
 from doi_proxy.features.native.wire.message import OpFlag
 from doi_proxy.features.native.wire.site_value import SiteKind
 from doi_proxy.features.native.wire.value import Permission, Value, ValueReference
@@ -42,7 +42,7 @@ async def test_a_record_over_a_limit_is_refused_at_once_and_is_no_failure_of_the
     async with HandleServer() as server, client_of(server, observer=seen) as client:
         server.put_values(NAME, *values)
         for number in range(2):
-            with pytest.raises(AnswerTooLarge, match=sentence):
+            with pytest.raises(OversizedAnswer, match=sentence):
                 await client.fetch(query(NAME, certified=bool(number)))
         assert server.queries() == 2
         assert [is_answered for _, is_answered in seen.seen] == [True, True]
@@ -87,7 +87,7 @@ async def test_answers_signed_with_a_dsa_key_are_verified() -> None:
 
 async def test_a_server_without_a_known_key_cannot_prove_anything() -> None:
     async with HandleServer() as server, client_of(server, known=()) as client:
-        with pytest.raises(SignatureInvalid):
+        with pytest.raises(UnprovenAnswer):
             await client.fetch(query(NAME, certified=True))
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
 
@@ -97,7 +97,7 @@ async def test_upstream_verify_decides_about_signatures() -> None:
         async with client_of(server, verification="always") as client:
             assert (await client.fetch(query(NAME))).is_verified
             server.lie(NAME, "unsigned")
-            with pytest.raises(SignatureInvalid):
+            with pytest.raises(UnprovenAnswer):
                 await client.fetch(query(NAME))
         async with client_of(server, verification="never") as client:
             assert not (await client.fetch(query(NAME, certified=True))).is_verified
@@ -138,7 +138,7 @@ async def test_a_referral_loop_ends() -> None:
     async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
         root.put_values(PREFIX, home.site_value())
         home.refer("10.1000", home.site_value(b"HS_SITE.PREFIX"))
-        with pytest.raises(ServiceNotFound):
+        with pytest.raises(NoResponsibleService):
             await client.fetch(query(NAME))
         assert home.queries() <= 20
 
@@ -152,7 +152,7 @@ async def test_a_wrong_signature_on_the_way_ends_the_search() -> None:
     async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
         root.put_values(PREFIX, home.site_value())
         root.lie(PREFIX, "other-key")
-        with pytest.raises(SignatureInvalid):
+        with pytest.raises(UnprovenAnswer):
             await client.fetch(query(NAME, certified=True))
         assert home.queries() == 0
 
@@ -201,6 +201,6 @@ async def test_the_failure_of_the_root_concerns_every_name() -> None:
 
 async def test_servers_at_private_addresses_are_not_queried_unless_the_operator_says_so() -> None:
     async with HandleServer() as root, client_of(root, from_root=True, private_servers=False) as client:
-        with pytest.raises(ServiceNotFound):
+        with pytest.raises(NoResponsibleService):
             await client.fetch(query(NAME))
         assert root.queries() == 0

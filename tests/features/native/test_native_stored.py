@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import SignatureInvalid, UpstreamUnreachable
 from doi_proxy.features.native.json_sites import read_service_values
 from doi_proxy.features.native.json_values import write_json_values
 from doi_proxy.features.native.wire.value import TtlType, Value
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.errors import ServerUnreachable, SignatureInvalid
 from handle_protocol.record import read_values
 from tests.clock import Clock
 from tests.features.native.server import HandleServer, write_bootstrap
@@ -121,12 +121,12 @@ async def test_known_services_outlive_the_root_across_a_restart(hosts: _Hosts) -
     await hosts.flush()
     hosts.clock.advance(80_000.0)
     restarted = hosts.bench()
-    restarted.world.failures[ROOT] = UpstreamUnreachable()
+    restarted.world.failures[ROOT] = ServerUnreachable()
     assert await restarted.codes(_NAME) == [1]
     hosts.clock.advance(10_000.0)
     late = hosts.bench()
-    late.world.failures[ROOT] = UpstreamUnreachable()
-    with pytest.raises(UpstreamUnreachable):
+    late.world.failures[ROOT] = ServerUnreachable()
+    with pytest.raises(ServerUnreachable):
         await late.codes(_NAME)
 
 

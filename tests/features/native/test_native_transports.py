@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.native import direct
-from doi_proxy.features.native.errors import AnswerMismatch
+from doi_proxy.features.native.errors import ForeignAnswer
 from doi_proxy.features.native.health import HealthLimits
 from doi_proxy.features.native.referral import Question
 from doi_proxy.features.native.source import NativeSource
@@ -19,6 +19,7 @@ from doi_proxy.features.native.transport.udp import FIRST_WAIT
 from doi_proxy.features.native.wire.message import OpFlag
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from handle_protocol.answer import ResponseCode
+from handle_protocol.errors import ServerTimeout
 from tests.features.native.clients import (
     HEALTH,
     HTTP,
@@ -111,7 +112,7 @@ async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer()
     try:
         server = HandleServer(transport.get_extra_info("sockname")[1])
         request = encode_query(Query(Filters(b"10.1000/182"), request_id=7, expiration=0))
-        with pytest.raises(UpstreamTimeout, match="were lost"):
+        with pytest.raises(ServerTimeout, match="were lost"):
             await open_transports((UDP,), udp_wait=0.5)[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
         assert partial.received == 1
     finally:
@@ -231,7 +232,7 @@ async def test_a_port_that_stays_silent_costs_a_head_start_if_its_server_answere
     async with HandleServer(mute=frozenset({"http"})) as server:
         async with client_of(server, head_start=2.0, total_timeout=60.0) as client:
             server.lie(NAME, "digest")
-            with pytest.raises(AnswerMismatch):
+            with pytest.raises(ForeignAnswer):
                 await client.fetch(query(NAME))
         assert server.by_transport == {"udp": 1, "tcp": 1, "http": 1}
 
@@ -239,6 +240,6 @@ async def test_a_port_that_stays_silent_costs_a_head_start_if_its_server_answere
 async def test_a_lie_by_one_transport_is_not_believed_because_another_is_tried() -> None:
     async with HandleServer() as server, client_of(server) as client:
         server.lie(NAME, "digest")
-        with pytest.raises(AnswerMismatch):
+        with pytest.raises(ForeignAnswer):
             await client.fetch(query(NAME))
         assert set(server.by_transport) == {"udp", "tcp", "http"}

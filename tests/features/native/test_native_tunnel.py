@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.server_keys import compare_certificate
 from doi_proxy.features.native.site import Candidate, Endpoint
 from doi_proxy.features.native.transport.http import HttpConnection
 from doi_proxy.features.native.wire.message import ResponseStatus
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
+from handle_protocol.errors import HandleProtocolError, ServerRefused, ServerTimeout, ServerUnreachable, UnusableAnswer
 from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import HTTP, HTTPS, MAX_BYTES, Exchanges, Tokens, open_exchange, open_transports
 from tests.features.native.keys import dsa_key
@@ -61,7 +61,7 @@ async def test_the_dates_of_a_certificate_do_not_matter(tmp_path: Path, key: RSA
 
 async def test_a_certificate_with_another_key_gets_no_query(tmp_path: Path, key: RSAPrivateKey) -> None:
     async with HandleServer(key=key, tls=serve_tls(tmp_path, new_key())) as server:
-        with pytest.raises(UpstreamUnreachable, match="another key than its site value"):
+        with pytest.raises(ServerUnreachable, match="another key than its site value"):
             await ask(server)
         assert server.queries() == 0
 
@@ -89,7 +89,7 @@ async def test_a_kept_connection_serves_the_key_alone_that_it_was_compared_with(
         endpoint = Endpoint(own.ip, HTTPS, server.tls_port)
         await transport.exchange(Candidate(endpoint, own.public_key, 1, None), NAME, _REQUEST)
         other = HandleServer(key=new_key()).site().servers[0].public_key
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(ServerUnreachable):
             await transport.exchange(Candidate(endpoint, other, 1, None), NAME, _REQUEST)
         await transport.aclose()
 
@@ -106,13 +106,13 @@ def test_the_recorded_certificates_are_judged_as_noted(row: str) -> None:
     if by_id[row]["decoded"]["certificate_key_equals_site_key"]:
         compare_certificate(certificate, rsa)
     else:
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(ServerUnreachable):
             compare_certificate(certificate, rsa)
 
 
 @pytest.mark.parametrize("certificate", [b"", b"\x30\x00", bytes(1_000)])
 def test_bytes_that_are_not_a_certificate_fail(certificate: bytes) -> None:
-    with pytest.raises(UpstreamUnreachable):
+    with pytest.raises(ServerUnreachable):
         compare_certificate(certificate, HandleServer().site().servers[0].public_key)
 
 
@@ -198,21 +198,21 @@ async def test_each_framing_of_http_carries_a_message(answer: bytes) -> None:
 @table(
     ("answer", "failure"),
     [
-        (b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", UpstreamRefused),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nno", InvalidAnswer),
-        (ok(_REQUEST, _LENGTH, b"Content-Encoding: gzip"), InvalidAnswer),
-        (ok(_REQUEST, _LENGTH).replace(b"hdl-message", b"hdl-other"), InvalidAnswer),
-        (ok(b"", b"Content-Length: 0"), InvalidAnswer),
-        (ok(b"x" * (MAX_BYTES + 100), b"Content-Length: %d" % (MAX_BYTES + 100)), InvalidAnswer),
-        (b"HTTP/1.1 200 OK\r\n" + b"X-Field: y\r\n" * 10_000, InvalidAnswer),
-        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", UpstreamUnreachable),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, InvalidAnswer),
-        (ok(_REQUEST, b"Content-Length: 9", b"Transfer-Encoding: chunked"), UpstreamUnreachable),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", UpstreamUnreachable),
-        (b"", UpstreamUnreachable),
+        (b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", ServerRefused),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nno", UnusableAnswer),
+        (ok(_REQUEST, _LENGTH, b"Content-Encoding: gzip"), UnusableAnswer),
+        (ok(_REQUEST, _LENGTH).replace(b"hdl-message", b"hdl-other"), UnusableAnswer),
+        (ok(b"", b"Content-Length: 0"), UnusableAnswer),
+        (ok(b"x" * (MAX_BYTES + 100), b"Content-Length: %d" % (MAX_BYTES + 100)), UnusableAnswer),
+        (b"HTTP/1.1 200 OK\r\n" + b"X-Field: y\r\n" * 10_000, UnusableAnswer),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", ServerUnreachable),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, UnusableAnswer),
+        (ok(_REQUEST, b"Content-Length: 9", b"Transfer-Encoding: chunked"), ServerUnreachable),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", ServerUnreachable),
+        (b"", ServerUnreachable),
     ],
 )
-async def test_what_is_not_a_message_is_a_failure(answer: bytes, failure: type[CouldNotVerify]) -> None:
+async def test_what_is_not_a_message_is_a_failure(answer: bytes, failure: type[HandleProtocolError]) -> None:
     async with http_server(answer) as port:
         with pytest.raises(failure):
             await post(port)
@@ -220,9 +220,9 @@ async def test_what_is_not_a_message_is_a_failure(answer: bytes, failure: type[C
 
 async def test_a_refusal_says_how_long_to_wait() -> None:
     async with http_server(b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n") as port:
-        with pytest.raises(UpstreamRefused) as caught:
+        with pytest.raises(ServerRefused) as caught:
             await post(port)
-        assert (caught.value.upstream_status, caught.value.retry_after) == (503, 7.0)
+        assert (caught.value.http_status, caught.value.retry_after) == (503, "7")
 
 
 async def test_a_second_answer_after_the_first_is_not_the_answer_of_the_next_query() -> None:
@@ -295,7 +295,7 @@ async def test_any_bytes_are_an_answer_or_a_failure_of_ours(pieces: list[bytes],
     connection.connection_lost(None)
     try:
         assert (await answer).status >= 200
-    except CouldNotVerify:
+    except HandleProtocolError:
         assert connection.is_closed
 
 
@@ -314,7 +314,7 @@ async def test_a_query_on_a_closed_idle_connection_is_sent_again_for_a_token() -
 async def test_a_query_on_a_closed_idle_connection_fails_without_a_token() -> None:
     seen: list[bytes] = []
     async with http_server(ok(_REQUEST, _LENGTH), b"", connections=seen) as port:
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(ServerUnreachable):
             await post(port, times=2, tokens=Tokens(0))
         assert len(seen) == 2
 
@@ -323,7 +323,7 @@ async def test_an_answer_that_was_begun_on_an_idle_connection_is_not_requested_a
     seen: list[bytes] = []
     tokens = Tokens(5)
     async with http_server(ok(_REQUEST, _LENGTH), b"HTTP/1.1 200 OK\r\n", connections=seen) as port:
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(ServerUnreachable):
             await post(port, times=2, tokens=tokens)
         assert (len(seen), tokens.left) == (2, 5)
 
@@ -396,7 +396,7 @@ async def test_tls_goes_through_an_egress_proxy_and_its_certificate_is_compared(
             egress_proxy(impostor.tls_port) as (proxy, _),
         ):
             monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy}")
-            with pytest.raises(UpstreamUnreachable, match="another key"):
+            with pytest.raises(ServerUnreachable, match="another key"):
                 await ask(server)
             assert impostor.queries() == 0
 
@@ -441,7 +441,7 @@ async def test_an_egress_proxy_that_refuses_is_a_failure(
         egress_proxy(server.tls_port, refuses=True) as (proxy, _),
     ):
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy}")
-        with pytest.raises(UpstreamUnreachable) as caught:
+        with pytest.raises(ServerUnreachable) as caught:
             await ask(server)
         assert "407" in caught.value.detail
 
@@ -449,7 +449,7 @@ async def test_an_egress_proxy_that_refuses_is_a_failure(
 async def test_an_egress_proxy_that_is_not_a_url_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "ftp://127.0.0.1")
-    with pytest.raises(UpstreamUnreachable):
+    with pytest.raises(ServerUnreachable):
         await post(1)
 
 
@@ -458,5 +458,5 @@ async def test_a_tls_server_that_never_answers_the_handshake_costs_the_connect_t
     async with http_server(b"never") as port:
         transport = open_transports((HTTPS,), connect_timeout=5.0)[HTTPS]
         server = HandleServer(port).site().servers[0]
-        with pytest.raises(UpstreamTimeout):
+        with pytest.raises(ServerTimeout):
             await transport.exchange(Candidate(Endpoint(server.ip, HTTPS, port), b"", 1, None), NAME, _REQUEST)

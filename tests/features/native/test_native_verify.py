@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import SignatureInvalid
-from doi_proxy.features.native.errors import AnswerMismatch, MalformedMessage
+from doi_proxy.errors import UnprovenAnswer
 from doi_proxy.features.native.server_keys import verify_bytes
 from doi_proxy.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
 from doi_proxy.features.native.wire.encoding import decode_filters
@@ -20,6 +19,7 @@ from doi_proxy.features.native.wire.message import Credential, Envelope, Header,
 from doi_proxy.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values, decode_response
+from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from tests.features.native.clients import client_of, query
 from tests.features.native.encoder import as_received, encode_signature
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
@@ -134,7 +134,7 @@ async def test_the_site_in_the_verified_record_says_which_answers_are_too_old() 
         async with client_of(server, known=[server.site(minor=10)]) as client:
             assert (await client.fetch(query("10.5072/1", certified=True))).is_verified
         async with client_of(server) as client:
-            with pytest.raises(SignatureInvalid, match="too old"):
+            with pytest.raises(UnprovenAnswer, match="too old"):
                 await client.fetch(query("10.5072/1", certified=True))
 
 

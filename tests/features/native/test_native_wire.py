@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import AnswerTooLarge, InvalidAnswer
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.json_values import write_json_values
 from doi_proxy.features.native.wire.encoding import decode_filters, encode_message
 from doi_proxy.features.native.wire.fields import FieldReader
@@ -35,6 +33,7 @@ from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import AnswerText, Body, Digest, Response, Values, decode_response
 from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
 from doi_proxy.features.native.wire.value import Permission, Value, ValueReference
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage, UnusableAnswer
 from handle_protocol.record import MAX_VALUES, read_values
 from tests.features.native.encoder import decode_query, encode_credential, encode_response, encode_signature
 from tests.table import table
@@ -118,9 +117,9 @@ def test_references_that_are_ignored_must_end_too(data: bytes) -> None:
 
 
 def test_a_malformed_message_is_an_invalid_answer_that_names_the_field() -> None:
-    with pytest.raises(InvalidAnswer) as caught:
+    with pytest.raises(UnusableAnswer) as caught:
         decode_response(_SMALL_REQUEST[:-1], digest_requested=False)
-    assert caught.value.token == "malformed-message"
+    assert isinstance(caught.value, MalformedMessage)
     assert caught.value.detail == "envelope: the message length is 49, not 48"
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.native.directory import Directory
 from doi_proxy.features.native.lookups import Lookups
 from doi_proxy.features.native.referral import HandleService, Question
@@ -19,9 +18,10 @@ from doi_proxy.features.native.wire.response import AnswerText, Response, Values
 from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from doi_proxy.features.native.wire.value import Value
 from doi_proxy.resolver.resolution import TtlPolicy
+from handle_protocol.errors import HandleProtocolError
 from tests.clock import Clock
 from tests.features.native.clients import LIMITS as USUAL_LIMITS
-from tests.features.native.clients import Reports, Tokens
+from tests.features.native.clients import Reports, Tokens, breaker
 
 #: The serial number of the root.
 ROOT = 1
@@ -66,9 +66,9 @@ class World:
     questions: list[tuple[HandleService, Question]] = field(default_factory=list)
     #: The serial numbers that services announce in answers, if they are not those of their sites.
     announced: dict[int, int] = field(default_factory=dict)
-    failure: CouldNotVerify | None = None
+    failure: HandleProtocolError | None = None
     #: Failures of single services, by serial number.
-    failures: dict[int, CouldNotVerify] = field(default_factory=dict)
+    failures: dict[int, HandleProtocolError] = field(default_factory=dict)
     #: Services that never answer, by serial number.
     silent: set[int] = field(default_factory=set)
     #: Questions that are never answered: the service's serial number and the handle.
@@ -121,7 +121,7 @@ class Bench:
             stored = ServiceRecords(cache, POLICY, bounds)
         self.directory = Directory(
             RootFile(None, HandleService((site(ROOT),), is_verified)),
-            Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports, are_signed),
+            Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports, breaker(), are_signed),
             stored,
         )
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.native.json_sites import read_bootstrap
 from doi_proxy.features.native.wire.site_value import ServiceSite, encode_site
 from doi_proxy.features.native.wire.value import Value
 from doi_proxy.features.proof.document import verify_document
+from handle_protocol.errors import HandleProtocolError
 from tests.features.native.keys import dsa_key, public_bytes
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.table import table
@@ -52,13 +52,13 @@ class World:
         return document
 
     def check(self, document: Document, at: float = 0.0) -> str:
-        """What the document proves. Raises CouldNotVerify."""
+        """What the document proves. Raises HandleProtocolError."""
         root = read_bootstrap((self.folder / "root.json").read_bytes())
         return verify_document(json.dumps(document).encode(), root, at)
 
     def refusal(self, document: Document, at: float = 0.0) -> str:
         """The sentence of what is wrong with a document."""
-        with pytest.raises(CouldNotVerify) as caught:
+        with pytest.raises(HandleProtocolError) as caught:
             self.check(document, at)
         return caught.value.message
 
@@ -268,7 +268,7 @@ async def test_one_changed_bit_proves_nothing_else(world: World) -> None:
             # A few bits of an envelope and a credential are not signed, and say nothing.
             try:
                 assert world.check(changed) == proven
-            except CouldNotVerify:
+            except HandleProtocolError:
                 refused += 1
             else:
                 assert member == "answer", place
@@ -341,7 +341,7 @@ async def test_an_expired_proof_is_refused(world: World) -> None:
 
 @table("text", ["", "null", "[]", "{}", '{"proof": 1}', "[" * 100_000, '{"proof": 1e999}', "\x00"])
 async def test_what_is_not_a_document_is_refused(world: World, text: str) -> None:
-    with pytest.raises(CouldNotVerify):
+    with pytest.raises(HandleProtocolError):
         verify_document(text.encode(), read_bootstrap((world.folder / "root.json").read_bytes()), 0.0)
 
 

@@ -34,7 +34,7 @@ async def test_each_transport_of_a_handle_server_is_named() -> None:
 async def test_a_transport_that_does_not_work_is_named() -> None:
     async with HandleServer(transports=TRANSPORTS - {"udp"}) as server:
         found = by_source(await examine(upstream_url=server.url))
-    assert found["UDP"].startswith("The upstream could not be reached.")
+    assert found["UDP"].startswith("The handle server could not be reached.")
     assert (found["TCP"], found["HTTP"]) == ("works", "works")
 
 

@@ -10,8 +10,8 @@ import msgspec
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER, Entry
-from doi_proxy.errors import InvalidAnswer
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.record import read_values
 
 _CODES: Final = {int(code): code for code in ResponseCode}
@@ -84,7 +84,7 @@ def _parse_answer(wire: _Line) -> Answer:
     values = msgspec.json.format(bytes(wire.values), indent=-1)
     try:
         record = read_values(values)
-    except InvalidAnswer as error:
+    except UnusableAnswer as error:
         raise InvalidBundleLine(f"{error.message} {error.detail}".strip()) from error
     return Answer(code, values) if record.values else Answer(ResponseCode.VALUES_NOT_FOUND)
 

@@ -13,18 +13,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final
 
+from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.errors import ConfigurationError, DoiProxyError, SignatureInvalid
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.handle_dump.reading import DumpRecord, InvalidDump, read_dump
 from doi_proxy.features.local_records.files import FileBounds, read_files
 from doi_proxy.features.local_records.settings import LocalRecordSettings
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.feature import FEATURE as NATIVE
 from doi_proxy.features.options import Settings
 from doi_proxy.features.watched_files import list_toml_files
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.regular_file import explain_failure, open_regular
+from handle_protocol.errors import MalformedMessage, SignatureInvalid
 
 #: Keys of the dump that are remembered to verify its signatures, and signatures of one record.
 _MAX_KEYS: Final = 10_000
@@ -127,7 +128,7 @@ def _index(record: DumpRecord) -> Values:
     """The values of a record by their index. Raises InvalidDump."""
     try:
         HandleName(record.handle)
-    except DoiProxyError as error:
+    except InvalidName as error:
         raise InvalidDump(f"{record.handle[:200]!r}: {error.message}") from error
     if "/" not in record.handle:
         raise InvalidDump(f"{record.handle[:200]} has no slash after its prefix")

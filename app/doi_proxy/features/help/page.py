@@ -21,6 +21,7 @@ from doi_proxy.endpoints.own_pages import language_of, no_file, own_page
 from doi_proxy.errors import PrefixDenied
 from doi_proxy.features.feature import Core
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
+from doi_proxy.resolver.resolution import read_record
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_moment, write_timestamp
 from doi_proxy.web.freshness import NO_STORE
@@ -28,7 +29,7 @@ from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import PageLink
 from doi_proxy.web.shown_values import find_target, web_address
 from handle_protocol.answer import ResponseCode
-from handle_protocol.record import Record, parse_record
+from handle_protocol.record import Record
 
 HELP_PATH: Final = "/help/"
 #: Reads of earlier targets that run or wait, and those of one client.
@@ -110,7 +111,7 @@ class HelpPage:
         entry: Entry | None = await self._core.cache.get(name.key)
         if entry is None or entry.answer.code is not ResponseCode.SUCCESS:
             return None
-        record = parse_record(entry.answer.values)
+        record = read_record(entry.answer.values)
         # A large record takes a turn of the event loop of its own.
         await asyncio.sleep(0)
         return KnownRecord(record, is_gone=False)

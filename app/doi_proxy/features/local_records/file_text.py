@@ -17,7 +17,6 @@ import msgspec
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
-from doi_proxy.errors import InvalidAnswer
 from doi_proxy.features.local_records.records import (
     DOI_PLACEHOLDER,
     SUFFIX_PLACEHOLDER,
@@ -41,6 +40,7 @@ from doi_proxy.system.toml_text import (
     split_tables,
 )
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.record import read_values
 
 #: What a record can do for a prefix alone.
@@ -240,7 +240,7 @@ def _read_values(table: Mapping[str, Any]) -> LocalAnswer:
         encoded = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
         values = msgspec.json.format(encoded, indent=-1)
         record = read_values(values)
-    except InvalidAnswer as error:
+    except UnusableAnswer as error:
         raise WrongTable(
             f"values is not a handle record of the REST API: {error.detail or error.message}", "values"
         ) from error

@@ -9,7 +9,7 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
 from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.native.errors import ServiceNotFound
+from doi_proxy.features.native.errors import NoResponsibleService
 from doi_proxy.features.native.feature import FROM_ROOT, is_from_root, is_native
 from doi_proxy.features.native.opening import (
     QueryTokens,
@@ -57,7 +57,7 @@ def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
             failure, text = asyncio.run(_time(_probe(settings, url), _PROBE_DEADLINE))
             if failure is not None:
                 name = _name_setting(settings, url)
-                remedy = _ALLOW if isinstance(failure, ServiceNotFound) else _CORRECT
+                remedy = _ALLOW if isinstance(failure, NoResponsibleService) else _CORRECT
                 yield Finding("error", inspection.source(name), f"{redact(url)}: {text}", remedy)
 
 
@@ -116,7 +116,7 @@ def _name_interface(site: ServiceSite) -> str:
 
 
 def _describe(failure: Exception | None, text: str, not_queried: str) -> str:
-    if isinstance(failure, ServiceNotFound):
+    if isinstance(failure, NoResponsibleService):
         return not_queried
     return f"works, {text}" if failure is None else text
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Final
 
-from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
+from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.native.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.wire.message import UNKNOWN_SERIAL
@@ -30,6 +30,7 @@ from doi_proxy.features.native.wire.site_value import (
 from doi_proxy.networks.allowed_addresses import Address
 from doi_proxy.resolver.single_flight import SingleFlight
 from doi_proxy.system.host_lookup import look_up
+from handle_protocol.errors import HandleProtocolError
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
@@ -38,7 +39,7 @@ _TRANSPORTS: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportPro
 _NO_SITE: Final = ServiceSite(UNKNOWN_SERIAL, ())
 
 Asker = Callable[[HandleService, Question], Awaitable[Response]]
-#: Asks a service for the site information of its server. Raises CouldNotVerify.
+#: Asks a service for the site information of its server. Raises HandleProtocolError.
 SiteReader = Callable[[HandleService], Awaitable[ServiceSite]]
 
 
@@ -70,11 +71,11 @@ class NamedSites:
         self._ask = ask
 
     async def resolve(self, question: Question) -> Response:
-        """The answer of the server that has the handle. Raises CouldNotVerify."""
+        """The answer of the server that has the handle. Raises HandleProtocolError."""
         return await self._ask(self._service, question)
 
     async def probe(self, question: Question) -> Response:
-        """The answer of a server. Raises CouldNotVerify."""
+        """The answer of a server. Raises HandleProtocolError."""
         return await self.resolve(question)
 
     async def aclose(self) -> None:
@@ -114,7 +115,7 @@ class DirectServer:
         self._look_ups = SingleFlight[None]()
 
     async def resolve(self, question: Question) -> Response:
-        """The server's answer, whatever it is. Raises CouldNotVerify."""
+        """The server's answer, whatever it is. Raises HandleProtocolError."""
         if self._addresses_end <= self._clock():
             # It takes one of a few threads, for many seconds if no name server answers. Other work needs these threads
             # too, so concurrent callers share one look-up. One of them that goes away does not end it.
@@ -125,7 +126,7 @@ class DirectServer:
         return response
 
     async def probe(self, question: Question) -> Response:
-        """The server's answer. Raises CouldNotVerify."""
+        """The server's answer. Raises HandleProtocolError."""
         return await self.resolve(question)
 
     async def aclose(self) -> None:
@@ -168,7 +169,7 @@ class DirectServer:
                     self._site_ends = self._site_may_change
                     return
                 site = await self._read_site(self._service)
-        except (CouldNotVerify, TimeoutError):
+        except (HandleProtocolError, TimeoutError):
             # The server works without it. It is asked again when the site information is due.
             return
         finally:

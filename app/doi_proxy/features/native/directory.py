@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
-from doi_proxy.errors import CouldNotVerify, SignatureInvalid, UpstreamUnreachable
-from doi_proxy.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from doi_proxy.features.native.evidence import join_proofs
 from doi_proxy.features.native.lookups import Lookups, within
 from doi_proxy.features.native.referral import (
@@ -25,13 +23,17 @@ from doi_proxy.features.native.referral import (
     read_lead,
     read_referral,
 )
-from doi_proxy.features.native.root import Root
-from doi_proxy.features.native.root_file import RootFile
+from doi_proxy.features.native.root import Root, RootKeeper
 from doi_proxy.features.native.service_cache import ServiceCache, ServiceEntry
-from doi_proxy.features.native.service_records import ServiceRecords
 from doi_proxy.features.native.wire.message import ResponseStatus
 from doi_proxy.features.native.wire.response import Response, SignedAnswer, Values, decode_response
-from doi_proxy.resolver.single_flight import SingleFlight
+from handle_protocol.errors import (
+    HandleProtocolError,
+    ServerUnreachable,
+    ServiceNotFound,
+    ServiceUnreachable,
+    SignatureInvalid,
+)
 
 _LATE: Final = "The service of a prefix could not be looked up in time."
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
@@ -85,6 +87,16 @@ class Trail:
         return True
 
 
+class ServiceStore(Protocol):
+    """Keeps lookups beyond this process."""
+
+    async def load(self, record: bytes) -> ServiceEntry | None:
+        """The lookup that is kept. None if there is none that names a service."""
+
+    async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
+        """Keep the record that an answer has, with its lookup. The query was sent at `sent_at`, since the epoch."""
+
+
 class Directory:
     """Finds the servers of a handle, and queries them.
 
@@ -92,22 +104,23 @@ class Directory:
     prefix runs at a time.
     """
 
-    def __init__(self, root: RootFile, lookups: Lookups, records: ServiceRecords | None = None) -> None:
+    def __init__(self, root: RootKeeper, lookups: Lookups, records: ServiceStore | None = None) -> None:
         self._records = records
         self._root = Root(root, lookups)
         self._ask = lookups.ask
         self._limits = lookups.limits
         self._clock = lookups.clock
-        self._log = lookups.log
+        self._observer = lookups.observer
         self._admit_query = lookups.admit_query
         self._are_signed = lookups.are_signed and root.service.is_verified
         self._services = ServiceCache(self._limits.services)
-        self._lookups = SingleFlight[HandleService | None]()
+        self._lookups: dict[tuple[bytes, bool], asyncio.Task[HandleService | None]] = {}
+        self._is_closed = False
 
     async def resolve(self, question: Question) -> Response | None:
         """The answer of a server that is responsible for the handle. None if its prefix does not exist.
 
-        Raises CouldNotVerify.
+        Raises HandleProtocolError.
         """
         response = await self._resolve(question, self._new_trail(paid=1))
         return self._prove_absence(question) if response is None and question.certified else response
@@ -121,13 +134,13 @@ class Directory:
         return replace(decode_response(entry.proof[-1].answer, digest_requested=True), proof=entry.proof)
 
     async def probe(self, question: Question) -> Response | None:
-        """The answer of the root, or if it fails, of the service that was used last. Raises CouldNotVerify.
+        """The answer of the root, or if it fails, of the service that was used last. Raises HandleProtocolError.
 
         Names of known prefixes can be resolved without the root.
         """
         try:
             return await self.resolve(question)
-        except CouldNotVerify:
+        except HandleProtocolError:
             lead = self._services.last_lead(self._clock())
             if lead is None:
                 raise
@@ -135,7 +148,11 @@ class Directory:
 
     async def aclose(self) -> None:
         """Stop the lookups that are under way."""
-        await self._lookups.close()
+        self._is_closed = True
+        running = [*self._lookups.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self._root.aclose()
 
     def _new_trail(self, paid: int = 0) -> Trail:
@@ -183,8 +200,8 @@ class Directory:
             raise SignatureInvalid("No chain of signatures leads from the root to the keys of the handle server.")
         try:
             return await self._ask(service, question)
-        except UpstreamUnreachable as error:
-            raise HandleServerUnreachable(detail=error.detail) from error
+        except ServerUnreachable as error:
+            raise ServiceUnreachable(detail=error.detail) from error
 
     async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
         """The service that a record names; None if the record does not exist. Concurrent callers share one lookup.
@@ -194,10 +211,21 @@ class Directory:
         certified = certified or self._are_signed
         if not trail.is_start:
             return await self._find(record, certified, trail.enter(record))
-        key = f"{certified} {record.upper().decode('latin-1')}"
-        task, _ = self._lookups.join(key, lambda _: self._find_in_time(record, certified))
+        if self._is_closed:
+            raise asyncio.CancelledError
+        key = record.upper(), certified
+        task = self._lookups.get(key)
+        if task is None:
+            task = self._lookups[key] = asyncio.create_task(self._find_in_time(record, certified))
+            task.add_done_callback(lambda done: self._end_lookup(key, done))
         # One caller that goes away does not end the lookup of the others.
         return await asyncio.shield(task)
+
+    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[HandleService | None]) -> None:
+        del self._lookups[key]
+        if not task.cancelled():
+            # asyncio reports an exception that is never retrieved, and all callers may have left.
+            task.exception()
 
     async def _find_in_time(self, record: bytes, certified: bool) -> HandleService | None:
         return await within(self._limits.timeout, self._find(record, certified, self._new_trail().enter(record)), _LATE)
@@ -233,8 +261,8 @@ class Directory:
         if not self._root.has_failed(now):
             try:
                 return await self._look_up_again(record, certified, trail)
-            except CouldNotVerify as error:
-                self._log.record_overdue(error)
+            except HandleProtocolError as error:
+                self._observer.record_overdue(error)
                 now = self._clock()
         return replace(known, due_at=now + self._limits.shortest_lifetime)
 
@@ -272,11 +300,11 @@ class Directory:
         """
         if not lead.service_handles:
             return HandleService(lead.sites, certified, proof)
-        failures: list[CouldNotVerify] = []
+        failures: list[HandleProtocolError] = []
         for handle in lead.service_handles:
             try:
                 service = await self._find(handle, certified or self._are_signed, trail.enter(handle))
-            except CouldNotVerify as error:
+            except HandleProtocolError as error:
                 failures.append(error)
                 continue
             if service is not None:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from doi_proxy.errors import SignatureInvalid
-from doi_proxy.features.native.errors import AnswerMismatch, MalformedMessage
 from doi_proxy.features.native.referral import HandleService, Lead, prefix_record, read_lead, read_referral
 from doi_proxy.features.native.root_chain import follow_chain
 from doi_proxy.features.native.site import select_server
@@ -22,6 +20,7 @@ from doi_proxy.features.native.wire.message import Message, OpCode, ResponseStat
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import DIGEST_NAMES, Response, SignedAnswer, Values, decode_response
 from handle_protocol.answer import Answer
+from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from handle_protocol.proven_answer import ProvenAnswer
 
 #: Bytes of a proof that is kept. One answer about a record with a key of 4,096 bits and a site has about 2 kB.
@@ -75,7 +74,7 @@ class VerifiedLink:
 def verify_proof(root: HandleService, answers: Sequence[SignedAnswer], handle: bytes) -> list[VerifiedLink]:
     """The answers that lead from the root to that about a handle, which is the last, or to that its prefix is absent.
 
-    The time of expiry is not compared. Raises CouldNotVerify with the sentence of what is wrong.
+    The time of expiry is not compared. Raises HandleProtocolError with the sentence of what is wrong.
     """
     if len(answers) > MAX_ANSWERS:
         raise SignatureInvalid(f"The proof has over {MAX_ANSWERS} answers.")

@@ -9,18 +9,23 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from doi_names.name import fold
-from doi_proxy.errors import AnswerTooLarge, CouldNotVerify, UpstreamRefused, UpstreamTimeout
-from doi_proxy.features.native.errors import ServiceNotFound
 from doi_proxy.features.native.health import ServerHealth
 from doi_proxy.features.native.referral import HandleService, Question
-from doi_proxy.features.native.site import Candidate, Endpoint, rank_candidates
+from doi_proxy.features.native.site import AllowedServers, Candidate, Endpoint, rank_candidates
 from doi_proxy.features.native.transport.base import Transport
 from doi_proxy.features.native.verify import check_answer, oldest_version, verify_signature
 from doi_proxy.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
 from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from doi_proxy.features.native.wire.response import Response, SignedAnswer, decode_response
-from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
-from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses
+from doi_proxy.features.native.wire.site_value import Address, ServiceSite, TransportProtocol
+from handle_protocol.errors import (
+    AnswerTooLarge,
+    HandleProtocolError,
+    ServerRefused,
+    ServerTimeout,
+    ServiceNotFound,
+    UnusableAnswer,
+)
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
@@ -64,7 +69,7 @@ class Clocks:
 class QueryLimits:
     """Which servers are queried, and when the next one is."""
 
-    allowed: AllowedAddresses
+    allowed: AllowedServers
     #: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP
     #: to TCP after 3 s.
     head_start: float = 2.0
@@ -99,14 +104,14 @@ class ServiceClient:
         self._observer = observer
 
     async def __call__(self, service: HandleService, question: Question) -> Response:
-        """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
+        """An answer that belongs to the question, and is signed if the question says so. Raises HandleProtocolError."""
         response = await self._race(self._list(service, question), question)
         if not question.certified or service.proof is None:
             return response
         return replace(response, proof=(*service.proof, SignedAnswer(response.request, response.data)))
 
     async def read_site(self, service: HandleService) -> ServiceSite:
-        """What a server of a service says about its site, by one message. It is not signed. Raises CouldNotVerify.
+        """What a server of a service says about its site, by one message. It is not signed. Raises HandleProtocolError.
 
         Nothing is learned from the result: a server that does not offer this operation is not a server that failed.
         """
@@ -120,7 +125,7 @@ class ServiceClient:
         finally:
             self._record(candidate.endpoint, "site", is_answered=is_answered)
         if not isinstance(response.body, ServiceSite):
-            raise UpstreamRefused(
+            raise ServerRefused(
                 "The handle server did not send its site information.", response_code=response.header.response_code
             )
         return response.body
@@ -154,7 +159,7 @@ class ServiceClient:
         failure at another one: that ends the race too.
         """
         waiting, running = list(candidates), dict[asyncio.Task[Response], Endpoint]()
-        failures: list[CouldNotVerify] = []
+        failures: list[HandleProtocolError] = []
         answered = set[Address]()
         is_admitted = True
         try:
@@ -174,7 +179,7 @@ class ServiceClient:
                         self._learn_silence(endpoint, running.values())
                         return task.result()
                     # A limit of ours is the same for each server and transport.
-                    if isinstance(failure, AnswerTooLarge) or not isinstance(failure, CouldNotVerify):
+                    if isinstance(failure, AnswerTooLarge) or not isinstance(failure, HandleProtocolError):
                         raise failure
                     failures.append(failure)
                     if _is_answered(failure):
@@ -227,10 +232,10 @@ class ServiceClient:
             self._mark_slow(fold(question.handle.partition(b"/")[0].decode("utf-8", "replace")))
         try:
             response = await self._exchange(candidate, question)
-        except (UpstreamRefused, AnswerTooLarge):
+        except (ServerRefused, AnswerTooLarge):
             self._learn_answer(endpoint, question, began)
             raise
-        except CouldNotVerify:
+        except HandleProtocolError:
             self._learn_failure(endpoint, question)
             raise
         except asyncio.CancelledError:
@@ -258,18 +263,18 @@ class ServiceClient:
             oldest = oldest_version(candidate.version)
             verify_signature(response, candidate.public_key, oldest_version=oldest)
         if response.code not in _ANSWERS:
-            raise UpstreamRefused(
+            raise ServerRefused(
                 f"The handle server reported a failure, response code {response.code}.", response_code=response.code
             )
         return response
 
     async def _send(self, candidate: Candidate, query: Query) -> Response:
-        """The answer to one message. Raises CouldNotVerify if it does not belong to the query."""
+        """The answer to one message. Raises HandleProtocolError if it does not belong to the query."""
         transport = self._transports[candidate.endpoint.protocol]
         data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
         response = decode_response(data, digest_requested=True)
         if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
-            raise UpstreamRefused(
+            raise ServerRefused(
                 "The handle server could not read the request.", response_code=response.header.response_code
             )
         check_answer(response, query)
@@ -315,12 +320,12 @@ def _purpose(question: Question) -> Purpose:
     return "lookup" if question.is_lookup else "name"
 
 
-def _is_answered(failure: CouldNotVerify) -> bool:
-    return isinstance(failure, UpstreamRefused) or failure.concerns_name
+def _is_answered(failure: HandleProtocolError) -> bool:
+    return isinstance(failure, ServerRefused | UnusableAnswer)
 
 
-def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
+def _choose_failure(failures: Sequence[HandleProtocolError]) -> HandleProtocolError:
     """The most informative failure: of a server that answered, else of one that timed out, else the first."""
     answered = filter(_is_answered, failures)
-    silent = (failure for failure in failures if isinstance(failure, UpstreamTimeout))
+    silent = (failure for failure in failures if isinstance(failure, ServerTimeout))
     return next(answered, None) or next(silent, failures[0])

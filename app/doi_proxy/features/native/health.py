@@ -8,9 +8,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from doi_proxy.upstream.budget import SLOW_PREFIX_SECONDS
-from doi_proxy.upstream.places import SLOW_AFTER
-
 Known = TypeVar("Known")
 #: Weight of the newest answer in the mean of a server's times.
 _NEWEST: Final = 0.2
@@ -29,8 +26,8 @@ class HealthLimits:
     #: Mean seconds of a server's answers from which it counts as slow: UDP repeats a message after so long.
     slow_seconds: float = 0.5
     #: Seconds of a query from which its server is known as slow, and for how long without a quick answer.
-    slow_query: float = SLOW_AFTER
-    slow_server: float = SLOW_PREFIX_SECONDS
+    slow_query: float = 1.0
+    slow_server: float = 600.0
     #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
     entries: int = 10_000
 

@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from doi_proxy.errors import ConfigurationError, CouldNotVerify, InvalidAnswer
 from doi_proxy.features.native.referral import ROOT_HANDLE, HandleService
 from doi_proxy.features.native.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
 from doi_proxy.features.native.wire.site_value import (
@@ -31,6 +30,7 @@ from doi_proxy.features.native.wire.site_value import (
 )
 from doi_proxy.features.native.wire.value import TtlType, Value
 from handle_protocol.answer import read_answer
+from handle_protocol.errors import HandleProtocolError, InvalidRecord, InvalidSite
 from handle_protocol.record import Record, parse_record
 from handle_protocol.value import HandleValue
 
@@ -100,7 +100,7 @@ _answer: Final = msgspec.json.Decoder(_JsonSites)
 
 
 def read_sites(record: Record, types: tuple[str, ...]) -> tuple[ServiceSite, ...]:
-    """The site values of these types, in the order of the types. Raises InvalidAnswer if one cannot be read."""
+    """The site values of these types, in the order of the types. Raises InvalidRecord if one cannot be read."""
     values = [value for name in types for value in record.of_type(name)]
     return tuple(read_site(value.raw) for value in values[:_MAX_SITES])
 
@@ -112,12 +112,12 @@ def read_service_values(record: Record) -> tuple[Value, ...]:
 
 
 def read_bootstrap(content: bytes) -> HandleService:
-    """The root. It is verified if one of its servers has a public key. Raises ConfigurationError."""
+    """The root. It is verified if one of its servers has a public key. Raises InvalidSite."""
     return _read_root(content)[0]
 
 
 def read_bootstrap_keys(content: bytes) -> tuple[bytes, ...]:
-    """The data of the HS_PUBKEY values of the root, then the keys of its servers. Raises ConfigurationError."""
+    """The data of the HS_PUBKEY values of the root, then the keys of its servers. Raises InvalidSite."""
     root, record = _read_root(content)
     own = [_read_public_key(value.data.value) for value in record.of_type("HS_PUBKEY")[:_MAX_SITES]]
     keys = (*own, *(server.public_key for site in root.sites for server in site.servers))
@@ -133,16 +133,16 @@ def _read_public_key(data: object) -> bytes:
 
 def _read_root(content: bytes) -> tuple[HandleService, Record]:
     if len(content) > MAX_BOOTSTRAP_BYTES:
-        raise ConfigurationError(f"the file has over {MAX_BOOTSTRAP_BYTES} bytes, which no root record has")
+        raise InvalidSite(f"the file has over {MAX_BOOTSTRAP_BYTES} bytes, which no root record has")
     try:
         record = parse_record(read_answer(content, ROOT_HANDLE.decode()).values)
         sites = read_sites(record, ("HS_SITE", "HS_SITE.6"))
-    except CouldNotVerify as error:
-        raise ConfigurationError(
+    except HandleProtocolError as error:
+        raise InvalidSite(
             f"the file is not the handle API's answer about {ROOT_HANDLE.decode()}: {error.detail or error.message}"
         ) from error
     if not any(site.servers for site in sites):
-        raise ConfigurationError("the file names no server of the root")
+        raise InvalidSite("the file names no server of the root")
     is_verified = any(server.public_key for site in sites for server in site.servers)
     return HandleService(sites, is_verified=is_verified), record
 
@@ -150,7 +150,7 @@ def _read_root(content: bytes) -> tuple[HandleService, Record]:
 def _to_wire(value: HandleValue) -> Value | None:
     try:
         data = encode_site(read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
-    except (InvalidAnswer, struct.error):
+    except (InvalidRecord, struct.error):
         return None
     kind = TtlType.ABSOLUTE if value.ttl.absolute else TtlType.RELATIVE
     return Value(value.index, value.folded_type.encode(), data, ttl=int(value.ttl.seconds), ttl_type=kind)
@@ -159,7 +159,7 @@ def _to_wire(value: HandleValue) -> Value | None:
 def read_site_file(content: bytes) -> HandleService:
     """The sites in a file: siteinfo.json, siteinfo.bin, or the handle API's answer about a prefix.
 
-    The operator vouches for their keys. Raises ConfigurationError.
+    The operator vouches for their keys. Raises InvalidSite.
     """
     text = content.removeprefix(BOM_UTF8).lstrip()
     try:
@@ -169,20 +169,20 @@ def read_site_file(content: bytes) -> HandleService:
             sites = read_sites(parse_record(bytes(_answer.decode(text).values)), ("HS_SITE", "HS_SITE.6"))
         else:
             sites = (_to_site(_site.decode(text)),)
-    except (CouldNotVerify, msgspec.DecodeError, ValueError, RecursionError) as error:
-        detail = error.detail if isinstance(error, CouldNotVerify) else error
-        raise ConfigurationError(f"the file has no site that can be read: {str(detail)[:200]}") from error
+    except (HandleProtocolError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        detail = error.detail if isinstance(error, HandleProtocolError) else error
+        raise InvalidSite(f"the file has no site that can be read: {str(detail)[:200]}") from error
     if not any(site.servers for site in sites):
-        raise ConfigurationError("the file names no server")
+        raise InvalidSite("the file names no server")
     return HandleService(sites, is_verified=True)
 
 
 def read_site(raw: bytes) -> ServiceSite:
-    """The site of a value, given the JSON of the value. Raises InvalidAnswer."""
+    """The site of a value, given the JSON of the value. Raises InvalidRecord."""
     try:
         return _to_site(_decoder.decode(raw).data.value)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidAnswer("The record has a site value that cannot be read.", detail=str(error)[:200]) from error
+        raise InvalidRecord("The record has a site value that cannot be read.", detail=str(error)[:200]) from error
 
 
 def _to_site(site: _JsonSite) -> ServiceSite:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.wire.fields import I32, FieldReader
 from doi_proxy.features.native.wire.public_key import DSA, RSA, decode_public_key
 from doi_proxy.features.native.wire.site_value import (
@@ -27,6 +26,7 @@ from doi_proxy.features.native.wire.site_value import (
     decode_site,
 )
 from doi_proxy.features.native.wire.value import Permission, TtlType, Value, decode_references
+from handle_protocol.errors import MalformedMessage
 
 #: The flags as numbers: `in` and `&` of a flag take a microsecond each.
 _PUBLIC_READ: Final = Permission.PUBLIC_READ.value

@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
-from doi_proxy.errors import InvalidAnswer
 from doi_proxy.features.native.json_sites import read_key, read_site
 from doi_proxy.features.native.json_values import LEGACY_ADMIN_BYTES
 from doi_proxy.features.native.wire.encoding import encode_references
 from doi_proxy.features.native.wire.fields import I32, U16, encode_string
 from doi_proxy.features.native.wire.site_value import encode_site
 from doi_proxy.features.native.wire.value import Permission, TtlType, Value, ValueReference
+from handle_protocol.errors import InvalidRecord
 from handle_protocol.value import HandleValue
 
 _MAX_I32: Final = (1 << 31) - 1
@@ -51,7 +51,7 @@ _key: Final = msgspec.json.Decoder(dict[str, str])
 
 
 def to_wire(values: Iterable[HandleValue]) -> tuple[Value, ...]:
-    """Those of the values that the public may read, in their order. Raises InvalidAnswer.
+    """Those of the values that the public may read, in their order. Raises InvalidRecord.
 
     A value that the native protocol cannot carry fails them all: without it, the record would be another one.
     """
@@ -61,11 +61,11 @@ def to_wire(values: Iterable[HandleValue]) -> tuple[Value, ...]:
 
 
 def to_wire_value(value: HandleValue) -> Value:
-    """A value. Raises InvalidAnswer."""
+    """A value. Raises InvalidRecord."""
     try:
         return _to_value(value)
     except (msgspec.DecodeError, RecursionError, struct.error, ValueError, KeyError) as error:
-        raise InvalidAnswer(
+        raise InvalidRecord(
             "The record has a value that the native protocol cannot carry.", detail=str(error)[:200]
         ) from error
 

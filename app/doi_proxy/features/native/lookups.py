@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
 from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.wire.response import Response
+from handle_protocol.errors import HandleProtocolError, ServerTimeout
 
-log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-#: Seconds between two lines about services whose last known sites are used on.
-_INTERVAL: Final = 3600.0
 #: Seconds for which a service, or what is known about a server that the operator named, is used at least and at most.
 #: Services of a handle system change rarely, so an hour is short.
 SHORTEST_LIFETIME: Final = 60.0
@@ -29,9 +25,6 @@ LOOKUP_TIMEOUT: Final = 4.0
 class DirectoryLimits:
     """The bounds of a directory. Times are in seconds."""
 
-    #: Prefixes in a row whose lookup at the root failed, and the pause of such lookups after them.
-    root_failures: int
-    root_pause: float
     #: For one lookup of a service, and for one refresh of the root. No caller's time limits them: callers share them.
     timeout: float
     #: Queries for one handle, with those for prefixes, service handles and referrals; also records that lead to it.
@@ -57,61 +50,49 @@ class DirectoryLimits:
 class Lookups:
     """How services are looked up: by which client, at whose cost, and within which bounds."""
 
-    #: An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify.
+    #: An answer that belongs to the question, and is signed if the question says so. Raises HandleProtocolError.
     ask: Callable[[HandleService, Question], Awaitable[Response]]
-    #: Spends a token of the budget on each query but the first of a question. Raises BudgetSpent.
+    #: Is awaited before each query but the first of a question. Raises QueryNotAdmitted.
     admit_query: Callable[[], Awaitable[None]]
     limits: DirectoryLimits
     #: Seconds since the epoch.
     clock: Callable[[], float]
-    log: DirectoryLog
+    observer: DirectoryObserver
+    breaker: RootBreaker
     #: Whether each answer of a lookup must be signed, if the root has keys. The answer about the name need not be.
     are_signed: bool = False
 
 
-class DirectoryLog:
-    """Must not raise. `clock` is monotonic, in seconds. No line has the name of a prefix or of a handle."""
+class DirectoryObserver(Protocol):
+    """Records what happens to lookups. Must be quick and must not raise."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._is_root_old = False
-        self._overdue = 0
-        self._overdue_since: float | None = None
+    def record_refresh(self, error: HandleProtocolError | None) -> None:
+        """The root was refreshed, or with an error it could not be."""
 
-    def record_refresh(self, error: CouldNotVerify | None) -> None:
-        """The root was refreshed, or with an error it could not be. Log the first failure of several, and their end."""
-        if error is not None and not self._is_root_old:
-            log.warning("the root of the handle system could not be refreshed: %s %s", _describe(error), error.detail)
-        elif error is None and self._is_root_old:
-            log.warning("the root of the handle system was refreshed again")
-        self._is_root_old = error is not None
-
-    def record_overdue(self, error: CouldNotVerify) -> None:
-        """A known service could not be looked up again, so its last known sites are used on.
-
-        Log the first failed lookup, and then their number once an hour.
-        """
-        now = self._clock()
-        self._overdue += 1
-        if self._overdue_since is None or now - self._overdue_since >= _INTERVAL:
-            log.warning(
-                "handle servers of known prefixes could not be looked up again (%s lookups); their last known "
-                "addresses are used: %s",
-                self._overdue,
-                _describe(error),
-            )
-            self._overdue, self._overdue_since = 0, now
+    def record_overdue(self, error: HandleProtocolError) -> None:
+        """A known service could not be looked up again, so its last known sites are used on."""
 
 
-def _describe(error: CouldNotVerify) -> str:
-    # A detail can name a handle, and operators may have chosen not to log names.
-    return f"{error.token}: {error.message}"
+class RootBreaker(Protocol):
+    """Decides whether the root is left alone after failures. Times are seconds since the epoch."""
+
+    def allow(self, now: float) -> bool:
+        """Whether a query may be sent. The query that is sent after a pause is a probe."""
+
+    def retry_after(self, now: float) -> float:
+        """Seconds until a query may be sent; 0 if one may be sent now."""
+
+    def record_answer(self) -> None:
+        """The root answered."""
+
+    def record_failure(self, name: str, now: float) -> bool:
+        """The root did not answer about a name."""
 
 
 async def within(seconds: float | None, work: Awaitable[Result], late: str) -> Result:
-    """The result of work. After some seconds it is cancelled, and UpstreamTimeout is raised with the message `late`."""
+    """The result of work. After some seconds it is cancelled, and ServerTimeout is raised with the message `late`."""
     try:
         async with asyncio.timeout(seconds):
             return await work
     except TimeoutError as error:
-        raise UpstreamTimeout(late) from error
+        raise ServerTimeout(late) from error

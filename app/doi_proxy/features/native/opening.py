@@ -12,20 +12,24 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from doi_proxy.errors import ConfigurationError
+import httpx
+
+from doi_proxy.errors import ConfigurationError, CouldNotVerify
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
 from doi_proxy.features.native.directory import Directory
+from doi_proxy.features.native.directory_log import DirectoryLog
+from doi_proxy.features.native.errors import translated_errors
 from doi_proxy.features.native.exchange import Clocks, QueryLimits, ServiceClient
 from doi_proxy.features.native.feature import FEATURE, FROM_ROOT, is_from_root
-from doi_proxy.features.native.health import ServerHealth
+from doi_proxy.features.native.health import HealthLimits, ServerHealth
 from doi_proxy.features.native.json_sites import (
     MAX_BOOTSTRAP_BYTES,
     read_bootstrap,
     read_bootstrap_keys,
     read_site_file,
 )
-from doi_proxy.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, DirectoryLog, Lookups
+from doi_proxy.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, Lookups
 from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.root_file import RootFile, root_file_path
 from doi_proxy.features.native.service_records import ServiceRecords
@@ -45,9 +49,13 @@ from doi_proxy.features.source_context import SourceContext
 from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.system.regular_file import read_regular
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.budget import Budget
+from doi_proxy.upstream.breaker import Breaker
+from doi_proxy.upstream.budget import SLOW_PREFIX_SECONDS, Budget
 from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify
+from doi_proxy.upstream.engine import read_egress_proxy
+from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import CONTROL_NAME
+from handle_protocol.errors import InvalidSite, QueryNotAdmitted
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,6 +74,13 @@ class QueryTokens:
     may_ask_again: Callable[[], Awaitable[bool]]
     #: Is awaited before a message of a lookup.
     admit_query: Callable[[], Awaitable[None]]
+
+    async def admit_lookup(self) -> None:
+        """Wait for the token of a message of a lookup. Raises QueryNotAdmitted."""
+        try:
+            await self.admit_query()
+        except CouldNotVerify as error:
+            raise QueryNotAdmitted from error
 
     @classmethod
     def of(cls, budget: Budget) -> QueryTokens:
@@ -124,7 +139,7 @@ def _open_client(
         allowed = AllowedAddresses(settings.upstream_private_servers, inside)
     return ServiceClient(
         transports if only is None else {only: transports[only]},
-        ServerHealth(),
+        ServerHealth(HealthLimits(slow_query=SLOW_AFTER, slow_server=SLOW_PREFIX_SECONDS)),
         QueryLimits(allowed),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
@@ -150,7 +165,8 @@ async def probe_interface(
     """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
     client = _open_client(settings, url, may_ask_again)
     try:
-        await client(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
+        with translated_errors():
+            await client(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
     finally:
         await client.aclose()
 
@@ -162,14 +178,13 @@ def _open_directory(
     if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
     limits = DirectoryLimits(
-        # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
-        root_failures=max(1, settings.upstream_breaker_failures // 2),
-        root_pause=settings.upstream_breaker_cooldown,
         timeout=settings.upstream_timeout,
     )
+    # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
+    breaker = Breaker(max(1, settings.upstream_breaker_failures // 2), settings.upstream_breaker_cooldown)
     clock = time.time if context is None else context.clock
     are_signed = settings.upstream_verify in ("lookups", "always")
-    lookups = Lookups(client, tokens.admit_query, limits, clock, DirectoryLog(time.monotonic), are_signed)
+    lookups = Lookups(client, tokens.admit_lookup, limits, clock, DirectoryLog(time.monotonic), breaker, are_signed)
     if context is None:
         return Directory(RootFile(None, root.service), lookups)
     return Directory(root, lookups, ServiceRecords(context.cache, context.policy, limits))
@@ -199,7 +214,7 @@ def read_named_sites(url: str) -> HandleService:
         return service
     except OSError as error:
         raise ConfigurationError(f"{FROM_ROOT}{path} cannot be read: {error.strerror}") from error
-    except ConfigurationError as error:
+    except (ConfigurationError, InvalidSite) as error:
         raise ConfigurationError(f"{FROM_ROOT}{path}: {error.message}; see docs/native.md") from error
 
 
@@ -234,7 +249,7 @@ def _read_bootstrap_file(settings: Settings, parse: Callable[[bytes], T]) -> T |
         return parse(read_regular(path, MAX_BOOTSTRAP_BYTES))
     except OSError as error:
         raise ConfigurationError(f"upstream_bootstrap: {path} cannot be read: {error.strerror}") from error
-    except ConfigurationError as error:
+    except InvalidSite as error:
         remedy = "get the handle API's answer about 0.NA/0.NA by curl; see docs/native.md"
         raise ConfigurationError(f"upstream_bootstrap: {path}: {error.message}; {remedy}") from error
 
@@ -255,11 +270,15 @@ def _open_transports(
     messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
     requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
     tunnel = TunnelTransport(
-        Egress(connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES),
+        Egress(
+            connect_timeout=CONNECT_TIMEOUT,
+            max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES,
+            find_proxy_url=find_proxy_url,
+            trust_proxy=httpx.create_ssl_context,
+        ),
         requests,
         headers=identify(f"doi-proxy/{read_version()}", settings.upstream_contact),
         max_bytes=MAX_ANSWER_BYTES,
-        clock=time.time,
     )
     return {
         TransportProtocol.UDP: UdpTransport(max_bytes=MAX_ANSWER_BYTES),
@@ -267,3 +286,11 @@ def _open_transports(
         TransportProtocol.HTTP: tunnel,
         TransportProtocol.HTTPS: tunnel,
     }
+
+
+def find_proxy_url(scheme: str, host: str) -> str | None:
+    """The egress proxy for a host. Raises ValueError."""
+    try:
+        return read_egress_proxy(scheme, host)
+    except ConfigurationError as error:
+        raise ValueError(error.message) from error

@@ -8,10 +8,10 @@ from itertools import accumulate
 from typing import Final
 
 from doi_names.name import MAX_NAME_BYTES
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.wire.response import SignedAnswer
 from doi_proxy.features.native.wire.site_value import ServiceSite, decode_site
 from doi_proxy.features.native.wire.value import Permission, TtlType, Value
+from handle_protocol.errors import MalformedMessage
 
 #: The handle whose HS_SITE values are the root.
 ROOT_HANDLE: Final = b"0.NA/0.NA"

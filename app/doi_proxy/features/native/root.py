@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
-from doi_proxy.errors import BreakerOpen, CouldNotVerify, SignatureInvalid, UpstreamTimeout, UpstreamUnreachable
-from doi_proxy.features.native.errors import HandleServerUnreachable, ServiceNotFound
 from doi_proxy.features.native.lookups import Lookups, within
 from doi_proxy.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, HandleService, Question, read_lead
-from doi_proxy.features.native.root_file import RootFile
-from doi_proxy.features.native.wire.response import Response, Values
-from doi_proxy.upstream.breaker import Breaker
+from doi_proxy.features.native.wire.response import Response, SignedAnswer, Values
+from handle_protocol.errors import (
+    HandleProtocolError,
+    RootPaused,
+    ServerTimeout,
+    ServerUnreachable,
+    ServiceNotFound,
+    ServiceUnreachable,
+    SignatureInvalid,
+)
 
 _LATE: Final = "The root of the handle system did not answer in time."
+
+
+class RootKeeper(Protocol):
+    """Keeps the root across restarts. `service` are the sites that are known at the start."""
+
+    service: HandleService
+
+    async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
+        """Keep the signed answer that replaced the root. Returns the answers that prove it, if they are known."""
 
 
 class Root:
     """Queries the root, refreshes its sites, and leaves it alone after several failures."""
 
-    def __init__(self, file: RootFile, lookups: Lookups) -> None:
-        self._file = file
-        self._service = file.service
+    def __init__(self, keeper: RootKeeper, lookups: Lookups) -> None:
+        self._keeper = keeper
+        self._service = keeper.service
         self._ask = lookups.ask
         self._limits = lookups.limits
         self._clock = lookups.clock
-        self._log = lookups.log
+        self._observer = lookups.observer
         self._admit_query = lookups.admit_query
-        self._breaker = Breaker(self._limits.root_failures, self._limits.root_pause)
+        self._breaker = lookups.breaker
         self._failed_at: float | None = None
         self._due_at = 0.0
         self._refresh: asyncio.Task[None] | None = None
@@ -43,30 +57,30 @@ class Root:
         return self._failed_at is not None and now < self._failed_at + self._limits.shortest_lifetime
 
     async def query(self, question: Question, *, is_needed: bool) -> Response:
-        """The root's answer. If the sites are due, they are refreshed meanwhile. Raises CouldNotVerify.
+        """The root's answer. If the sites are due, they are refreshed meanwhile. Raises HandleProtocolError.
 
         Without `is_needed`, names of known prefixes can be resolved without the root. Its failure then concerns the
         names of one prefix, and several prefixes do not wait for it in vain.
         """
         now = self._clock()
         if not is_needed and (seconds := self._breaker.retry_after(now)) > 0:
-            raise BreakerOpen(retry_after=seconds)
+            raise RootPaused(retry_after=seconds)
         self._breaker.allow(now)
         if self._due_at <= now:
             self._due_at = now + self._limits.shortest_lifetime
             self._refresh = asyncio.create_task(self._refresh_service())
         try:
             return await within(None if is_needed else self._limits.lookup_timeout, self._query(question), _LATE)
-        except UpstreamTimeout as error:
+        except ServerTimeout as error:
             self._record_failure(question)
-            raise UpstreamTimeout(_LATE) from error
-        except UpstreamUnreachable as error:
+            raise ServerTimeout(_LATE) from error
+        except ServerUnreachable as error:
             self._record_failure(question)
-            raise error if is_needed else HandleServerUnreachable(detail=error.detail) from error
+            raise error if is_needed else ServiceUnreachable(detail=error.detail) from error
 
     async def _query(self, question: Question) -> Response:
         if question.certified and not self._service.is_verified:
-            raise SignatureInvalid("No chain of signatures: the file of upstream_bootstrap has no key of the root.")
+            raise SignatureInvalid("No chain of signatures: the bootstrap file has no key of the root.")
         response = await self._ask(self._service, question)
         self._breaker.record_answer()
         self._failed_at = None
@@ -86,11 +100,11 @@ class Root:
             lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
             if lead is None or not lead.sites:
                 raise ServiceNotFound(detail=f"the record of the root has no sites, response code {response.code}")
-        except CouldNotVerify as error:
-            self._log.record_refresh(error)
+        except HandleProtocolError as error:
+            self._observer.record_refresh(error)
             return
         is_new = lead.sites != self._service.sites
-        proof = await self._file.keep(response) if is_new else self._service.proof
+        proof = await self._keeper.keep(response) if is_new else self._service.proof
         self._service = HandleService(lead.sites, is_verified=True, proof=proof)
         self._due_at = now + self._limits.bound(lead.lifetime)
-        self._log.record_refresh(None)
+        self._observer.record_refresh(None)

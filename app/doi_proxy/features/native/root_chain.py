@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
-from doi_proxy.errors import InvalidAnswer, SignatureInvalid
 from doi_proxy.features.native.referral import ROOT_HANDLE, HandleService, read_lead
 from doi_proxy.features.native.verify import oldest_version, verify_signature
 from doi_proxy.features.native.wire.message import OpCode, ResponseStatus
 from doi_proxy.features.native.wire.response import Response, Values, decode_response
 from doi_proxy.features.native.wire.site_value import encode_site
+from handle_protocol.errors import SignatureInvalid, UnusableAnswer
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
 MAX_ANSWERS: Final = 16
@@ -28,16 +28,16 @@ def fingerprint(root: HandleService) -> str:
 
 
 def follow_chain(root: HandleService, answers: Sequence[bytes]) -> HandleService:
-    """The root at the end of a chain. Raises InvalidAnswer if a link is not an answer that the root before signed."""
+    """The root at the end of a chain. Raises UnusableAnswer if a link is not an answer that the root before signed."""
     if len(answers) > MAX_ANSWERS:
-        raise InvalidAnswer(f"the chain has over {MAX_ANSWERS} answers")
+        raise UnusableAnswer(f"the chain has over {MAX_ANSWERS} answers")
     for answer in answers:
         root = _read_link(root, answer)
     return root
 
 
 def extend_chain(root: HandleService, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
-    """The shortest chain that ends with this answer. Raises InvalidAnswer if the chain is too long, or broken."""
+    """The shortest chain that ends with this answer. Raises UnusableAnswer if the chain is too long, or broken."""
     answer = response.data
     for count, link in enumerate(answers):
         try:
@@ -48,23 +48,23 @@ def extend_chain(root: HandleService, answers: Sequence[bytes], response: Respon
             return (*answers[:count], answer)
     _read_link(root, answer)
     if len(answers) >= MAX_ANSWERS:
-        raise InvalidAnswer(f"the chain would have over {MAX_ANSWERS} answers")
+        raise UnusableAnswer(f"the chain would have over {MAX_ANSWERS} answers")
     return (*answers, answer)
 
 
 def _read_link(root: HandleService, answer: bytes) -> HandleService:
-    """The root that an answer describes. Raises InvalidAnswer, and SignatureInvalid if the signature is wrong."""
+    """The root that an answer describes. Raises UnusableAnswer, and SignatureInvalid if the signature is wrong."""
     response = decode_response(answer, digest_requested=True)
     body = response.body
     if response.header.op_code != OpCode.RESOLUTION or response.code != ResponseStatus.SUCCESS:
-        raise InvalidAnswer("an answer is not about a record")
+        raise UnusableAnswer("an answer is not about a record")
     if not isinstance(body, Values) or body.handle.upper() != ROOT_HANDLE:
-        raise InvalidAnswer("an answer is not about the root")
+        raise UnusableAnswer("an answer is not about the root")
     _verify(response, root)
     # The TTL of a kept root does not count: it is refreshed at once.
     lead = read_lead(body.values, now=0.0)
     if lead is None or not lead.sites:
-        raise InvalidAnswer("an answer has no sites of the root")
+        raise UnusableAnswer("an answer has no sites of the root")
     return HandleService(lead.sites, is_verified=True)
 
 

@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from doi_proxy.errors import ConfigurationError, CouldNotVerify
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.native.referral import HandleService
 from doi_proxy.features.native.root_chain import extend_chain, fingerprint, follow_chain
 from doi_proxy.features.native.wire.response import Response, SignedAnswer
 from doi_proxy.system.private_file import replace_private
 from doi_proxy.system.regular_file import read_regular
+from handle_protocol.errors import HandleProtocolError
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class RootFile:
             proof = self._proof()
             if self._path is not None:
                 await asyncio.to_thread(replace_private, self._path, self._encode())
-        except (OSError, CouldNotVerify) as error:
+        except (OSError, HandleProtocolError) as error:
             log.warning("the refreshed root could not be kept in %s: %s", self._path or "memory", _explain(error))
         return proof
 
@@ -85,7 +86,7 @@ class RootFile:
             self.service, self._answers = follow_chain(self._root, answers), answers
         except FileNotFoundError:
             return
-        except (OSError, ValueError, ConfigurationError, CouldNotVerify) as error:
+        except (OSError, ValueError, ConfigurationError, HandleProtocolError) as error:
             log.warning("the root in %s is not used, but that of upstream_bootstrap: %s", path, _explain(error))
 
     def _encode(self) -> bytes:
@@ -106,6 +107,6 @@ def _decode(content: bytes) -> _Content:
 
 
 def _explain(error: Exception) -> str:
-    if isinstance(error, CouldNotVerify):
+    if isinstance(error, HandleProtocolError):
         return f"{error.message} {error.detail}".strip()
     return getattr(error, "message", "") or getattr(error, "strerror", "") or str(error)

@@ -17,10 +17,9 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509 import load_der_x509_certificate
 
-from doi_proxy.errors import SignatureInvalid, UpstreamUnreachable
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.wire.message import Signature
 from doi_proxy.features.native.wire.public_key import RSA, KeyNumbers, decode_public_key
+from handle_protocol.errors import MalformedMessage, ServerUnreachable, SignatureInvalid
 
 # Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
 _MAX_KEY_BITS: Final = 8_192
@@ -77,7 +76,7 @@ def compare_certificate(certificate: bytes, public_key: bytes) -> None:
     """Compare the key of a certificate (DER) with the server's key in its site value (the data of an HS_PUBKEY value).
 
     Its names and its dates do not matter: the key is the server's or it is not. Nothing is compared if the site value
-    has no RSA key. Raises UpstreamUnreachable if the keys differ.
+    has no RSA key. Raises ServerUnreachable if the keys differ.
     """
     known = _read_rsa(public_key)
     if known is None:
@@ -85,9 +84,9 @@ def compare_certificate(certificate: bytes, public_key: bytes) -> None:
     try:
         shown = load_der_x509_certificate(certificate).public_key()
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise UpstreamUnreachable(detail=f"the certificate cannot be read: {error}"[:200]) from error
+        raise ServerUnreachable(detail=f"the certificate cannot be read: {error}"[:200]) from error
     if not isinstance(shown, RSAPublicKey) or shown.public_numbers() != RSAPublicNumbers(*_read_numbers(known)):
-        raise UpstreamUnreachable(
+        raise ServerUnreachable(
             "The certificate of the handle server has another key than its site value.",
             detail="look for a machine between here and the server that answers in its place",
         )

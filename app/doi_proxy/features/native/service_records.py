@@ -12,16 +12,16 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer
 from doi_proxy.features.native.evidence import read_proof
 from doi_proxy.features.native.json_sites import read_service_values
 from doi_proxy.features.native.lookups import DirectoryLimits
+from doi_proxy.features.native.native_answer import read_response
 from doi_proxy.features.native.referral import read_lead
 from doi_proxy.features.native.service_cache import ServiceEntry
-from doi_proxy.features.native.source import read_response
 from doi_proxy.features.native.wire.response import Response
 from doi_proxy.resolver.resolution import TtlPolicy
 from handle_protocol.answer import ResponseCode
+from handle_protocol.errors import HandleProtocolError, UnusableAnswer
 from handle_protocol.record import parse_record
 
 
@@ -46,7 +46,7 @@ class ServiceRecords:
             return None
         try:
             values = read_service_values(parse_record(entry.answer.values))
-        except InvalidAnswer:
+        except UnusableAnswer:
             return None
         lead = read_lead(values, entry.fetched_at)
         if lead is None:
@@ -63,7 +63,7 @@ class ServiceRecords:
         """
         try:
             answer = read_response(response, is_verified=found.is_verified)
-        except CouldNotVerify:
+        except HandleProtocolError:
             return  # It is too long as JSON. This process remembers the service.
         name = _read_name(record)
         if name is None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Final
+from typing import Final, Protocol
 
 from doi_proxy.features.native.health import ServerHealth
 from doi_proxy.features.native.wire.message import VERSION
 from doi_proxy.features.native.wire.site_value import (
+    Address,
     HashOption,
     Interface,
     Purpose,
@@ -21,7 +22,6 @@ from doi_proxy.features.native.wire.site_value import (
     ServiceSite,
     TransportProtocol,
 )
-from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535
@@ -35,6 +35,13 @@ _ROOT_PREFIX: Final = b"0.NA"
 _BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
 _RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
 _SLOW: Final = (TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP)
+
+
+class AllowedServers(Protocol):
+    """Which servers may be queried: anyone who has a prefix can write any address into a site value."""
+
+    def find(self, address: Address) -> Address | None:
+        """The address at which the server of a site is reached, inside a NAT another one. None if it is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ def rank_candidates(
     handle: bytes,
     *,
     authoritative: bool,
-    allowed: AllowedAddresses,
+    allowed: AllowedServers,
     health: ServerHealth,
     now: float,
 ) -> list[Candidate]:

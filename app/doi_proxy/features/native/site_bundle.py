@@ -9,7 +9,7 @@ from struct import error as StructError
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from doi_proxy.errors import ConfigurationError
+from handle_protocol.errors import InvalidSite
 
 _ARCHIVE: Final = b"PK\x03\x04"
 #: The description of the site in the archive that a server's setup makes for its registrar. The first one counts.
@@ -21,7 +21,7 @@ _ERRORS: Final = (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeErr
 def unpack_bundle(content: bytes, most: int) -> bytes:
     """The description of the site in a sitebndl.zip, of at most `most` bytes. Another file is returned as it is.
 
-    Raises ConfigurationError.
+    Raises InvalidSite.
     """
     if not content.startswith(_ARCHIVE):
         return content
@@ -30,13 +30,13 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
             members = {PurePosixPath(member.filename).name: member for member in archive.infolist()}
             member = next((members[name] for name in _MEMBERS if name in members), None)
             if member is None:
-                raise ConfigurationError(f"the archive has no {' and no '.join(_MEMBERS)}")
+                raise InvalidSite(f"the archive has no {' and no '.join(_MEMBERS)}")
             if member.flag_bits & _ENCRYPTED or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-                raise ConfigurationError(f"{member.filename[:100]!r} is encrypted or compressed by an unusual method")
+                raise InvalidSite(f"{member.filename[:100]!r} is encrypted or compressed by an unusual method")
             with archive.open(member) as file:
                 found = file.read(most + 1)
     except _ERRORS as error:
-        raise ConfigurationError(f"the archive cannot be read: {str(error)[:200]}") from error
+        raise InvalidSite(f"the archive cannot be read: {str(error)[:200]}") from error
     if len(found) > most:
-        raise ConfigurationError(f"{member.filename[:100]!r} in the archive has over {most} bytes")
+        raise InvalidSite(f"{member.filename[:100]!r} in the archive has over {most} bytes")
     return found

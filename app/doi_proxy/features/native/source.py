@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from doi_proxy.errors import UpstreamRefused
-from doi_proxy.features.native.evidence import encode_proof
+from doi_proxy.features.native.errors import translated_errors
 from doi_proxy.features.native.exchange import ServiceClient
-from doi_proxy.features.native.json_values import write_json_values
 from doi_proxy.features.native.lookups import within
+from doi_proxy.features.native.native_answer import read_response
 from doi_proxy.features.native.referral import Question
 from doi_proxy.features.native.wire.message import ResponseStatus
-from doi_proxy.features.native.wire.response import Response, Values
+from doi_proxy.features.native.wire.response import Response
 from doi_proxy.resolver.proof import needs_proof
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.proven_answer import ProvenAnswer
-from handle_protocol.record import parse_record
 
 _LATE: Final = "The handle servers did not answer in time."
 _CONTROL: Final = Question(CONTROL_NAME.text.encode())
@@ -26,7 +23,7 @@ class Finder(Protocol):
     """Finds the server of a handle, and queries it: a Directory, or a DirectServer."""
 
     async def resolve(self, question: Question) -> Response | None:
-        """The server's answer. None if the prefix does not exist. Raises CouldNotVerify."""
+        """The server's answer. None if the prefix does not exist. Raises HandleProtocolError."""
 
     async def probe(self, question: Question) -> Response | None:
         """Any server's answer to the question, which shows that servers can be reached. Raises CouldNotVerify."""
@@ -57,41 +54,19 @@ class NativeSource:
             query.leaves()
         certified = needs_proof(query.certified, self._verification)
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
-        response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
-        return read_response(response, is_verified=certified)
+        with translated_errors():
+            response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
+            return read_response(response, is_verified=certified)
 
     async def probe(self) -> Answer:
         """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
-        response = await within(self._total_timeout, self._finder.probe(_CONTROL), _LATE)
-        if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
-            return Answer(ResponseCode.HANDLE_NOT_FOUND)
-        return read_response(response, is_verified=False)
+        with translated_errors():
+            response = await within(self._total_timeout, self._finder.probe(_CONTROL), _LATE)
+            if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
+                return Answer(ResponseCode.HANDLE_NOT_FOUND)
+            return read_response(response, is_verified=False)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._finder.aclose()
         await self._exchange.aclose()
-
-
-def read_response(response: Response | None, *, is_verified: bool) -> Answer:
-    """The answer of a server as an HTTP API has it. Raises CouldNotVerify."""
-    proof = encode_proof(response.proof) if is_verified and response is not None and response.proof else None
-
-    def answer(code: ResponseCode, values: bytes = b"[]") -> Answer:
-        if proof is None:
-            return Answer(code, values, is_verified=is_verified)
-        return ProvenAnswer(code, values, is_verified=True, proof=proof)
-
-    if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
-        return answer(ResponseCode.HANDLE_NOT_FOUND)
-    if response.code == ResponseStatus.VALUES_NOT_FOUND:
-        return answer(ResponseCode.VALUES_NOT_FOUND)
-    if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
-        raise UpstreamRefused(
-            f"The handle server did not answer about this name, response code {response.code}.",
-            response_code=response.code,
-        )
-    values = write_json_values(response.body.values)
-    if not parse_record(values).values:
-        return answer(ResponseCode.VALUES_NOT_FOUND)
-    return answer(ResponseCode.SUCCESS, values)

@@ -10,13 +10,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from doi_proxy.errors import InvalidAnswer
 from doi_proxy.features.native.json_sites import read_key
 from doi_proxy.features.native.json_wire import to_wire_value
 from doi_proxy.features.native.server_keys import verify_bytes
 from doi_proxy.features.native.wire.encoding import encode_value
 from doi_proxy.features.native.wire.message import Signature
 from doi_proxy.features.native.wire.value import Value
+from handle_protocol.errors import InvalidRecord
 from handle_protocol.value import read_value
 
 #: A value begins with its index and its time stamp, which the digest leaves out.
@@ -160,5 +160,5 @@ def read_value_data(value: Mapping[str, Any]) -> bytes:
 def _to_wire(value: Mapping[str, Any]) -> Value:
     try:
         return to_wire_value(read_value(msgspec.json.encode(value)))
-    except InvalidAnswer as error:
+    except InvalidRecord as error:
         raise ValueError(f"a signed value cannot be read: {error.detail or error.message}") from error

@@ -6,8 +6,6 @@ import hashlib
 from struct import Struct
 from typing import Final
 
-from doi_proxy.errors import SignatureInvalid
-from doi_proxy.features.native.errors import AnswerMismatch, MalformedMessage
 from doi_proxy.features.native.wire.message import (
     SIGNED,
     VERSION,
@@ -19,6 +17,7 @@ from doi_proxy.features.native.wire.message import (
 )
 from doi_proxy.features.native.wire.query import Query, encode_digested
 from doi_proxy.features.native.wire.response import DIGEST_NAMES, Response, Values
+from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 
 #: From this version on, a signature covers the versions and the ids of the envelope.
 ENVELOPE_SIGNED_SINCE: Final = (2, 8)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 from typing import Final
 
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.json_wire import to_wire
 from doi_proxy.features.native.wire.encoding import decode_filters, encode_message, encode_values
 from doi_proxy.features.native.wire.fields import U8, encode_string
@@ -41,6 +40,7 @@ from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
 from doi_proxy.web.client_network import read_address
 from doi_proxy.web.freshness import STALE_MAX_AGE
 from handle_protocol.answer import ResponseCode
+from handle_protocol.errors import MalformedMessage
 from handle_protocol.record import Record
 
 #: Bytes of the longest request. A name has at most 8 KiB, and a request at most a thousand types.

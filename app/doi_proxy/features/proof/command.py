@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.errors import ConfigurationError, CouldNotVerify
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, set_usage
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.native.feature import FEATURE as NATIVE
 from doi_proxy.system.regular_file import explain_failure, read_regular
+from handle_protocol.errors import HandleProtocolError
 
 
 def _add_arguments(command: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
         print(verify_document(read_regular(namespace.file, MAX_DOCUMENT_BYTES), root, at))
     except OSError as error:
         print(f"doi-proxy: {namespace.file}: {explain_failure(error)}", file=sys.stderr)
-    except CouldNotVerify as error:
+    except HandleProtocolError as error:
         print(f"doi-proxy: {namespace.file}: {error.message}", file=sys.stderr)
     else:
         return 0

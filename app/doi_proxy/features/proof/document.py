@@ -11,15 +11,15 @@ from typing import Any, Final
 import msgspec
 
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import CouldNotVerify, SignatureInvalid
 from doi_proxy.features.native.evidence import MAX_ANSWERS, VerifiedLink, read_proof, request_handle, verify_proof
+from doi_proxy.features.native.native_answer import read_response
 from doi_proxy.features.native.referral import HandleService
 from doi_proxy.features.native.server_keys import write_pem
-from doi_proxy.features.native.source import read_response
 from doi_proxy.features.native.verify import signed_bytes
 from doi_proxy.features.native.wire.message import decode_signature
 from doi_proxy.features.native.wire.response import SignedAnswer
 from handle_protocol.answer import ResponseCode
+from handle_protocol.errors import SignatureInvalid
 
 #: Bytes of a document. One of the largest proof that is kept has 400 kB.
 MAX_DOCUMENT_BYTES: Final = 1024 * 1024
@@ -54,7 +54,7 @@ _decoder: Final = msgspec.json.Decoder(_Document)
 def write_proof_document(
     root: HandleService, answers: Sequence[SignedAnswer], handle: bytes, *, time: str
 ) -> dict[str, Any]:
-    """The document of a proof, whose signatures are verified from the root. Raises CouldNotVerify."""
+    """The document of a proof, whose signatures are verified from the root. Raises HandleProtocolError."""
     links = verify_proof(root, answers, handle)
     answer = read_response(links[-1].response, is_verified=True)
     return {
@@ -70,7 +70,7 @@ def write_proof_document(
 
 
 def write_proof_of_entry(root: HandleService, text: str, entry: Entry) -> bytes:
-    """The document of an entry of the cache as JSON. `text` is its name. Raises CouldNotVerify."""
+    """The document of an entry of the cache as JSON. `text` is its name. Raises HandleProtocolError."""
     answers = read_proof(entry.answer)
     if not answers:
         raise SignatureInvalid("it cannot be read.")
@@ -80,7 +80,7 @@ def write_proof_of_entry(root: HandleService, text: str, entry: Entry) -> bytes:
 
 
 def verify_document(content: bytes, root: HandleService, at: float) -> str:
-    """What a document proves at a time, in one sentence. Raises CouldNotVerify with the sentence of what is wrong."""
+    """What a document proves at a time, in one sentence. The message of a HandleProtocolError says what is wrong."""
     try:
         read, document = _decoder.decode(content), json.loads(content)
         answers = [SignedAnswer(b"", b64decode(answer, validate=True)) for answer in read.root[: MAX_ANSWERS + 1]]
@@ -121,7 +121,7 @@ def _expiry(links: Sequence[VerifiedLink]) -> int:
 def _describe(link: VerifiedLink) -> dict[str, str]:
     response, credential = link.response, link.response.credential
     if credential is None:
-        raise CouldNotVerify
+        raise SignatureInvalid
     signature = decode_signature(credential.section)
     return {
         "handle": link.handle.decode("utf-8", "replace"),

@@ -12,11 +12,11 @@ from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints.own_pages import text_headers
 from doi_proxy.endpoints.problem_responses import problem_responses
-from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.proof.errors import NotVerified
 from doi_proxy.features.proof.models import ProofModel
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import JSON
+from handle_protocol.errors import HandleProtocolError
 from handle_protocol.proven_answer import ProvenAnswer
 
 if TYPE_CHECKING:
@@ -68,5 +68,5 @@ def _write(root: HandleService, text: str, entry: Entry) -> bytes:
 
     try:
         return write_proof_of_entry(root, text, entry)
-    except CouldNotVerify as error:
+    except HandleProtocolError as error:
         raise NotVerified(f"The proof of this name does not hold any more: {error.message}") from error

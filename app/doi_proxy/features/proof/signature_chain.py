@@ -13,8 +13,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from doi_names.prefix_record import PREFIX_RECORDS
-from doi_proxy.errors import SignatureInvalid
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.value_signature import (
     CertifiedPermission,
     SignedCertificate,
@@ -23,6 +21,7 @@ from doi_proxy.features.native.value_signature import (
     read_certificate,
     read_signature,
 )
+from handle_protocol.errors import MalformedMessage, SignatureInvalid
 from handle_protocol.record import Record
 
 #: Signatures of a record that are verified, certificates of each, and HS_CERT values of a record that are read.

@@ -16,8 +16,9 @@ from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS, without_home
 from doi_proxy.errors import FAILURES
 from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.resolution import read_record
 from doi_proxy.web.section import PageKind
-from handle_protocol.record import Record, parse_record
+from handle_protocol.record import Record
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
@@ -58,7 +59,7 @@ class SignatureLine:
         await asyncio.to_thread(import_module, "doi_proxy.features.proof.signature_chain")
         from doi_proxy.features.proof.signature_chain import SignatureVerdict, judge_signatures, read_signatures  # noqa: PLC0415
 
-        signatures = read_signatures(parse_record(values))
+        signatures = read_signatures(read_record(values))
         deadline = asyncio.get_running_loop().time() + _TIMEOUT
         chains = [await self._follow(signature, demand, deadline) for signature in signatures or ()]
         verdict = SignatureVerdict("broken")
@@ -118,7 +119,7 @@ class SignatureLine:
         # Most records have none, and a record of 256 KiB takes milliseconds to parse.
         if entry is None or b"HS_SIGNATURE" not in entry.answer.values.upper():
             return None
-        if not parse_record(entry.answer.values).of_type("HS_SIGNATURE"):
+        if not read_record(entry.answer.values).of_type("HS_SIGNATURE"):
             return None
         return entry.answer.values
 

@@ -11,11 +11,11 @@ import msgspec
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DamagedEntry
+from doi_proxy.resolver.resolution import read_record
 from doi_proxy.store.file import connect_to_read
 from doi_proxy.store.stored_entry import unpack
 from doi_proxy.web.shown_values import find_target
 from handle_protocol.answer import ResponseCode
-from handle_protocol.record import parse_record
 
 #: Targets of one name that are kept.
 MAX_TARGETS: Final = 3
@@ -85,5 +85,5 @@ def _find_replaced(entry: Entry, data: object) -> EarlierTarget | None:
 def _target_of(entry: Entry) -> str | None:
     if entry.answer.code is not ResponseCode.SUCCESS or len(entry.answer.values) > _MAX_BYTES:
         return None
-    target = find_target(parse_record(entry.answer.values).values)
+    target = find_target(read_record(entry.answer.values).values)
     return target if target is not None and len(target) <= _MAX_CHARACTERS else None

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from doi_proxy.errors import AnswerTooLarge, CouldNotVerify, UpstreamTimeout, UpstreamUnreachable
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.site import Candidate
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, decode_envelope
+from handle_protocol.errors import (
+    AnswerTooLarge,
+    HandleProtocolError,
+    MalformedMessage,
+    ServerTimeout,
+    ServerUnreachable,
+)
 
 _MAX_DETAIL: Final = 200
 #: Where the request id is in an envelope.
@@ -18,9 +23,9 @@ class Transport(Protocol):
     """Sends one message and receives one. The caller limits the time."""
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
-        """The whole answer to a message about `handle`. Nothing in it is checked but its length. Raises CouldNotVerify.
+        """The whole answer to a message about `handle`. Nothing in it is checked but its length.
 
-        Cancelling it closes what it opened.
+        Raises HandleProtocolError. Cancelling it closes what it opened.
         """
 
     async def aclose(self) -> None:
@@ -50,8 +55,8 @@ def refuse_long(answer: bytes, message: bytes, max_bytes: int) -> None:
     raise MalformedMessage(detail=f"envelope: the message length is {length}; the limit is {max_bytes}")
 
 
-def translate_socket_error(error: Exception) -> CouldNotVerify:
+def translate_socket_error(error: Exception) -> HandleProtocolError:
     """Translate the error of a socket."""
     if isinstance(error, TimeoutError):
-        return UpstreamTimeout("The handle server did not answer in time.")
-    return UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL])
+        return ServerTimeout("The handle server did not answer in time.")
+    return ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL])

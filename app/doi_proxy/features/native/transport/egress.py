@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
-import httpx
-
-from doi_proxy.errors import ConfigurationError, CouldNotVerify, UpstreamUnreachable
 from doi_proxy.features.native.transport.base import translate_socket_error
 from doi_proxy.features.native.transport.http import HttpConnection
-from doi_proxy.upstream.engine import read_egress_proxy
+from handle_protocol.errors import HandleProtocolError, ServerUnreachable
 
 #: Hosts whose egress proxy is remembered. To read it takes longer than to query a server.
 _MAX_HOSTS: Final = 1_000
@@ -39,28 +37,41 @@ class EgressProxy:
 
 
 class Egress:
-    """Opens connections, each within `connect_timeout` seconds. Answers have at most `max_bytes` of body."""
+    """Opens connections, each within `connect_timeout` seconds. Answers have at most `max_bytes` of body.
 
-    def __init__(self, *, connect_timeout: float, max_bytes: int) -> None:
+    `find_proxy_url` returns the URL of the egress proxy for a scheme and a host. It raises ValueError. `trust_proxy`
+    returns the context of TLS to a proxy.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float,
+        max_bytes: int,
+        find_proxy_url: Callable[[str, str], str | None] = lambda scheme, host: None,
+        trust_proxy: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        self._find_proxy_url = find_proxy_url
+        self._trust_proxy = trust_proxy
         self._connect_timeout = connect_timeout
         self._max_bytes = max_bytes
         self._proxies: dict[tuple[str, str], EgressProxy | None] = {}
 
     def find_proxy(self, scheme: str, host: str) -> EgressProxy | None:
-        """The egress proxy for a host. Raises UpstreamUnreachable if it is not a URL."""
+        """The egress proxy for a host. Raises ServerUnreachable if it is not a URL."""
         key = scheme, host
         if key not in self._proxies:
             if len(self._proxies) >= _MAX_HOSTS:
                 self._proxies.clear()
             try:
-                url = read_egress_proxy(scheme, host)
+                url = self._find_proxy_url(scheme, host)
                 self._proxies[key] = None if url is None else _read_proxy(url)
-            except (ConfigurationError, ValueError) as error:
-                raise UpstreamUnreachable(detail=str(error)[:200]) from error
+            except ValueError as error:
+                raise ServerUnreachable(detail=str(error)[:200]) from error
         return self._proxies[key]
 
     async def connect(self, scheme: str, host: str, port: int, proxy: EgressProxy | None) -> HttpConnection:
-        """A new connection. The certificate of the server is not checked. Raises CouldNotVerify."""
+        """A new connection. The certificate of the server is not checked. Raises HandleProtocolError."""
         try:
             async with asyncio.timeout(self._connect_timeout):
                 if proxy is None:
@@ -68,7 +79,7 @@ class Egress:
                 if scheme == "http":
                     return await self._open_proxy(proxy)
                 return await self._connect_through(proxy, host, port)
-        except CouldNotVerify:
+        except HandleProtocolError:
             raise
         except Exception as error:
             # Catch everything: an exception missing from a list would not count as a failure of the server.
@@ -94,7 +105,7 @@ class Egress:
             request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{proxy.field}\r\n"
             status = (await outer.exchange(request.encode("latin-1"))).status
             if status != _CONNECTED or outer.transport is None:
-                raise UpstreamUnreachable(detail=f"the egress proxy answered CONNECT with status {status}")
+                raise ServerUnreachable(detail=f"the egress proxy answered CONNECT with status {status}")
             inner = HttpConnection(self._max_bytes)
             transport = await asyncio.get_running_loop().start_tls(
                 outer.transport, inner, self._server_tls, server_hostname=host
@@ -103,7 +114,7 @@ class Egress:
             outer.close()
             raise
         if transport is None:
-            raise UpstreamUnreachable(detail="the connection ended while TLS began")
+            raise ServerUnreachable(detail="the connection ended while TLS began")
         inner.connection_made(transport)
         return inner
 
@@ -117,7 +128,7 @@ class Egress:
 
     @cached_property
     def _proxy_tls(self) -> ssl.SSLContext:
-        return httpx.create_ssl_context()
+        return self._trust_proxy()
 
 
 def write_authority(host: str, port: int) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 
 import httptools
 
-from doi_proxy.errors import InvalidAnswer, UpstreamUnreachable
 from doi_proxy.features.native.transport.stream import StreamConnection
+from handle_protocol.errors import ServerUnreachable, UnusableAnswer
 
 #: Bytes of an answer besides its body: the status line, the header fields and the framing of chunks.
 _MAX_HEAD_BYTES: Final = 64 * 1024
@@ -50,13 +50,13 @@ class HttpConnection(StreamConnection[HttpAnswer]):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # A port of the native protocol is not a port of HTTP. That concerns the interface, and not the name.
-            self.fail(UpstreamUnreachable(detail=f"the answer is not HTTP: {error}"[:200]))
+            self.fail(ServerUnreachable(detail=f"the answer is not HTTP: {error}"[:200]))
             return
         if len(self._body) > self._max_bytes:
             self._complete()
             self.close()
         elif self.received_bytes - len(self._body) > _MAX_HEAD_BYTES:
-            self.fail(InvalidAnswer(f"The head of the handle server's answer is longer than {_MAX_HEAD_BYTES} bytes."))
+            self.fail(UnusableAnswer(f"The head of the handle server's answer is longer than {_MAX_HEAD_BYTES} bytes."))
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol. The end of the stream can be the end of the body (RFC 9112, section 6.3, item 8)."""

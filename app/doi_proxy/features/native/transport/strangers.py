@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from doi_proxy.networks.allowed_addresses import Address
+from doi_proxy.features.native.wire.site_value import Address
 
 #: Addresses that are remembered of each kind. Beyond that, the oldest one that answered is a stranger again, and
 #: a new one waits.

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar, cast
 
-from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
+from handle_protocol.errors import HandleProtocolError, ServerUnreachable
 
 Answer = TypeVar("Answer")
 _MAX_DETAIL = 200
@@ -41,10 +41,10 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         return self._answer is not None and not self._answer.done()
 
     async def exchange(self, message: bytes) -> Answer:
-        """Send a message, and return the answer. Raises CouldNotVerify. The caller limits the time."""
+        """Send a message, and return the answer. Raises HandleProtocolError. The caller limits the time."""
         self._stop_timer()
         if self.transport is None or self.transport.is_closing():
-            raise UpstreamUnreachable(detail="the handle server closed the connection")
+            raise ServerUnreachable(detail="the handle server closed the connection")
         self.received_bytes = 0
         self._answer = asyncio.get_running_loop().create_future()
         self.transport.write(message)
@@ -67,7 +67,7 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
-    def fail(self, error: CouldNotVerify) -> None:
+    def fail(self, error: HandleProtocolError) -> None:
         """End the message under way with an error, and close the connection."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
@@ -101,7 +101,7 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         self._stop_timer()
         self.transport = None
         reason = f"{type(error).__name__}: {error}" if error else f"closed after {self.received_bytes} bytes"
-        self.fail(UpstreamUnreachable(detail=reason[:_MAX_DETAIL]))
+        self.fail(ServerUnreachable(detail=reason[:_MAX_DETAIL]))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -136,7 +136,7 @@ class ConnectionPool(Generic[Answer]):
         *,
         belongs: Callable[[Answer], bool],
     ) -> Answer:
-        """Send a message on an idle connection, or on a new one from `connect`. Raises CouldNotVerify.
+        """Send a message on an idle connection, or on a new one from `connect`. Raises HandleProtocolError.
 
         The connection is kept if the answer `belongs` to the message. Otherwise each answer could be that to the
         message before.
@@ -145,7 +145,7 @@ class ConnectionPool(Generic[Answer]):
         if connection is not None:
             try:
                 return await self._exchange(key, connection, message, belongs)
-            except UpstreamUnreachable:
+            except ServerUnreachable:
                 # The server closed the connection while it was idle. It can have read the message, so the second
                 # one needs a token. A server that began to answer gets no second message.
                 if connection.received_bytes or not await self._may_ask_again():

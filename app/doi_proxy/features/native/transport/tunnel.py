@@ -7,19 +7,18 @@ shows the key of its server; see `server_keys`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from doi_proxy.errors import InvalidAnswer, UpstreamRefused
 from doi_proxy.features.native.site import Candidate
 from doi_proxy.features.native.transport.base import has_id_of, refuse_long
 from doi_proxy.features.native.transport.egress import Egress, EgressProxy, read_peer_certificate, write_authority
 from doi_proxy.features.native.transport.http import HttpAnswer, HttpConnection
 from doi_proxy.features.native.transport.stream import ConnectionPool
 from doi_proxy.features.native.wire.site_value import TransportProtocol
-from doi_proxy.upstream.retry_after import read_retry_after
+from handle_protocol.errors import ServerRefused, UnusableAnswer
 
 MESSAGE: Final = "application/x-hdl-message"
 _SUCCESS: Final = 200
@@ -40,7 +39,7 @@ class _Route:
 
 
 class TunnelTransport:
-    """Posts messages with at most `max_bytes` of answer. `clock` returns seconds since the epoch."""
+    """Posts messages with at most `max_bytes` of answer."""
 
     def __init__(
         self,
@@ -49,7 +48,6 @@ class TunnelTransport:
         *,
         headers: Mapping[str, str],
         max_bytes: int,
-        clock: Callable[[], float],
     ) -> None:
         """`headers` identify this program."""
         self._egress = egress
@@ -57,7 +55,6 @@ class TunnelTransport:
         fields = {**headers, "Content-Type": MESSAGE, "Accept": MESSAGE, "Accept-Encoding": "identity"}
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self._max_bytes = max_bytes
-        self._clock = clock
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
         """See Transport."""
@@ -109,14 +106,14 @@ class TunnelTransport:
         headers = answer.headers
         if answer.status != _SUCCESS:
             field = headers.get(b"retry-after")
-            raise UpstreamRefused(
+            raise ServerRefused(
                 f"The handle server refused to answer, with HTTP status {answer.status}.",
-                upstream_status=answer.status,
-                retry_after=None if field is None else read_retry_after(field.decode("latin-1"), self._clock()),
+                http_status=answer.status,
+                retry_after=None if field is None else field.decode("latin-1"),
             )
         if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != MESSAGE.encode():
-            raise InvalidAnswer("The handle server's answer through HTTP is not a message of the Handle protocol.")
+            raise UnusableAnswer("The handle server's answer through HTTP is not a message of the Handle protocol.")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise InvalidAnswer("The handle server's answer has a content coding that was not offered.")
+            raise UnusableAnswer("The handle server's answer has a content coding that was not offered.")
         refuse_long(answer.body, message, self._max_bytes)
         return answer.body

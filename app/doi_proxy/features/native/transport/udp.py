@@ -11,14 +11,19 @@ import asyncio
 import socket
 from typing import Final
 
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamTimeout, UpstreamUnreachable
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.site import Candidate, Endpoint
 from doi_proxy.features.native.transport.base import REQUEST_ID, translate_socket_error
 from doi_proxy.features.native.transport.strangers import Strangers
 from doi_proxy.features.native.wire.fields import U32
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
 from doi_proxy.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
+from handle_protocol.errors import (
+    HandleProtocolError,
+    MalformedMessage,
+    ServerTimeout,
+    ServerUnreachable,
+    UnusableAnswer,
+)
 
 #: A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or higher, so
 #: this needs no setting.
@@ -62,7 +67,7 @@ class UdpTransport:
             # The system may grant less.
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             return await self._send_until_answered(transport, packets, split_message(message), endpoint)
-        except UpstreamUnreachable:
+        except ServerUnreachable:
             self._strangers.record_refusal(endpoint.address, endpoint.port, loop.time())
             raise
         finally:
@@ -95,12 +100,12 @@ class UdpTransport:
                 return packets.refusal
             if packets.has_part:
                 # The server repeats no packet, and a second answer can differ from the first in its time.
-                raise UpstreamTimeout("Packets of the handle server's answer were lost.")
-        raise UpstreamTimeout("The handle server did not answer in time.")
+                raise ServerTimeout("Packets of the handle server's answer were lost.")
+        raise ServerTimeout("The handle server did not answer in time.")
 
     def _require_open(self, endpoint: Endpoint, now: float) -> None:
         if self._strangers.is_closed(endpoint.address, endpoint.port, now):
-            raise UpstreamUnreachable(detail="the port refused another message a moment ago")
+            raise ServerUnreachable(detail="the port refused another message a moment ago")
 
 
 class _Packets(asyncio.DatagramProtocol):
@@ -134,7 +139,7 @@ class _Packets(asyncio.DatagramProtocol):
             return
         try:
             message = self._buffer.add(data)
-        except InvalidAnswer as error:
+        except UnusableAnswer as error:
             self._fail(error)
             return
         self.has_part = message is None
@@ -159,6 +164,6 @@ class _Packets(asyncio.DatagramProtocol):
         elif self.refusal is None and len(data) >= ENVELOPE_BYTES and data[REQUEST_ID] == _NO_ID:
             self.refusal = data
 
-    def _fail(self, error: CouldNotVerify) -> None:
+    def _fail(self, error: HandleProtocolError) -> None:
         if not self.message.done():
             self.message.set_exception(error)

@@ -6,7 +6,7 @@ import struct
 from struct import Struct
 from typing import Any, Final
 
-from doi_proxy.features.native.errors import MalformedMessage
+from handle_protocol.errors import MalformedMessage
 
 U8: Final = Struct(">B")
 U16: Final = Struct(">H")

@@ -7,8 +7,8 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
 
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.wire.fields import U32, FieldReader
+from handle_protocol.errors import MalformedMessage
 
 #: The version that this program speaks. The server answers in the version that the request suggests.
 VERSION: Final = (2, 11)

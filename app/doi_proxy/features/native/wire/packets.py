@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from doi_proxy.errors import AnswerTooLarge
-from doi_proxy.features.native.errors import MalformedMessage
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, decode_envelope, encode_envelope
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 
 MAX_PACKET_BYTES: Final = 512
 _PAYLOAD_BYTES: Final = MAX_PACKET_BYTES - ENVELOPE_BYTES

@@ -10,6 +10,7 @@ from typing import Final
 
 from doi_proxy.features.native.wire.fields import COUNT_BYTES, U32, FieldReader, encode_count, encode_string
 
+Address = IPv4Address | IPv6Address
 _HEAD: Final = Struct(">HBBHBB")
 _INTERFACE: Final = Struct(">BBI")
 _ADDRESS_BYTES: Final = 16

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from doi_proxy.errors import AnswerTooLarge
 from doi_proxy.features.native.wire.fields import COUNT_BYTES, I32, FieldReader
+from handle_protocol.errors import AnswerTooLarge
 from handle_protocol.record import MAX_VALUES
 
 # RFC 3651 has a timestamp of 8 bytes in milliseconds. Its erratum and the servers have seconds in 4 bytes.
