@@ -56,7 +56,7 @@ def proxy_environment(upstream: str, store: str, *, express: bool | None = None,
     if express is not None and EXPRESS in Settings.model_fields:
         chosen[f"DOI_PROXY_{EXPRESS.upper()}"] = str(express).lower()
     elif express:
-        raise NotMeasured("not measured: this version has no express lane")
+        raise NotMeasured("not measured: this version has no prepared answers")
     return chosen
 
 

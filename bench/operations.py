@@ -43,7 +43,7 @@ from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.resolver.location_choice import choose_location
 from doi_proxy.resolver.options import Client
 from doi_proxy.resolver.prefix_chain import ReportContact
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.store.stored_entry import pack, unpack
 from doi_proxy.web.pages import Link, RecordFacts
 from doi_proxy.web.route import PREPARED
@@ -175,7 +175,7 @@ def _hot(path: str) -> Operation:
 def _over_the_wire(
     *requests: bytes,
     express: bool,
-    protocol: type[HttpToolsProtocol] = ExpressProtocol,
+    protocol: type[HttpToolsProtocol] = ServerProtocol,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> Operation:
     one = InProcess(express_lane=express, **settings)
@@ -219,7 +219,7 @@ def _registry() -> Operation:
     return operation
 
 
-def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
+def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtocol] = ServerProtocol) -> Operation:
     loop = uvloop.new_event_loop()
     connection = loop.run_until_complete(connected(application, protocol))
     in_turn = cycle(requests)
@@ -231,7 +231,7 @@ def _connect(application: Any, *requests: bytes, protocol: type[HttpToolsProtoco
     return lambda count: loop.run_until_complete(again(count))
 
 
-def _new_connections(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
+def _new_connections(application: Any, protocol: type[HttpToolsProtocol] = ServerProtocol) -> Operation:
     wire, request = Wire(application, protocol), request_of(_REDIRECT, "Connection: close")
 
     async def connect() -> None:

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from bench.servers import HOST
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.server.proxies import trusted_hosts
 
 _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
@@ -19,10 +19,10 @@ _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
 class Wire:
     """A server of an application under `protocol`; the default is the one that `doi-proxy serve` uses."""
 
-    def __init__(self, application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> None:
+    def __init__(self, application: Any, protocol: type[HttpToolsProtocol] = ServerProtocol) -> None:
         self._config = Config(application, lifespan="off", access_log=False, log_config=None)
         self._config.load()
-        if protocol is ExpressProtocol:
+        if protocol is ServerProtocol:
             self._config.loaded_app.trusted_hosts = trusted_hosts((HOST,))  # as `doi-proxy serve` does
         self._state = ServerState()
         self._state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
@@ -84,6 +84,6 @@ def request_of(path: str, *headers: str) -> bytes:
     return "\r\n".join((f"GET {path} HTTP/1.1", f"Host: {HOST}:8000", *headers, "", "")).encode("ascii")
 
 
-async def connected(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Connection:
+async def connected(application: Any, protocol: type[HttpToolsProtocol] = ServerProtocol) -> Connection:
     """A connection; made inside a loop, which the protocol needs."""
     return Wire(application, protocol).connect()

@@ -11,7 +11,7 @@ import pytest
 
 from doi_proxy.assembly.resolving import RECHECK
 from doi_proxy.cache.entry import Entry
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.server.test_prepared_answers import BROWSER, get
@@ -59,7 +59,7 @@ async def test_every_way_gives_the_same_bytes_and_lines(mode: dict[str, Any]) ->
     ids=["redirect", "REST", "record page", "page in place of a redirect"],
 )
 async def test_a_stale_answer_is_prepared_as_a_fresh_one_is(mode: dict[str, Any], request_: bytes, status: int) -> None:
-    server = Server(Clock(), ExpressProtocol, **mode)
+    server = Server(Clock(), ServerProtocol, **mode)
     server.clock.advance(2 * TTL)
     for _ in range(3):
         stale, _ = await server.answers(request_)
@@ -76,7 +76,7 @@ async def test_a_stale_answer_is_prepared_as_a_fresh_one_is(mode: dict[str, Any]
 @pytest.mark.parametrize("mode", MODES, ids=STATES)
 async def test_a_stale_record_is_read_from_the_store_once_for_a_while(tmp_path: Path, mode: dict[str, Any]) -> None:
     path = tmp_path / "store.sqlite3"
-    server = Server(Clock(), ExpressProtocol, store_url=f"sqlite:///{path}", **mode)
+    server = Server(Clock(), ServerProtocol, store_url=f"sqlite:///{path}", **mode)
     cache, now = server.cache, server.clock()
     await server.memory.close()
     await cache.put(Entry("10.1000/182", Answer(ResponseCode.SUCCESS, b"[" + URL + b"]"), now, now + TTL, now + 10**6))
@@ -93,7 +93,7 @@ async def test_a_stale_record_is_read_from_the_store_once_for_a_while(tmp_path: 
 
 
 async def test_a_stale_answer_ends_within_the_second_with_its_record() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     server.clock.advance(2 * TTL)
     for _ in range(2):
         assert b"; hit; ttl=-" in (await server.answers(get("/10.1000/182")))[0]
@@ -108,7 +108,7 @@ async def test_a_stale_answer_ends_within_the_second_with_its_record() -> None:
 
 
 async def test_a_stale_answer_is_not_used_after_the_time_at_which_the_upstream_is_queried_again() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     server.clock.advance(2 * TTL)
     for _ in range(3):
         await server.answers(get("/10.1000/182"))

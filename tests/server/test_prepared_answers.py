@@ -29,8 +29,8 @@ from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.server.application import application_of
 from doi_proxy.server.generations import Generations
 from doi_proxy.server.plain_head import read_plain
-from doi_proxy.server.prepared_answers import MAX_HEADS, ExpressLane
-from doi_proxy.server.protocol import USED, ExpressProtocol
+from doi_proxy.server.prepared_answers import MAX_HEADS, PreparedAnswers
+from doi_proxy.server.protocol import USED, ServerProtocol
 from doi_proxy.web.application import Application
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
@@ -127,7 +127,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("path", ["/doi:10.1000/182", "/10.1000/LINKS", "/api/handles/10.1000/182"])
 async def test_a_plain_request_takes_the_lane_from_the_second_time(path: str) -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     uses = lane_uses(server.application)
     await server.answers(get(path))
     assert uses == []
@@ -142,7 +142,7 @@ async def test_a_plain_request_takes_the_lane_from_the_second_time(path: str) ->
      "/api/handles/10.1000/182?cert=true", "/foo/bar"],
 )  # fmt: skip
 async def test_what_is_not_plain_never_takes_the_lane(path: str) -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     uses = lane_uses(server.application)
     for _ in range(4):
         await server.answers(get(path))
@@ -166,7 +166,7 @@ async def test_what_is_not_plain_never_takes_the_lane(path: str) -> None:
     ],
 )
 async def test_pages_and_targets_with_a_query_take_the_lane_from_the_third_time(path: str, status: int) -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     uses = lane_uses(server.application)
     for _ in range(2):
         await server.answers(get(path, *BROWSER))
@@ -176,7 +176,7 @@ async def test_pages_and_targets_with_a_query_take_the_lane_from_the_third_time(
 
 
 async def test_an_alias_has_a_prepared_answer_if_the_service_knows_its_own_url() -> None:
-    server = Server(Clock(), ExpressProtocol, public_url="https://doi.example.org")
+    server = Server(Clock(), ServerProtocol, public_url="https://doi.example.org")
     uses = lane_uses(server.application)
     for _ in range(2):
         assert b"location: https://doi.example.org/10.1000/182\r\n" in (await server.answers(get("/10.1000/alias")))[0]
@@ -186,7 +186,7 @@ async def test_an_alias_has_a_prepared_answer_if_the_service_knows_its_own_url()
 
 
 async def test_each_language_and_coding_has_its_own_prepared_page() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     choices = [
         (f"Accept-Language: {language}", f"Accept-Encoding: {coding}")
         for language in ("en", "de", "fr")
@@ -205,7 +205,7 @@ async def test_each_language_and_coding_has_its_own_prepared_page() -> None:
 
 
 async def test_a_page_about_a_missing_name_dies_when_more_is_known_about_a_suggested_one() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     server.memory.drop("10.1000/182")
     for _ in range(3):
         written, _ = await server.answers(get("/10.1000/182."))
@@ -220,7 +220,7 @@ async def test_a_page_about_a_missing_name_dies_when_more_is_known_about_a_sugge
 
 
 async def test_a_prepared_page_about_a_missing_name_is_as_old_as_what_it_is_about() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     for _ in range(3):
         await server.answers(get("/10.1000/missing"))
     server.clock.advance(60)
@@ -235,8 +235,8 @@ async def test_a_prepared_page_about_a_missing_name_is_as_old_as_what_it_is_abou
 
 def held(application: Application) -> int:
     """The bytes of all that is prepared."""
-    lane = application.express
-    assert isinstance(lane, ExpressLane)
+    lane = application.prepared
+    assert isinstance(lane, PreparedAnswers)
     shelves = (lane._usual, lane._rare)
     maps: list[Generations[Any, Any]] = [one for shelf in shelves for one in (shelf.targets, shelf.requests)]
     halves = [(one, half) for one in maps for half in (one._young, one._old)]
@@ -244,7 +244,7 @@ def held(application: Application) -> int:
 
 
 async def test_every_line_that_the_server_puts_first_stands_alone() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     server.state.default_headers = [*server.state.default_headers, (b"connection", b"close")]
     sent, _ = await server.answers(get("/10.1000/182"))
     lines = sent.split(b"\r\n")
@@ -253,7 +253,7 @@ async def test_every_line_that_the_server_puts_first_stands_alone() -> None:
 
 async def test_random_queries_and_headers_evict_no_frequent_answer_and_stay_within_the_memory() -> None:
     most = 400_000
-    server = Server(Clock(), ExpressProtocol, express_memory_bytes=most)
+    server = Server(Clock(), ServerProtocol, express_memory_bytes=most)
     uses = lane_uses(server.application)
     for _ in range(2):
         await server.answers(get("/10.1000/182"))
@@ -273,9 +273,9 @@ async def test_random_queries_and_headers_evict_no_frequent_answer_and_stay_with
 
 
 async def test_only_a_reply_that_is_frequent_in_a_second_is_kept_for_the_whole_request() -> None:
-    server = Server(Clock(), ExpressProtocol)
-    lane = server.application.express
-    assert isinstance(lane, ExpressLane)
+    server = Server(Clock(), ServerProtocol)
+    lane = server.application.prepared
+    assert isinstance(lane, PreparedAnswers)
     for _ in range(12):
         server.clock.advance(1)
         await server.answers(get("/10.1000/182"))
@@ -290,9 +290,9 @@ async def test_a_request_whose_hash_collides_gets_the_answer_for_its_own_target(
     method: str, cookie: tuple[str, ...]
 ) -> None:
     clock = Clock()
-    server, plain = Server(clock, ExpressProtocol), Server(clock, FullPathProtocol)
-    lane = server.application.express
-    assert isinstance(lane, ExpressLane)
+    server, plain = Server(clock, ServerProtocol), Server(clock, FullPathProtocol)
+    lane = server.application.prepared
+    assert isinstance(lane, PreparedAnswers)
     await server.answers(get("/10.1000/mail") * 3)
     (other,) = lane._usual.requests._young.values()
     for target in ("/10.1000/182", "/10.1000/mail2", "/10.1000/mai", "/10.1000/links?/10.1000/mail HTTP/1.1"):
@@ -302,15 +302,15 @@ async def test_a_request_whose_hash_collides_gets_the_answer_for_its_own_target(
 
 
 async def test_the_hash_of_a_request_depends_on_a_secret_of_the_process() -> None:
-    one, other = (Server(Clock(), ExpressProtocol).application.express for _ in range(2))
-    assert isinstance(one, ExpressLane) and isinstance(other, ExpressLane)
+    one, other = (Server(Clock(), ServerProtocol).application.prepared for _ in range(2))
+    assert isinstance(one, PreparedAnswers) and isinstance(other, PreparedAnswers)
     assert len(one._secret) == 16 and one._secret != other._secret
 
 
 async def test_header_lines_that_are_remembered_are_bounded_and_have_no_client() -> None:
-    server = Server(Clock(), ExpressProtocol)
-    lane = server.application.express
-    assert isinstance(lane, ExpressLane)
+    server = Server(Clock(), ServerProtocol)
+    lane = server.application.prepared
+    assert isinstance(lane, PreparedAnswers)
     uses = lane_uses(server.application)
     for number in range(MAX_HEADS + 10):
         await server.answers(get("/10.1000/182", f"X-Anything: {number}"))
@@ -323,7 +323,7 @@ async def test_header_lines_that_are_remembered_are_bounded_and_have_no_client()
 
 @pytest.mark.parametrize("header", ["Accept-Language", "Accept", "Accept-Encoding"])
 async def test_a_huge_header_that_selects_a_page_takes_the_full_path(header: str) -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     uses = lane_uses(server.application)
     for _ in range(4):
         await server.answers(get("/10.1000/182?noredirect", f"{header}: {'de, ' * 600}en"))
@@ -332,7 +332,7 @@ async def test_a_huge_header_that_selects_a_page_takes_the_full_path(header: str
 
 async def test_a_new_look_drops_what_is_prepared(tmp_path: Path) -> None:
     (tmp_path / "branding.toml").write_text('languages = ["en", "de"]\n')
-    server = Server(Clock(), ExpressProtocol, branding_folder=tmp_path)
+    server = Server(Clock(), ServerProtocol, branding_folder=tmp_path)
     for _ in range(3):
         german, _ = await server.answers(get("/10.1000/none", "Accept-Language: de"))
     assert b'lang="de"' in german
@@ -345,7 +345,7 @@ async def test_a_new_look_drops_what_is_prepared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("express", [True, False])
 async def test_a_long_row_of_pipelined_requests_is_answered_in_order(first: str, express: bool) -> None:
     # Each is answered where its predecessor ended: answered inside it, they would be as deep as the row is long.
-    server = Server(Clock(), ExpressProtocol, express_lane=express)
+    server = Server(Clock(), ServerProtocol, express_lane=express)
     await server.answers(get("/10.1000/182"))
     row = [first, *["/10.1000/182", "/10.1000/mail"] * 600]
     written, _ = await server.answers(b"".join(get(path) for path in row))
@@ -354,7 +354,7 @@ async def test_a_long_row_of_pipelined_requests_is_answered_in_order(first: str,
 
 
 async def test_a_prepared_answer_dies_with_its_entry() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     for _ in range(2):
         await server.answers(get("/10.1000/182"))
     now = server.clock()
@@ -365,7 +365,7 @@ async def test_a_prepared_answer_dies_with_its_entry() -> None:
 
 
 async def test_a_record_renewed_within_the_second_tells_its_new_times() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     for _ in range(2):
         await server.answers(get("/10.1000/182"))
     now = server.clock()
@@ -379,7 +379,7 @@ async def test_a_record_renewed_within_the_second_tells_its_new_times() -> None:
 
 async def test_the_answers_of_one_second_are_those_of_the_record_at_each_of_them() -> None:
     """The window before the end of its TTL, in which a record is refreshed, begins within a second."""
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     for _ in range(2):
         await server.answers(get("/10.1000/182"))
     uses = lane_uses(server.application)
@@ -401,18 +401,18 @@ class DeniesAll:
 
 
 async def test_a_prefix_that_local_records_deny_is_denied_within_the_second() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     for _ in range(3):
         await server.answers(get("/10.1000/182"))
-    lane = server.application.express
-    assert isinstance(lane, ExpressLane)
+    lane = server.application.prepared
+    assert isinstance(lane, PreparedAnswers)
     with patch.object(lane._resolver, "local_records", DeniesAll()):
         written, _ = await server.answers(get("/10.1000/182"))
     assert written.startswith(b"HTTP/1.1 403 ")
 
 
 async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     uses = lane_uses(server.application)
     for _ in range(2):
         await server.answers(get("/10.1000/182"))
@@ -422,7 +422,7 @@ async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None
 
 
 async def test_prepared_answers_are_admitted_and_a_refusal_takes_the_full_path() -> None:
-    server = Server(Clock(), ExpressProtocol, client_rate=1.0, client_burst=3)
+    server = Server(Clock(), ServerProtocol, client_rate=1.0, client_burst=3)
     uses = lane_uses(server.application)
     statuses = [(await server.answers(get("/10.1000/182")))[0].split(b" ")[1] for _ in range(4)]
     assert statuses == [b"302", b"302", b"302", b"429"]
@@ -436,11 +436,11 @@ async def test_the_lane_can_be_switched_off() -> None:
     application = create(
         Settings(store_url="memory:", upstream_url=NOWHERE, express_lane=False, upstream_contact="mailto:a@example.org")
     )
-    assert application.express is None
+    assert application.prepared is None
 
 
 async def test_the_application_is_found_behind_what_a_server_wraps_around() -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
 
     class Wrapper:
         app = server.application
@@ -485,7 +485,7 @@ def test_a_head_that_parsers_disagree_about_is_not_plain(head: bytes) -> None:
 
 
 async def test_what_is_prepared_is_bounded_by_bytes() -> None:
-    server = Server(Clock(), ExpressProtocol, express_memory_bytes=20_000)
+    server = Server(Clock(), ServerProtocol, express_memory_bytes=20_000)
     now = server.clock()
     for number in range(200):
         key = f"10.1000/{number}"
@@ -502,7 +502,7 @@ async def test_what_is_prepared_is_bounded_by_bytes() -> None:
 
 @pytest.mark.parametrize("path", ["/10.1000/182", "/10.1000%2F182", "/10.1000/%C3%84"])
 async def test_a_usual_redirect_is_prepared_at_its_first_request(path: str) -> None:
-    server, other = Server(Clock(), ExpressProtocol), Server(Clock(), FullPathProtocol)
+    server, other = Server(Clock(), ServerProtocol), Server(Clock(), FullPathProtocol)
     uses = lane_uses(server.application)
     for method in ("GET", "HEAD", "GET"):
         assert await server.answers(get(path, method=method)) == await other.answers(get(path, method=method))
@@ -513,7 +513,7 @@ async def test_a_usual_redirect_is_prepared_at_its_first_request(path: str) -> N
     "path", ["/10.1000/182 x", "/10.1000/182#x", "/10.1000/\xe4", "/10.1000/%e4", "/10.1000/%zz", "/10.1000/18%00"]
 )
 async def test_a_target_that_is_no_name_takes_the_full_path(path: str) -> None:
-    server, other = Server(Clock(), ExpressProtocol), Server(Clock(), FullPathProtocol)
+    server, other = Server(Clock(), ServerProtocol), Server(Clock(), FullPathProtocol)
     uses, request = lane_uses(server.application), get("/PATH").replace(b"/PATH", path.encode("latin-1"))
     assert await server.answers(request) == await other.answers(request)
     assert uses == []
@@ -536,7 +536,7 @@ async def test_a_target_that_is_no_name_takes_the_full_path(path: str) -> None:
     ],
 )
 async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, tasks: int) -> None:
-    server = Server(Clock(), ExpressProtocol, express_lane=False)
+    server = Server(Clock(), ServerProtocol, express_lane=False)
     started = []
     start = HttpToolsProtocol._start_asgi_task
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.features.library.test_prepared_answers import RULE, SERVICE
 from tests.features.native.server import HandleServer, write_bootstrap
@@ -117,7 +117,7 @@ async def test_a_hot_redirect_is_prepared_whatever_a_setting_is(name: str, tmp_p
     value = PLAIN[name] if name in PLAIN else write_value(name, tmp_path)
     assert value != Settings.model_fields[name].default
     more = {"store_url": f"sqlite:///{tmp_path}/shared"} if name == "workers" else WITH.get(name, {})
-    server = Server(Clock(), ExpressProtocol, **{**more, name: value})
+    server = Server(Clock(), ServerProtocol, **{**more, name: value})
     uses = lane_uses(server.application)
     for _ in range(3):
         assert TARGET in (await server.answers(get("/10.1000/182")))[0]

@@ -12,8 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.server.prepared_answers import ExpressLane
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.prepared_answers import PreparedAnswers
+from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.registry_records import FILE_DATE, write_registry
 from tests.server.test_prepared_answers import get
@@ -25,7 +25,7 @@ PATH = "/10.5555/known"
 TARGET = b"https://a.example/registry?a=%3C"
 REQUESTS = [get(PATH), get(PATH, method="HEAD"), get("/10.5555/KNOWN"), get("/api/handles/10.5555/known")]
 MODES: list[dict[str, Any]] = [{"mode": "sealed"}, {}]
-ANSWER = ExpressLane.answer
+ANSWER = PreparedAnswers.answer
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class StoreOnly(FullPathProtocol):
 async def test_every_way_gives_the_same_bytes(store: str, mode: dict[str, Any]) -> None:
     clock = Clock()
     express, full, reading = (
-        Server(clock, kind, store_url=store, **mode) for kind in (ExpressProtocol, FullPathProtocol, StoreOnly)
+        Server(clock, kind, store_url=store, **mode) for kind in (ServerProtocol, FullPathProtocol, StoreOnly)
     )
     for seconds in (0, 0.5, 1, 3, 40):
         clock.advance(seconds)
@@ -64,7 +64,7 @@ async def test_every_way_gives_the_same_bytes(store: str, mode: dict[str, Any]) 
 
 
 async def test_a_sealed_server_answers_the_first_request_for_a_name_without_a_task(store: str) -> None:
-    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    server = Server(Clock(), ServerProtocol, store_url=store, mode="sealed")
     uses = lane_uses(server.application)
     first, _ = await server.answers(get(PATH))
     assert b"\r\nlocation: " + TARGET + b"\r\n" in first
@@ -72,7 +72,7 @@ async def test_a_sealed_server_answers_the_first_request_for_a_name_without_a_ta
 
 
 async def test_a_sealed_server_answers_from_prepared_bytes_without_its_store(store: str) -> None:
-    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    server = Server(Clock(), ServerProtocol, store_url=store, mode="sealed")
     first, _ = await server.answers(get(PATH))
     assert b"\r\nlocation: " + TARGET + b"\r\n" in first
     with closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as file, file:
@@ -84,14 +84,14 @@ async def test_a_sealed_server_answers_from_prepared_bytes_without_its_store(sto
         prepared.append(ANSWER(*given))
         return prepared[-1]
 
-    with patch.object(ExpressLane, "answer", answer):
+    with patch.object(PreparedAnswers, "answer", answer):
         second, _ = await server.answers(get(PATH))
     assert prepared == [second]
     assert b"\r\nlocation: " + TARGET + b"\r\n" in second
 
 
 async def test_a_record_that_memory_has_evicted_is_answered_from_its_store_by_the_prepared_reply(store: str) -> None:
-    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    server = Server(Clock(), ServerProtocol, store_url=store, mode="sealed")
     first, _ = await server.answers(get(PATH))
     uses = lane_uses(server.application)
     server.memory.drop("10.5555/KNOWN")
@@ -101,8 +101,8 @@ async def test_a_record_that_memory_has_evicted_is_answered_from_its_store_by_th
 
 
 async def test_a_prepared_reply_ends_with_its_record_in_the_same_second_and_not_before(store: str) -> None:
-    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
-    resolver = server.application.express._resolver  # type: ignore[union-attr]
+    server = Server(Clock(), ServerProtocol, store_url=store, mode="sealed")
+    resolver = server.application.prepared._resolver  # type: ignore[union-attr]
     cache = resolver.cache
     await cache.forget_announced()
     await server.answers(get(PATH))
@@ -117,7 +117,7 @@ async def test_a_prepared_reply_ends_with_its_record_in_the_same_second_and_not_
 
 
 async def test_a_request_whose_prepared_reply_has_died_is_counted_once(store: str) -> None:
-    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed", client_rate=0.001, client_burst=3)
+    server = Server(Clock(), ServerProtocol, store_url=store, mode="sealed", client_rate=0.001, client_burst=3)
     await server.answers(get(PATH))
     server.memory.drop("10.5555/KNOWN")
     with closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as file, file:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doi_proxy.server.connections import Reason
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.web.application import Application
 from tests.clock import Clock
 from tests.examples import examples
@@ -145,7 +145,7 @@ async def test_every_form_of_a_target_gets_the_answer_of_its_path(target: bytes)
 async def test_an_error_in_an_answer_without_a_task_is_logged_and_the_full_path_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = Server(Clock(), ExpressProtocol, express_lane=False)
+    server = Server(Clock(), ServerProtocol, express_lane=False)
     with patch.object(Application, "answer_now", side_effect=ValueError("a bug")):
         answer, _ = await server.answers(GET)
     assert statuses(answer) == [302]

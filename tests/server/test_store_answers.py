@@ -11,7 +11,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.server.test_prepared_answers import get
@@ -61,7 +61,7 @@ async def store(tmp_path: Path) -> AsyncIterator[str]:
     yield url
 
 
-async def start(kind: type[ExpressProtocol], store: str, memory_bytes: int, **options: Any) -> Server:
+async def start(kind: type[ServerProtocol], store: str, memory_bytes: int, **options: Any) -> Server:
     server = Server(Clock(), kind, store_url=store, cache_memory_bytes=memory_bytes, **options)
     await server.memory.close()
     return server
@@ -69,8 +69,8 @@ async def start(kind: type[ExpressProtocol], store: str, memory_bytes: int, **op
 
 @pytest.mark.parametrize("memory_bytes", [0, 10_000_000])
 async def test_every_way_gives_the_same_bytes(store: str, memory_bytes: int) -> None:
-    remembering = Server(Clock(), ExpressProtocol)
-    express, full = [await start(kind, store, memory_bytes) for kind in (ExpressProtocol, FullPathProtocol)]
+    remembering = Server(Clock(), ServerProtocol)
+    express, full = [await start(kind, store, memory_bytes) for kind in (ServerProtocol, FullPathProtocol)]
     for path in URL_PATHS + OTHER_PATHS:
         for method in ("GET", "HEAD"):
             expected = await remembering.answers(get(path, method=method))
@@ -91,7 +91,7 @@ async def test_a_target_that_a_row_notes_changes_no_byte(store: str, tmp_path: P
         for key, value in ODD_RECORDS.items():
             answer = Answer(ResponseCode.SUCCESS, b"[" + value + b"]")
             remembering.memory.keep(Entry(key, answer, now, now + TTL, now + 10**6))
-        ways = [await start(kind, store, 0, **options) for kind in (ExpressProtocol, FullPathProtocol)]
+        ways = [await start(kind, store, 0, **options) for kind in (ServerProtocol, FullPathProtocol)]
         for key in ODD_RECORDS:
             for headers in (("Accept: */*",), ("Accept: text/html",), ("Accept: application/x-bibtex",)):
                 expected = await remembering.answers(get(f"/{key}", *headers))
@@ -104,8 +104,8 @@ async def test_a_target_that_a_row_notes_changes_no_byte(store: str, tmp_path: P
 
 @pytest.mark.parametrize("path", URL_PATHS)
 async def test_it_takes_no_task(store: str, path: str) -> None:
-    server = await start(ExpressProtocol, store, 0)
-    protocol, wire = ExpressProtocol(server._config, server.state, {}), Wire()
+    server = await start(ServerProtocol, store, 0)
+    protocol, wire = ServerProtocol(server._config, server.state, {}), Wire()
     protocol.connection_made(wire)
     protocol.data_received(get(path))
     assert wire.written.startswith((b"HTTP/1.1 302 ", b"HTTP/1.1 200 "))

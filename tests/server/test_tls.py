@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from doi_proxy.server.certificate import Certificate
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.server.tls import TlsLayer
 from tests.certificates import self_signed
 from tests.clock import Clock
@@ -25,7 +25,7 @@ TURNS = 1_000
 async def ask_once(folder: Path) -> tuple[bytes, list[weakref.ref[Any]]]:
     """The status line that one request gets, and references to what served it."""
     chain, key = self_signed(folder)
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     layers: list[weakref.ref[Any]] = []
 
     def create_layer() -> TlsLayer:

@@ -20,8 +20,8 @@ from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.privacy.access_log import AccessLog
 from doi_proxy.features.privacy.line import LineFormat
 from doi_proxy.main import SuppliedParts, create
-from doi_proxy.server.prepared_answers import ExpressLane
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.prepared_answers import PreparedAnswers
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.upstream.local import SealedSource
 from doi_proxy.upstream.source import Source, UpstreamQuery
 from doi_proxy.web.application import Application
@@ -94,12 +94,12 @@ class Wire(asyncio.Transport):
         return None
 
 
-class FullPathProtocol(ExpressProtocol):
+class FullPathProtocol(ServerProtocol):
     """The protocol without any shortcut: each request takes a task, as under any ASGI server."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._application = self._lane = None
+        self._application = self._prepared = None
 
 
 class Server:
@@ -108,7 +108,7 @@ class Server:
     def __init__(
         self,
         clock: Clock,
-        kind: type[ExpressProtocol],
+        kind: type[ServerProtocol],
         ttl: float = 86_400.0,
         *,
         privacy: int | None = None,
@@ -174,10 +174,10 @@ class Server:
 
 
 def lane_uses(application: Application) -> list[tuple[str, int]]:
-    """Every answer that the lane of an application gives from now on."""
+    """Every prepared answer of an application from now on."""
     uses: list[tuple[str, int]] = []
-    assert isinstance(application.express, ExpressLane)
-    application.express._count_prepared = lambda method, status: uses.append((method, status))
+    assert isinstance(application.prepared, PreparedAnswers)
+    application.prepared._count_prepared = lambda method, status: uses.append((method, status))
     return uses
 
 
@@ -188,8 +188,8 @@ class Ways:
         self.clock = Clock()
         #: By ASGI alone, as any server would have it answered.
         self.full = Server(self.clock, FullPathProtocol, **options)
-        self.now = Server(self.clock, ExpressProtocol, express_lane=False, **options)
-        self.express = Server(self.clock, ExpressProtocol, **options)
+        self.now = Server(self.clock, ServerProtocol, express_lane=False, **options)
+        self.express = Server(self.clock, ServerProtocol, **options)
 
     async def close(self) -> None:
         """See Server."""
@@ -211,7 +211,7 @@ class Ways:
             self.clock.advance(step)
 
     def _lines(self, server: Server) -> list[dict[str, Any]]:
-        """What its log says since the last time, but for the time taken and the route, which names the lane."""
+        """What its log says since the last time, but for the time taken and the route."""
         found = [json.loads(line) for line in server.lines]
         server.lines.clear()
         return [{word: value for word, value in line.items() if word not in ("route", "ms")} for line in found]

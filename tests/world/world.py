@@ -34,7 +34,7 @@ from uvicorn.server import ServerState
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.main import create
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.sharing.memory import create_memories
 from doi_proxy.web.application import Application
 from tests.constants import changed, split
@@ -96,8 +96,8 @@ class Worker:
         self._server = self._loop.network.listen(self._accept, address)
         self.is_ready = True
 
-    def _accept(self) -> ExpressProtocol:
-        return ExpressProtocol(self._config, self._state, {})
+    def _accept(self) -> ServerProtocol:
+        return ServerProtocol(self._config, self._state, {})
 
     async def stop(self) -> None:
         """Close the port and the connections, and stop the application."""

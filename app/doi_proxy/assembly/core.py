@@ -31,7 +31,7 @@ from doi_proxy.server.connections import (
     ConnectionLimits,
     Connections,
 )
-from doi_proxy.server.prepared_answers import ExpressLane
+from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.proxies import trusted_addresses
 from doi_proxy.sharing.folder import FOLDER_VARIABLE
 from doi_proxy.system.version import read_version
@@ -179,11 +179,11 @@ def build_face(
 
 def build_prepared_answers(
     settings: Settings, core: Core, face: Face, clock: Callable[[], float]
-) -> ExpressLane | None:
+) -> PreparedAnswers | None:
     """The prepared answers, if they are switched on."""
     if not settings.express_lane:
         return None
-    prepared = ExpressLane(
+    prepared = PreparedAnswers(
         core.resolver,
         face,
         clock=clock,

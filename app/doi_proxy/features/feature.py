@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from doi_proxy.resolver.observer import ResolutionObserver
     from doi_proxy.resolver.prefix_chain import PrefixChain
     from doi_proxy.resolver.resolver import Resolver
+    from doi_proxy.server.prepared_answers import PreparedAnswers
     from doi_proxy.sharing.memory import SharedMemory, Use
     from doi_proxy.upstream.guard import RecordQuery
     from doi_proxy.upstream.routed import Upstream
@@ -122,13 +123,6 @@ class ClientShares:
     half: int
     nine_tenths: int
     largest: float | None
-
-
-class PreparedAnswers(Protocol):
-    """Answers as bytes, which depend on nothing but the records."""
-
-    def clear(self) -> None:
-        """Drop every answer."""
 
 
 @dataclass(frozen=True, slots=True)

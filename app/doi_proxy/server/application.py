@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol, cast
 
 from doi_proxy.server.connections import Connections
-from doi_proxy.web.application import Lane
+from doi_proxy.web.application import Preparation
 from doi_proxy.web.request import Fields
 
 #: Middlewares that a server puts around an application.
@@ -16,8 +16,8 @@ class ServedApplication(Protocol):
     """An ASGI application with two shortcuts."""
 
     @property
-    def express(self) -> Lane | None:
-        """The express lane, if there is one."""
+    def prepared(self) -> Preparation | None:
+        """The prepared answers. None if they are switched off."""
 
     @property
     def connections(self) -> Connections:

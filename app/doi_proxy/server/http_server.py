@@ -16,7 +16,7 @@ import uvicorn
 
 from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.framing import CLOSE
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.server.proxies import trusted_hosts
 from doi_proxy.server.tls import TlsLayer
 
@@ -109,10 +109,10 @@ class HttpServer(uvicorn.Server):
         """Serve a further listener with the connections, the limits and the shutdown of this server."""
         application = listener.application
         config = uvicorn.Config(
-            application, http=ExpressProtocol, log_config=None, access_log=False, proxy_headers=False, ws="none"
+            application, http=ServerProtocol, log_config=None, access_log=False, proxy_headers=False, ws="none"
         )
         config.load()
-        create_protocol = partial(ExpressProtocol, config, self.server_state, self.lifespan.state)
+        create_protocol = partial(ServerProtocol, config, self.server_state, self.lifespan.state)
         serve = getattr(application, "serve", None)
         if serve is not None:
             served: asyncio.Server = await serve(listener.socket, self.server_state, create_protocol)
@@ -153,7 +153,7 @@ class HttpServer(uvicorn.Server):
 
 
 def _configure(application: Any, options: ServerOptions) -> uvicorn.Config:
-    protocol: Any = ExpressProtocol if options.certificate.context is None else partial(TlsLayer, options.certificate)
+    protocol: Any = ServerProtocol if options.certificate.context is None else partial(TlsLayer, options.certificate)
     return uvicorn.Config(
         application,
         http=protocol,

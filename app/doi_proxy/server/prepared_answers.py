@@ -43,7 +43,7 @@ _VERSION: Final = b" HTTP/1.1\r\n"
 _HEAD_METHOD: Final = ord("H")
 _EMPTY_LINE: Final = b"\r\n"
 _ERROR: Final = 400
-#: Answers of which one is counted with its client, for all of them. To count each would double the time of this lane.
+#: Answers of which one is counted with its client, for all of them. To count each would double their time.
 CLIENT_SAMPLE: Final = 16
 _NOTHING: Final = (None, None, None)
 _NOT_DONE: Final[tuple[bytes, set[str]]] = (b"", set())
@@ -62,7 +62,7 @@ class Shelf:
         self.requests: Generations[int, Prepared] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
 
 
-class ExpressLane:
+class PreparedAnswers:
     """Answers plain requests whose answers depend only on what is in memory, or in a store that needs no task."""
 
     def __init__(
@@ -196,7 +196,7 @@ class ExpressLane:
         return described
 
     def take_marks(self, target: bytes) -> set[str]:
-        """See doi_proxy.web.application.Lane."""
+        """See doi_proxy.web.application.Preparation."""
         done, self._done = self._done, _NOT_DONE
         return done[1] if done[0] == target else set()
 

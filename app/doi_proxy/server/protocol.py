@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with the express lane, answers without a task, and limits on what a client can do.
+"""uvicorn's HTTP protocol with prepared answers, answers without a task, and limits on what a client can do.
 
 A connection parses one request, answers it, and only then parses the next. Reading pauses meanwhile, so one read of the
 socket is buffered at most. Only this module and doi_proxy.server.cycle rely on internals of uvicorn. A test finds
@@ -40,13 +40,13 @@ _NO_ROOM: Final = "Too many connections are open; try again."
 _UPGRADE_WITH_BODY: Final = "A request with an Upgrade header or the method CONNECT cannot have a body here."
 
 
-class ExpressProtocol(HttpToolsProtocol):
+class ServerProtocol(HttpToolsProtocol):
     """One connection."""
 
     # uvicorn has 28 attributes. With more than 30 in one dictionary, its keys are not shared, and each look-up is slow.
     __slots__ = (
-        "_application _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled _lane "
-        "_reason _refusal _stream _unsent _unsent_since body_since since"
+        "_application _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled "
+        "_prepared _reason _refusal _stream _unsent _unsent_since body_since since"
     ).split()
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -55,7 +55,7 @@ class ExpressProtocol(HttpToolsProtocol):
         if application is None:
             raise TypeError("the application has no attribute `connections` with the server's Connections")
         self._application: ServedApplication | None = application
-        self._lane = application.express
+        self._prepared = application.prepared
         self._connections = application.connections
         #: See doi_proxy.server.connections.Connection.
         self.since = self.body_since = 0.0
@@ -173,12 +173,12 @@ class ExpressProtocol(HttpToolsProtocol):
         return cycle is None or (cycle.response_complete and not self.pipeline)
 
     def _take(self, part: bytes, *, is_head: bool) -> None:
-        """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
-        if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
+        """Answer a complete head with a prepared answer, or feed a part of the stream to the parser."""
+        if is_head and self._prepared is not None and part.startswith((b"GET /", b"HEAD /")):
             # A last request that is not the first one too is rare, and takes the full path.
             is_only = self._is_new and CLOSE_LINE in part
             head = part.replace(CLOSE_LINE, b"\r\n", 1) if is_only else part
-            answer = self._lane.answer(head, self._default_headers(), self._client_of)
+            answer = self._prepared.answer(head, self._default_headers(), self._client_of)
             if answer is not None:
                 self.transport.write(add_close(answer) if is_only else answer)
                 self.server_state.total_requests += 1
@@ -258,7 +258,7 @@ class ExpressProtocol(HttpToolsProtocol):
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
-        if self._lane is not None and (marks := self._lane.take_marks(self.url)):
+        if self._prepared is not None and (marks := self._prepared.take_marks(self.url)):
             scope[MARKS] = marks
         forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
         # The application joins the lines of one name (RFC 9110, section 5.3).
@@ -281,7 +281,7 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def disable_shortcuts(self) -> None:
         """Answer every request with a task from now on. Only a task obeys the `connection: close` of an answer."""
-        self._application = self._lane = None
+        self._application = self._prepared = None
 
     def on_response_complete(self) -> None:
         """An answer is written; the next request may be parsed."""

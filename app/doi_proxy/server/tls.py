@@ -13,13 +13,13 @@ from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]
 
 from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.connections import Reason
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 
 #: Seconds until uvloop ends a handshake. The sweep of doi_proxy.server.connections does so much earlier.
 _HANDSHAKE_LIMIT: Final = 86_400.0
 
 
-class TlsProtocol(ExpressProtocol):
+class TlsProtocol(ServerProtocol):
     """One connection over TLS. During the handshake, `scheme` is "http" and `transport` is the one below TLS."""
 
     def accept(self, transport: Any) -> bool:

@@ -49,8 +49,8 @@ ADMITTED = "admitted"
 TRIED = "tried"
 
 
-class Lane(Protocol):
-    """Prepared answers, which a server tries before the application."""
+class Preparation(Protocol):
+    """The prepared answers, which a server tries before the application."""
 
     def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
         """Prepare a reply to a plain request for `target`, the raw path and query. `header` reads a header of it."""
@@ -81,7 +81,7 @@ class Application:
         operations: Operations,
         site: OwnSite,
         stages: Stages,
-        prepared: Lane | None,
+        prepared: Preparation | None,
         connections: object,
     ) -> None:
         self._face = face
@@ -102,7 +102,7 @@ class Application:
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
         #: The prepared answers, which a server tries before this application. None if they are switched off.
-        self.express = prepared
+        self.prepared = prepared
 
     def answer_now(self, scope: Scope, default_headers: bytes, fields: Fields | None = None) -> bytes | None:
         """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
@@ -225,15 +225,20 @@ class Application:
             stages.count_path(address, request.path, status, 1)
 
     def _offer(self, request: Request, reply: Reply) -> None:
-        """Offer the lane of prepared answers a reply that depends only on fresh records and on what selects it."""
+        """Let a reply be prepared that depends only on records, and on what selects it."""
         hit = reply.hit
-        if self.express is None or hit is None or request.method == "POST" or request.header(CACHE_CONTROL) is not None:
+        if (
+            self.prepared is None
+            or hit is None
+            or request.method == "POST"
+            or request.header(CACHE_CONTROL) is not None
+        ):
             return
         # A client of HTTP/1.0 gets other statuses.
         if request.scope["http_version"] != "1.0":
             query = request.query
             target: bytes = request.scope["raw_path"]
-            self.express.offer(target + b"?" + query if query else target, reply, hit, request.header)
+            self.prepared.offer(target + b"?" + query if query else target, reply, hit, request.header)
 
     async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""

@@ -93,7 +93,7 @@ class Redirects:
             if stage.makes_detours or stage.awaits_detours:
                 return None
         target = self._destinations.read_target(found)
-        # The express lane writes the freshness of each second. A second one would take 4 us.
+        # A prepared reply has the freshness of each second. A second one would take 4 us.
         return None if target is None else self._redirect_all(found, target, is_timed=False)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:

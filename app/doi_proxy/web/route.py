@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 #: The routes of the core. Features have routes of their own: see Paths.
 ROUTES: Final = ("resolve", "api", "which_ra", "openurl", "home", "operation")
 #: The route that prepared answers are counted and logged under.
-PREPARED: Final = "express"
+PREPARED: Final = "prepared"
 #: The beginning of nearly every request. No other kind of path begins so.
 DOI_PATH: Final = b"/10."
 #: The JSON API. A client may write it in any case.

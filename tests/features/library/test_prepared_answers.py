@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.features.library.file import LibraryFile
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
 from tests.server.test_prepared_answers import get
@@ -45,7 +45,7 @@ async def test_every_way_gives_the_same_bytes(rules: Path) -> None:
 
 
 async def test_the_lane_answers_only_what_the_url_and_accept_decide(rules: Path) -> None:
-    server = Server(Clock(), ExpressProtocol, library_rules=rules)
+    server = Server(Clock(), ServerProtocol, library_rules=rules)
     uses = lane_uses(server.application)
     for _ in range(3):
         assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
@@ -60,7 +60,7 @@ async def test_the_lane_answers_only_what_the_url_and_accept_decide(rules: Path)
 
 
 async def test_a_client_that_chooses_the_host_of_a_target_prepares_nothing_for_others(rules: Path) -> None:
-    server = Server(Clock(), ExpressProtocol, library_rules=rules)
+    server = Server(Clock(), ServerProtocol, library_rules=rules)
     for _ in range(3):
         forged = get("/10.1000/182", BROWSER).replace(b"Host: x", b"Host: www.doi.org")
         assert DIRECT in (await server.answers(forged))[0]
@@ -68,7 +68,7 @@ async def test_a_client_that_chooses_the_host_of_a_target_prepares_nothing_for_o
 
 
 async def test_a_prepared_answer_dies_when_the_rules_change(rules: Path) -> None:
-    server = Server(Clock(), ExpressProtocol)
+    server = Server(Clock(), ServerProtocol)
     uses = lane_uses(server.application)
     for _ in range(2):
         assert DIRECT in (await server.answers(get("/10.1000/182", BROWSER)))[0]

@@ -201,9 +201,9 @@ async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
 
 
 def lane(proxy: Proxy, target: str) -> bytes | None:
-    """What the express lane answers."""
-    assert proxy.app.express is not None
-    return proxy.app.express.answer(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), b"", lambda _: "")
+    """The prepared answer."""
+    assert proxy.app.prepared is not None
+    return proxy.app.prepared.answer(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), b"", lambda _: "")
 
 
 async def test_a_reload_drops_what_the_express_lane_has_prepared(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from doi_proxy.features.local_records.files import FileBounds, LocalFiles
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords
-from doi_proxy.server.prepared_answers import ExpressLane
-from doi_proxy.server.protocol import ExpressProtocol
+from doi_proxy.server.prepared_answers import PreparedAnswers
+from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import Server, Ways, lane_uses
@@ -51,8 +51,8 @@ HEADERS: Final = ((), ("Accept: text/html", "Accept-Language: de"), ("Accept: ap
 
 def read_again(records: Path, server: Server) -> None:
     """What a reload does."""
-    assert isinstance(server.application.express, ExpressLane)
-    resolver = server.application.express._resolver
+    assert isinstance(server.application.prepared, PreparedAnswers)
+    resolver = server.application.prepared._resolver
 
     def use(read: LocalRecords) -> None:
         resolver.local_records = read
@@ -74,7 +74,7 @@ async def test_every_way_gives_the_same_bytes(records: Path) -> None:
 
 
 async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(records: Path) -> None:
-    server = Server(Clock(), ExpressProtocol, local_records=records)
+    server = Server(Clock(), ServerProtocol, local_records=records)
     for _ in range(2):
         assert b"Withdrawn." in (await server.answers(get("/10.1000/gone")))[0]
     uses = lane_uses(server.application)
@@ -87,11 +87,11 @@ async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(reco
 
 
 async def test_a_hot_name_without_a_local_record_is_not_looked_up_among_them(records: Path) -> None:
-    server = Server(Clock(), ExpressProtocol, local_records=records)
+    server = Server(Clock(), ServerProtocol, local_records=records)
     for _ in range(3):
         assert HOT in (await server.answers(get("/10.1000/182")))[0]
-    assert isinstance(server.application.express, ExpressLane)
-    known, asked = server.application.express._resolver.local_records, list[str]()
+    assert isinstance(server.application.prepared, PreparedAnswers)
+    known, asked = server.application.prepared._resolver.local_records, list[str]()
     assert isinstance(known, LocalRecords)
 
     def find(key: str, _: float) -> LocalRecord | None:
@@ -110,7 +110,7 @@ async def test_a_clock_that_is_set_back_brings_a_local_record_back(records: Path
     clock = Clock()
     ends = datetime.fromtimestamp(clock() + 60, UTC).isoformat()
     records.write_text(RECORDS.replace("10.1000/target", f'10.1000/182"\nuntil = {ends}\nnote = "'), encoding="utf-8")
-    server = Server(clock, ExpressProtocol, local_records=records)
+    server = Server(clock, ServerProtocol, local_records=records)
     clock.advance(61)
     for _ in range(3):
         assert HOT in (await server.answers(get("/10.1000/182")))[0]

@@ -263,7 +263,7 @@ def test_the_express_lane_counts_by_one_call() -> None:
     for _ in range(3):
         metrics.count_prepared("GET", 302)
     found = samples(exposition.write(None).body.decode())
-    assert value(found, "http_requests_total", route="express", method="GET", status="302") == 3
+    assert value(found, "http_requests_total", route="prepared", method="GET", status="302") == 3
 
 
 def test_durations_stay_in_their_buckets_over_several_scrapes() -> None:

@@ -23,7 +23,7 @@ SMALLEST_PIPE = 4_096
 
 
 def line(number: int, path: bytes = b"/10.1000/182") -> LogLine:
-    return LogLine(1_700_000_000.0, str(number), "192.0.2.7", "GET", path, b"", "express")
+    return LogLine(1_700_000_000.0, str(number), "192.0.2.7", "GET", path, b"", "prepared")
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ service = LineService(LineWriter(1, LineFormat("json", 0)), print)
 def run():
     asyncio.run(service.start())
     for number in range(500):
-        service._writer.write(LogLine(0.0, str(number), "", "GET", b"/", b"", "express"))
+        service._writer.write(LogLine(0.0, str(number), "", "GET", b"/", b"", "prepared"))
     raise SystemExit(3)
 if sys.argv[1] == "fork":
     worker = multiprocessing.get_context("fork").Process(target=run)

@@ -15,9 +15,9 @@ _ROUTE: Final = "operation"
 
 
 class AdminApplication:
-    """An ASGI application behind the gate of the admin API. It has no express lane and no answer without a task."""
+    """An ASGI application behind the gate of the admin API. It has no prepared answers and no answer without a task."""
 
-    express: None = None
+    prepared: None = None
 
     def __init__(self, gate: AdminGate, stages: Stages, *, timer: Callable[[], float], connections: object) -> None:
         self._gate = gate

@@ -36,7 +36,7 @@ class HttpMetrics(Stage):
         self._seconds = DurationCounters(
             registry,
             "doi_proxy_http_request_duration_seconds",
-            "Time to answer a request, by route; without the express lane.",
+            "Time to answer a request, by route; without prepared answers.",
             "route",
             REQUEST_SECONDS,
         )

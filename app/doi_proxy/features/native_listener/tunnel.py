@@ -20,8 +20,8 @@ _TOO_LARGE: Final = b"The message is too large.\n"
 class Tunnel:
     """Answers messages by HTTP. `connections` are the server's; see doi_proxy.server.application."""
 
-    #: A tunnel has no express lane.
-    express: None = None
+    #: A tunnel has no prepared answers.
+    prepared: None = None
 
     def __init__(self, responder: Responder, connections: object) -> None:
         self._responder = responder

@@ -119,7 +119,7 @@ class ClientStatus(BaseModel):
     """How the requests of the last hour are spread. A client is a network. There is no address.
 
     What another worker has counted in the last 30 seconds can be missing.
-    The express lane counts one answer in 16, sixteenfold. A client with a few such requests can be missing.
+    Prepared answers count one answer in 16, sixteenfold. A client with a few such requests can be missing.
     """
 
     networks: int = Field(description="Clients that sent a request.")
