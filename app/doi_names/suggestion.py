@@ -16,7 +16,7 @@ from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read, read_typed
 from doi_names.repair.characters import with_plain_blanks
-from doi_names.repair.endings import without_query_or_fragment
+from doi_names.repair.ends import without_query_or_fragment
 from doi_names.repair.surroundings import without_own_url
 from doi_names.repair.table import REPAIRS, Certainty, Repair
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from doi_names.repair import characters, endings, prefix, surroundings
+from doi_names.repair import characters, ends, prefix, surroundings
 
 
 class Certainty(Enum):
@@ -57,19 +57,19 @@ REPAIRS: Final = (
     Repair("first-word", surroundings.first_word),
     Repair("missing-slash", prefix.with_first_slash),
     Repair("name-in-text", surroundings.name_inside),
-    Repair("session-id", endings.without_session),
-    Repair("query-or-fragment", endings.without_query_or_fragment, Certainty.LIKELY),
-    Repair("markup", endings.without_markup),
-    Repair("trailing-slash", endings.without_trailing_slash, Certainty.LIKELY),
-    Repair("trailing-punctuation", endings.without_trailing_punctuation),
-    Repair("footnote", endings.without_footnote, Certainty.LIKELY),
-    Repair("next-word", endings.without_next_word, Certainty.LIKELY),
-    Repair("next-cells", endings.without_next_cells, Certainty.LIKELY),
-    Repair("page-part", endings.without_page_part, Certainty.LIKELY),
-    Repair("version", endings.without_version, Certainty.LIKELY),
-    Repair("title", endings.without_title, Certainty.LIKELY),
+    Repair("session-id", ends.without_session),
+    Repair("query-or-fragment", ends.without_query_or_fragment, Certainty.LIKELY),
+    Repair("markup", ends.without_markup),
+    Repair("trailing-slash", ends.without_trailing_slash, Certainty.LIKELY),
+    Repair("trailing-punctuation", ends.without_trailing_punctuation),
+    Repair("footnote", ends.without_footnote, Certainty.LIKELY),
+    Repair("next-word", ends.without_next_word, Certainty.LIKELY),
+    Repair("next-cells", ends.without_next_cells, Certainty.LIKELY),
+    Repair("page-part", ends.without_page_part, Certainty.LIKELY),
+    Repair("version", ends.without_version, Certainty.LIKELY),
+    Repair("title", ends.without_title, Certainty.LIKELY),
     Repair("another-name", surroundings.next_name, Certainty.DOUBTFUL),
-    Repair("next-cell", endings.without_next_cell, Certainty.DOUBTFUL),
+    Repair("next-cell", ends.without_next_cell, Certainty.DOUBTFUL),
     Repair("short-doi", surroundings.short_doi_inside, Certainty.DOUBTFUL),
     Repair("blank-inside", surroundings.without_inner_blank, Certainty.DOUBTFUL),
     Repair("missing-10", prefix.with_ten, Certainty.DOUBTFUL),
