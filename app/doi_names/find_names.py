@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import unescape
 from itertools import chain
 from typing import Final
@@ -12,8 +12,10 @@ from urllib.parse import unquote
 
 from doi_names.name import HandleName, fold
 from doi_names.repair.characters import OTHER_DIGITS
-from doi_names.repair.surroundings import within_cell, without_blanks
-from doi_names.suggestion import Confidence, read_best
+from doi_names.repair.last_look import MAX_LOOK
+from doi_names.repair.surroundings import with_chapter, within_cell, without_blanks
+from doi_names.repair.table import Confidence
+from doi_names.suggestion import Reading, Suggestion, read_excerpt
 
 #: Characters of a text that belong to one name at most. A longer word is cut.
 MAX_NAME_CHARACTERS: Final = 512
@@ -32,7 +34,7 @@ _PLAIN: Final = (
 #: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
 #: in a URL or after a label.
 _START: Final = re.compile(
-    r"""(?<![0-9]) (?<![0-9]\.) (?: 10 | [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
+    r"""(?: (?<![0-9]) (?<![0-9]\.) | (?<=\$[0-9]) ) (?: 10 | [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
         (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
         (?: \s?/ | %(?:25)?2F | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
       | (?<=doi\.org/) (?!(?:https?|doi|hdl|info|urn)(?::|%3A)) (?:10/)? [a-z][0-9a-z]{2,7}
@@ -42,10 +44,11 @@ _START: Final = re.compile(
 )
 #: Characters before a name that decide whether it is one: "doi.org/".
 _LOOK_BEHIND: Final = 8
-#: Characters after a name that decide where it ends.
-_LOOK_AHEAD: Final = 8
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
-_WORD: Final = re.compile(r"\S+")
+#: A name that is written after another one, without a blank.
+_GLUED: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/(?=[^\s/])")
+#: A tag is part of the word in which it is.
+_WORD: Final = re.compile(r"(?:<[a-z/][^<>]{0,200}>|\S)+", re.IGNORECASE)
 #: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
 _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
 #: A word after the first; a slash between blanks belongs to the word after it.
@@ -53,7 +56,7 @@ _NEXT_WORD: Final = re.compile(r"(?:/[^\S\n]{1,4})?\S+")
 #: The number of the next reference, after the full stop and the line end of the last one: "2. Author".
 _LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
-_WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|\\{1,4}/|.", re.DOTALL)
+_WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|</?[A-Za-z][^<>]{0,200}>|\\{1,4}/|.", re.DOTALL)
 _CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
 
 
@@ -67,12 +70,14 @@ class FoundName:
     text: str
     confidence: Confidence
     rule: str | None
+    #: What else the part may mean, the likeliest first.
+    suggestions: tuple[Suggestion, ...] = field(default=(), compare=False)
 
     @property
     def is_as_written(self) -> bool:
         """Whether the text shows the name without an error. Trailing punctuation and escapes are not errors."""
         written = unquote(self.text)
-        return self.confidence in ("literal", "sure") and fold(self.name.text) == fold(
+        return (self.rule is None or self.confidence == "sure") and fold(self.name.text) == fold(
             written if self.name.is_doi or "/" in written else f"10/{written}"
         )
 
@@ -88,7 +93,7 @@ class NameFinder:
     def feed(self, text: str) -> list[FoundName]:
         """The names that end in this piece. A caller in the event loop feeds BLOCK_CHARACTERS at most."""
         self._rest += text
-        return self._find(len(self._rest) - MAX_NAME_CHARACTERS - _LOOK_AHEAD)
+        return self._find(len(self._rest) - MAX_NAME_CHARACTERS - MAX_LOOK)
 
     def end(self) -> Iterator[list[FoundName]]:
         """The names at the end of the text, from BLOCK_CHARACTERS at a time."""
@@ -104,20 +109,22 @@ class NameFinder:
         names: list[FoundName] = []
         text = self._rest.translate(_PLAIN) if not self._rest.isascii() else self._rest
         done = 0
-        while found := _START.search(text, done):
+        while found := _GLUED.match(text, done) or _START.search(text, done):
             if found.start() >= until:
                 break
             begin = found.start() + len(found[0]) - len(found[0].lstrip())
             limit = min(begin + MAX_NAME_CHARACTERS, len(text))
             following = _START.search(text, found.end(), limit)
             limit = following.start() if following else limit
+            glued = _GLUED.search(text, found.end(), limit)
+            limit = glued.start() if glued else limit
             read = _read_at(self._rest, text, (begin, found.end(), limit))
             done = found.end()
             if read is not None:
-                name, confidence, rule, end = read
+                reading, suggestions, end = read
                 done = max(done, end)
                 place = self._before + begin, self._before + end
-                names.append(FoundName(name, *place, self._rest[begin:end], confidence, rule))
+                names.append(_place(reading, place, self._rest[begin:end], suggestions))
         cut = max(done, min(until, len(text)) - _LOOK_BEHIND)
         if cut > 0:
             self._rest, self._before = self._rest[cut:], self._before + cut
@@ -130,8 +137,8 @@ def find_names(text: str) -> list[FoundName]:
     return [*finder.feed(text), *chain.from_iterable(finder.end())]
 
 
-def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleName, Confidence, str | None, int] | None:
-    """The name at a place: its reading, and where it ends. None if it is not a name after all.
+def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[Reading, tuple[Suggestion, ...], int] | None:
+    """The name at a place: its reading, what else it may be, and where it ends. None if it is not a name after all.
 
     `text` is `raw` with plain characters. The place is where the name begins, where its suffix does, and where it ends
     at the latest.
@@ -139,16 +146,17 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleNa
     begin, suffix, limit = place
     short = _SHORT.match(text, begin, limit)
     if short:
-        return HandleName(f"10/{short[1]}"), "literal", None, short.end()
+        return Reading(HandleName(f"10/{short[1]}"), "literal", None), (), short.end()
     end = _find_end(text, begin, suffix, limit)
     if not text[suffix:end].strip():
         return None
     # In a URL that is itself a value in a query, every "?" is encoded, and says nothing about the name.
     is_nested = raw[max(0, begin - 3) : begin].upper() == "%2F"
-    reading = read_best(unquote(raw[begin:end]) if is_nested else raw[begin:end])
+    written = unquote(raw[begin:end]) if is_nested else raw[begin:end]
+    reading, suggestions = read_excerpt(written, raw[end : end + MAX_LOOK])
     if reading is None or not reading.name.is_doi:
         return None
-    return reading.name, reading.confidence, reading.rule, begin + _length(text[begin:end], reading.name.text)
+    return reading, suggestions, begin + _length(text[begin:end], reading.name.text)
 
 
 def _read_word(text: str) -> list[FoundName]:
@@ -156,11 +164,15 @@ def _read_word(text: str) -> list[FoundName]:
     word = text.strip()
     if not word or len(word) > MAX_NAME_CHARACTERS or len(word.split()) > 1 or _START.search(word):
         return []
-    reading = read_best(word)
+    reading, suggestions = read_excerpt(word, "")
     if reading is None or not reading.name.is_doi:
         return []
     start = text.index(word)
-    return [FoundName(reading.name, start, start + len(word), word, reading.confidence, reading.rule)]
+    return [_place(reading, (start, start + len(word)), word, suggestions)]
+
+
+def _place(reading: Reading, place: tuple[int, int], text: str, suggestions: tuple[Suggestion, ...]) -> FoundName:
+    return FoundName(reading.name, *place, text, reading.confidence, reading.rule, suggestions)
 
 
 def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
@@ -192,7 +204,7 @@ def _goes_on(text: str, begin: int, blank: re.Match[str], word: re.Match[str]) -
 def _is_broken(before: str, word: str) -> bool:
     """Whether a word belongs to the name before it: the rules join the two."""
     joined = without_blanks(" ".join(before.split())) + f" {word}"
-    return without_blanks(joined) != joined
+    return with_chapter(without_blanks(joined)) != joined
 
 
 def _length(written: str, name: str) -> int:

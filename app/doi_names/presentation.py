@@ -37,7 +37,8 @@ _URL: Final = re.compile(
         (?: /++ | \Z )""",
     _CASELESS | re.VERBOSE,
 )
-_QUERY_OR_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)
+#: An empty fragment after the last hyphen of a SICI is its check character (ANSI/NISO Z39.56, appendix A).
+_QUERY_OR_FRAGMENT: Final = re.compile(r"(?:\?|(?<!;[0-9]-)#|#(?=\w)).*", re.DOTALL)
 #: A path that is already a DOI name: printable ASCII without escapes or blanks.
 _LITERAL_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
 

@@ -10,8 +10,9 @@ import pytest
 from doi_names.errors import NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import BLANKS, read_path
-from doi_names.repair.characters import with_hyphens, without_latex_escapes
+from doi_names.repair.characters import with_hyphens
 from doi_names.repair.ends import without_trailing_punctuation
+from doi_names.repair.programs import without_latex_escapes
 from doi_names.suggestion import suggest
 
 

@@ -1,12 +1,10 @@
-"""Repairs of characters: encodings, look-alikes, and characters that cannot be seen."""
+"""Repairs of characters: look-alikes, other scripts, and characters that cannot be seen."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from html import unescape
 from typing import Final
-from urllib.parse import unquote
 
 from doi_names.code_point import questionable
 
@@ -41,22 +39,6 @@ _ANGLES: Final = dict.fromkeys("\u226a\u27e8\u2329\u3008\u2039", "<") | dict.fro
 _ANGLE: Final = re.compile(rf"\\{{0,8}}([{''.join(_ANGLES)}])")
 #: The end of a line inside a word.
 _DIVIDED: Final = re.compile(r"\u00ad\s{1,4}")
-_LATEX_ESCAPE: Final = re.compile(
-    r"""\{\\([_&%#$<>])\}
-      | \\{1,4}(?=[_&%#${}<>])
-      | \$([<>_])\$
-      | \{\\text(less|greater|underscore)\}
-      | \\text(less|greater|underscore)(?:\{\}|[ ])?
-      | \\ensuremath\{([<>])\}
-      | \\text(endash)(?:\{\}|[ ])
-      | \\(\()(?=[^()\s]{1,64}\\\))
-      | \\(\))""",
-    re.VERBOSE,
-)
-_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-"}
-_JSON_ESCAPE: Final = re.compile(r"\\{1,4}u00(26|2f|3c|3e)", re.IGNORECASE)
-_BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
-_BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
 #: U+FB00 to U+FB06.
 _LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 
@@ -64,20 +46,6 @@ _LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in 
 def with_plain_blanks(text: str) -> str:
     """The text with one blank for each run of white space, and for the mark of a quoted line of an e-mail."""
     return " ".join(_QUOTED_LINE.sub(" ", _SOFT_BREAK.sub("", text)).split())
-
-
-def without_html_entities(text: str) -> str:
-    """10.1000/a&lt;b -> 10.1000/a<b: also a tag that allows a line break inside the name."""
-    return _BREAK_TAG.sub("", unescape(text))
-
-
-def decode_again(text: str) -> str:
-    """10.1000%2F182 -> 10.1000/182: a name that was encoded twice. Malformed escapes are left as they are."""
-    try:
-        decoded = unquote(text, errors="strict")
-    except UnicodeError:
-        return text
-    return decoded if decoded == text else with_plain_blanks(decoded)
 
 
 def without_full_width(text: str) -> str:
@@ -117,22 +85,3 @@ def without_invisible(text: str) -> str:
     text = _DIVIDED.sub("", text)
     dropped = {point.character for point in questionable(text)}
     return "".join(c for c in text if c.isspace() or (c not in dropped and unicodedata.category(c) not in ("Cc", "Cs")))
-
-
-def without_latex_escapes(text: str) -> str:
-    r"""10.1000/18\_2 -> 10.1000/18_2"""
-    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text else text
-
-
-def _write_latex_character(found: re.Match[str]) -> str:
-    word = found[3] or found[4] or found[6]
-    return _LATEX_WORDS[word] if word else found[1] or found[2] or found[5] or found[7] or found[8] or ""
-
-
-def with_slash_for_backslash(text: str) -> str:
-    r"""10.1000\182 -> 10.1000/182: also an escape of JSON (RFC 8259, section 7), as in 10.1000/a\u003cb."""
-    text = _JSON_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
-    found = _BACKSLASH.search(text)
-    if not found:
-        return text
-    return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"

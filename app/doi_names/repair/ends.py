@@ -1,10 +1,16 @@
-"""Repairs of endings: punctuation, markup, and what a publisher's URL adds after a name."""
+"""Where a name ends: what no name contains, and what a page, a program or a table writes after one.
+
+Every end is searched after the prefix and one character of the suffix, and outside a SICI. Of 104,745 registered names,
+none has a quotation mark, "$", "^", "|", a comma, "&" or "?", and 546 have an angle bracket, all of them in a SICI.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from typing import Final
+
+from doi_names.repair import sici
 
 #: The most characters that are cut from the end.
 _MAX_ENDINGS: Final = 16
@@ -13,11 +19,69 @@ _ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffd")
 #: Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
 _OTHER_ENDINGS: Final = ("P", "No")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
+_BRACKET: Final = re.compile(r"[()\[\]{}]")
 _CASELESS: Final = re.IGNORECASE | re.ASCII
+#: The least that is a name: an end follows it.
+_BEGINNING: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s]")
+
+_EAST_ASIAN: Final = re.compile(
+    # A full stop or a colon inside a name was typed with an East Asian keyboard, and so was a pair of brackets.
+    r"""(?<=[!-~]) (?: [\u3001\uff0c\uff01\uff1f\uff09\uff3d\uff5d\u3008-\u3011\u3014-\u301f\uff62-\uff64\u30fb]
+                     | (?<!CO)\uff1b | [\u3002\uff0e\uff61\uff1a](?![0-9a-z])
+                     | \uff08(?![^\uff08\uff09\s]{1,40}\uff09[0-9A-Za-z]) ) .*""",
+    re.VERBOSE | re.DOTALL,
+)
+#: An element of HTML or XML: two letters or more, or a usual one with a single letter. SICIs have "<" before a digit.
+_MARKUP: Final = re.compile(
+    r"""(?: </ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>]) | \]\( | __; | \}[,}{\s] | \]\] | \]\[
+          | >` | \)/S/URI | >>/(?:Border|Rect|Type) | \| | \u2026
+          | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|\Z) | \^\^
+          | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021] ).*""",
+    _CASELESS | re.VERBOSE | re.DOTALL,
+)
+#: An escaped control character of JSON, and the words of RTF for the same.
+_CONTROL: Final = re.compile(r"\\{1,4}(?:[nrt]|par|line|tab|cell|row|f|v)(?![a-z]{0,12}[{}]).*", re.DOTALL)
+_SIGN: Final = re.compile(
+    r"""(?: [\u00a9\u00ae\u2122] | \((?:c|C)\)\s?(?=(?:19|20)[0-9]{2})
+          | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9]))) ).*""",
+    re.VERBOSE | re.DOTALL,
+)
+#: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter. "&" begins a parameter. Some
+#: names of Wiley end with "#": CO;2-#.
+_QUERY_OR_FRAGMENT: Final = re.compile(
+    r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&])|#:~|\?\Z|(?<!-)#\Z).*", re.DOTALL
+)
+_SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
+_FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
+#: A year in brackets belongs to a citation, unless an ISSN is before it.
+_YEAR: Final = re.compile(r"(?<=[0-9A-Za-z])(?<![0-9]{4}-[0-9]{3}[0-9X])(?<![0-9]{7}[0-9X])\((?:19|20)[0-9]{2}\)\Z")
+#: What pages print after a name, without the blank that a reader sees: a word with a capital after a digit, or a label
+#: of capitals before a colon; words that were seen in PDF pages; words of Chinese, Japanese and Korean, which have no
+#: blank before them.
+_NEXT_WORD: Final = re.compile(
+    r"""(?<=[0-9])(?:[A-Z][a-z]{4,20}|Cite|View|Epub|Copy|Open|Save|Full|Read|From|This|Page|Link|Get|See|The)
+        (?:[A-Z:\s,.]|\Z).*
+      | (?<=[0-9a-z])[A-Z]{3,12}:.*
+      | (?<=[0-9])(?:KEYWORDS|ABSTRACT|RECEIVED|ACCEPTED|PUBLISHED|INTRODUCTION|ARTICLE|RESEARCH|REVIEW|PMC?ID)\Z
+      | (?<=\.x)[A-Z].*
+      | (?<=[a-z])(?:Downloaded|Copyright|Published|Available|Accepted|Received|Keywords)[A-Za-z:]{0,20}\Z
+      | (?<=[0-9A-Za-z])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3].*""",
+    re.VERBOSE | re.DOTALL,
+)
+_SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/\S.*", re.DOTALL)
+#: Of 104,745 names, two have a semicolon outside a SICI.
+_CELLS: Final = re.compile(r",[^,]{1,200},.*|(?<!\.CO);(?=[^;\s]{2}).*", _CASELESS | re.DOTALL)
+_CELL: Final = re.compile(r",(?=[^,;]).*", re.DOTALL)
+#: The colours of a badge of shields.io, whose path is label-message-colour (shields.io, Static Badge).
+_BADGE: Final = re.compile(
+    r"-(?:brightgreen|green|yellowgreen|yellow|orange|red|blue|lightgr[ae]y|gr[ae]y|blueviolet|success|important"
+    r"|critical|informational|inactive)(?:\.(?:svg|png))?\Z|-[0-9a-f]{6}\.svg\Z",
+    _CASELESS,
+)
 _PAGE_PART: Final = re.compile(
-    r"""(?: /(?: abstract | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus)? | html? | meta | epub | reader | short
-               | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo | xml
-               | supplementary-material )
+    r"""(?: /(?: abs(?:tract)? | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus|ft)? | html? | meta | epub | reader
+               | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
+               | xml | toc | supplementary-material )
           | \.(?: full(?:-text)? | abstract | short | long | e?pdf(?:\+html)?
                | html? | xml | epub | ris | bib | svg ) )\Z""",
     _CASELESS | re.VERBOSE,
@@ -26,34 +90,140 @@ _SUBPAGE: Final = re.compile(
     r"/(?:asset|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
     _CASELESS | re.DOTALL,
 )
-#: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter: no name of 104,745 has either
-#: before a letter. "&" begins a parameter. Some names of Wiley end with "#": CO;2-#.
-_QUERY_OR_FRAGMENT: Final = re.compile(
-    r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&])|#:~|\?\Z|(?<!-)#\Z).*", re.DOTALL
-)
-_FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
-#: What PDF pages print after a name, without the blank that a reader sees; and words of Chinese, Japanese and Korean,
-#: which have no blank before them.
-_NEXT_WORD: Final = re.compile(
-    r"""(?<=[0-9])(?:Received|Accepted|Published|Available|Copyright|Citation|Abstract|Keywords|PMID|PMCID|PubMed)
-        [A-Za-z:]{0,20}\Z
-      | (?<=[0-9A-Za-z])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3].*""",
-    re.VERBOSE | re.DOTALL,
-)
-#: Of 104,745 names, none has a comma. 598 have a semicolon, nearly all of them SICIs: CO;2-1.
-_CELLS: Final = re.compile(r",[^,]{1,200},.*", re.DOTALL)
-_CELL: Final = re.compile(r"(?:,|(?<!\.CO);)(?=[^,;]).*", _CASELESS | re.DOTALL)
-_SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
-#: No registered name contains these. SICIs have "<" before a digit.
-_MARKUP: Final = re.compile(
-    r"""(?:</|<(?:a|br|cite|div|em|li|p|ref|span|sub|sup|td)[\s/>]|\]\(|\[(?:crossref|pubmed|medline|google\sscholar|web\sof\sscience)\]|__;|\}[,}{\s]|\]\]|\]\[|>`|\)/S/URI|>>/(?:Border|Rect|Type)|[\u300b\u300d\u300f\u3011\u3015]|["'\u201d]\s{0,4}[>,]|\||\u2026).*""",
-    _CASELESS | re.DOTALL,
+#: After a part with a digit, a part of words is one of a publisher's site: /issuetoc, /homepage/Authors.html. After an
+#: ISSN it is the number of an article: 1361-6633/aafcad.
+_WORDS: Final = re.compile(
+    r"""(?<=[0-9A-Za-z]) (?<![0-9]{4}-[0-9]{3}[0-9X])
+        (?: /[a-z]{4,20}(?:[-_][a-z]{2,20}){0,5} | /[a-z]{2,20}(?:[-_][a-z]{2,20}){1,5} )
+        (?: /[A-Za-z][A-Za-z_-]{2,40} )?
+        (?: \.(?:html?|svg|png|php|aspx?|jsp) )?\Z""",
+    re.VERBOSE,
 )
 #: bioRxiv, medRxiv and arXiv number the versions of a work, and register one name for all of them.
 _VERSION: Final = re.compile(r"(\A10\.(?:1101|64898|48550)/.{4,60}[0-9])v[0-9]{1,2}\Z", _CASELESS)
 _MIN_SLUG_CHARACTERS: Final = 20
 _MIN_SLUG_WORDS: Final = 2
 _MIN_WORD_CHARACTERS: Final = 3
+
+
+def _cut(text: str, end: re.Pattern[str]) -> str:
+    """The text before an end. What lies inside a SICI is not an end."""
+    name = _BEGINNING.search(text)
+    if not name:
+        return text
+    found = end.search(text, name.end())
+    if found:
+        begin, close = sici.find_span(text, name.end())
+        if begin < found.start() < close:
+            found = end.search(text, close)
+    return text[: found.start()].rstrip() if found else text
+
+
+def at_east_asian_punctuation(text: str) -> str:
+    """10.1000/182。另见 -> 10.1000/182: punctuation of Chinese, Japanese and Korean."""
+    return text if text.isascii() else _cut(text, _EAST_ASIAN)
+
+
+def at_markup(text: str) -> str:
+    """10.1000/182</ref> -> 10.1000/182: markup of HTML, Markdown, BibTeX, RDF, MARC or a wiki after the name."""
+    return _cut(text, _MARKUP)
+
+
+def at_escaped_control(text: str) -> str:
+    r"""10.1000/182\nand -> 10.1000/182: the escape of a line end or of a tabulator."""
+    return _cut(text, _CONTROL) if "\\" in text else text
+
+
+def at_sign(text: str) -> str:
+    """10.1000/182© 2013 -> 10.1000/182: a sign, or a bracket with a word in it."""
+    return _cut(text, _SIGN)
+
+
+def at_unpaired_bracket(text: str) -> str:
+    """10.1000/182)and -> 10.1000/182: a closing bracket whose opening bracket is before the name, or missing."""
+    name = _BEGINNING.search(text)
+    if not name:
+        return text
+    counts = {")": 0, "]": 0, "}": 0}
+    for bracket in _BRACKET.finditer(text, name.end() - 1):
+        if bracket[0] in _OPENERS:
+            if counts[bracket[0]] == 0:
+                return text[: bracket.start()]
+            counts[bracket[0]] -= 1
+        else:
+            counts[_CLOSERS[bracket[0]]] += 1
+    return text
+
+
+_CLOSERS: Final = {opener: closer for closer, opener in _OPENERS.items()}
+
+
+def at_query_or_fragment(text: str) -> str:
+    """10.1000/182#page -> 10.1000/182"""
+    return _QUERY_OR_FRAGMENT.sub("", text)
+
+
+def at_session(text: str) -> str:
+    """10.1000/182;jsessionid=0A1B -> 10.1000/182"""
+    return _SESSION.sub("", text)
+
+
+def at_footnote(text: str) -> str:
+    """10.1000/182[3] -> 10.1000/182: the number of a footnote or of a reference."""
+    return _FOOTNOTE.sub("", text)
+
+
+def at_year(text: str) -> str:
+    """10.1000/182(2013) -> 10.1000/182: the year of a citation."""
+    return _cut(text, _YEAR)
+
+
+def at_next_word(text: str) -> str:
+    """10.1000/182Received -> 10.1000/182: the next word of a page, without a blank before it."""
+    return _cut(text, _NEXT_WORD)
+
+
+def at_second_name(text: str) -> str:
+    """10.1000/18210.1000/183 -> 10.1000/182: a second name, without a blank before it."""
+    return _cut(text, _SECOND_NAME)
+
+
+def at_next_cells(text: str) -> str:
+    """10.1000/182;2009;Green -> 10.1000/182: the next cells of a table."""
+    return _cut(text, _CELLS)
+
+
+def at_next_cell(text: str) -> str:
+    """10.1000/182,2009 -> 10.1000/182: one comma may also be a dot that was not copied well."""
+    return _cut(text, _CELL)
+
+
+def at_badge(text: str) -> str:
+    """10.1000/182-blue.svg -> 10.1000/182: the colour of a badge."""
+    return _cut(text, _BADGE)
+
+
+def at_page_part(text: str) -> str:
+    """10.1000/182/abstract -> 10.1000/182: the part that a publisher's URL adds after the name."""
+    text = _SUBPAGE.sub("", _PAGE_PART.sub("", text))
+    found = _WORDS.search(text)
+    name = text[: found.start()] if found else ""
+    _, slash, suffix = name.partition("/")
+    return name if slash and any(c.isdigit() for c in suffix.rpartition("/")[2]) else text
+
+
+def at_version(text: str) -> str:
+    """10.1101/2020.01.01.123456v2 -> 10.1101/2020.01.01.123456: the version of a preprint."""
+    return _VERSION.sub(r"\1", text)
+
+
+def at_title(text: str) -> str:
+    """10.1000/1-82/the-title-of-the-work-2 -> 10.1000/1-82: the title that a publisher's URL has after the name."""
+    name, _, last = text.rpartition("/")
+    if len(last) < _MIN_SLUG_CHARACTERS or "/" not in name:
+        return text
+    words = [word for word in last.split("-") if word.isalpha() and len(word) >= _MIN_WORD_CHARACTERS]
+    return name if len(words) >= _MIN_SLUG_WORDS and last.count("-") > _MIN_SLUG_WORDS else text
 
 
 def without_trailing_slash(text: str) -> str:
@@ -79,58 +249,3 @@ def _is_ending(character: str) -> bool:
     if character <= "\x7f":
         return character in _ENDINGS
     return character in _ENDINGS or unicodedata.category(character).startswith(_OTHER_ENDINGS)
-
-
-def without_footnote(text: str) -> str:
-    """10.1000/182[3] -> 10.1000/182: the number of a footnote or of a reference."""
-    return _FOOTNOTE.sub("", text)
-
-
-def without_next_word(text: str) -> str:
-    """10.1000/182Received -> 10.1000/182: the next word of a page, without a blank before it."""
-    return _NEXT_WORD.sub("", text)
-
-
-def without_next_cells(text: str) -> str:
-    """10.1000/182,2009,Green -> 10.1000/182: the next cells of a table."""
-    return _CELLS.sub("", text)
-
-
-def without_next_cell(text: str) -> str:
-    """10.1000/182;2009 -> 10.1000/182: one comma may also be a dot that was not copied well."""
-    return _CELL.sub("", text)
-
-
-def without_page_part(text: str) -> str:
-    """10.1000/182/abstract -> 10.1000/182: the part that a publisher's URL adds after the name."""
-    return _SUBPAGE.sub("", _PAGE_PART.sub("", text))
-
-
-def without_query_or_fragment(text: str) -> str:
-    """10.1000/182#page -> 10.1000/182"""
-    return _QUERY_OR_FRAGMENT.sub("", text)
-
-
-def without_session(text: str) -> str:
-    """10.1000/182;jsessionid=0A1B -> 10.1000/182"""
-    return _SESSION.sub("", text)
-
-
-def without_markup(text: str) -> str:
-    """10.1000/182</ref> -> 10.1000/182: markup of HTML, Markdown, BibTeX or a wiki after the name."""
-    found = _MARKUP.search(text, 1)
-    return text[: found.start()] if found else text
-
-
-def without_version(text: str) -> str:
-    """10.1101/2020.01.01.123456v2 -> 10.1101/2020.01.01.123456: the version of a preprint."""
-    return _VERSION.sub(r"\1", text)
-
-
-def without_title(text: str) -> str:
-    """10.1000/1-82/the-title-of-the-work-2 -> 10.1000/1-82: the title that a publisher's URL has after the name."""
-    name, _, last = text.rpartition("/")
-    if len(last) < _MIN_SLUG_CHARACTERS or "/" not in name:
-        return text
-    words = [word for word in last.split("-") if word.isalpha() and len(word) >= _MIN_WORD_CHARACTERS]
-    return name if len(words) >= _MIN_SLUG_WORDS and last.count("-") > _MIN_SLUG_WORDS else text

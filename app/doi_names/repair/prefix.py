@@ -20,6 +20,8 @@ _LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
 _WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
 _NOT_A_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,5})(?:\.(?=[A-Za-z])|[_:-](?=[0-9A-Za-z]))")
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
+#: Inside the suffix, 10.4610-4614 is a page: 10.1128/jcm.42.10.4610-4614.2004.
+_WHOLE: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/\S")
 _DOUBLE_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})/{2,8}")
 
 
@@ -71,6 +73,8 @@ def with_dot(text: str) -> str:
 
 def with_first_slash(text: str) -> str:
     """10.1000.a182 -> 10.1000/a182: no slash, or another character in its place, as file names have it."""
+    if _WHOLE.search(text):
+        return text
     return _NO_SLASH.sub(r"\1/", _NOT_A_SLASH.sub(r"\1/", text, count=1), count=1)
 
 

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import Final
-from urllib.parse import unquote
+
+from doi_names.repair import sici
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
-_NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
+_NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
 #: The next name begins at least this many characters after the first: a prefix and a slash.
 _MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
-_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})|(?<=\.CO;)\s(?=2)", _CASELESS)
+_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})", _CASELESS)
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
 _BLANK_BEFORE_ZERO: Final = re.compile(
     r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
 )
+#: The check characters of two segments make the number of an article of Elsevier one (Publisher Item Identifier).
+_BLANK_IN_PII: Final = re.compile(r"(?<=[0-9]{4}-[0-9]{3}[0-9X])\s(?=\([0-9]{2}\)[0-9]{5}-[0-9X])")
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
+#: PDF readers write "_" as a blank. A chapter has the ISBN of its book, "_" and a number.
+_CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")
 #: What ends the cells of a table, outside a SICI.
 _CELL_ENDS: Final = {",": re.compile(","), ";": re.compile(r"(?<!\.CO);", _CASELESS)}
 _EMPHASIS: Final = "*_~`"
 #: Inside a text, only the underscore can be part of a name.
 _UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
-#: Parameters of a query that are read.
-_MAX_PARAMETERS: Final = 32
 #: In a text, a letter comes first: 10/12 is a date or a fraction. After a digit and a slash it is a date: 2020/10/may.
 _SHORT: Final = re.compile(
     r"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/)(?!https?(?::|%3A)))([a-z][0-9a-z]{2,7})(?![0-9A-Za-z/_.-]{2}|[0-9A-Za-z/_-])",
     re.ASCII,
 )
-#: The "<947:ABC>" of a SICI (ANSI/NISO Z39.56). Some publishers register square brackets, none of them with "(SICI)".
-_SICI: Final = re.compile(r"([<\[])([0-9A-Za-z]{1,8}:[^<>\[\]\s]{1,12})[>\]](?=[0-9]\.[0-9]\.)")
 
 
 def before_repetition(text: str) -> str:
@@ -58,7 +58,10 @@ def first_word(text: str) -> str:
 
 def without_blanks(text: str) -> str:
     """10.1000/ 182 -> 10.1000/182: a line was broken at a punctuation mark."""
+    if " " not in text:
+        return text
     text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
+    text = sici.join_segments(_BLANK_IN_PII.sub("", text))
     text = _BLANK_BEFORE_ZERO.sub(r"\1", text)
     found = _PREFIX.search(text)
     begin = found.start() if found else 0
@@ -69,6 +72,11 @@ def without_blanks(text: str) -> str:
     return text
 
 
+def with_chapter(text: str) -> str:
+    """10.1000/978-1-4939-0000-1 12 -> 10.1000/978-1-4939-0000-1_12: the underscore before the number of a chapter."""
+    return _CHAPTER.sub(r"\1_\2", text)
+
+
 def without_inner_blank(text: str) -> str:
     """10.1000/18 2 -> 10.1000/182: a blank or a line break inside the name."""
     words = text.split(maxsplit=2)
@@ -77,16 +85,6 @@ def without_inner_blank(text: str) -> str:
 
 def _has_digit(text: str) -> bool:
     return any(c.isdigit() for c in text)
-
-
-def parameter_value(text: str) -> str:
-    """https://example.org/?doi=10.1000%2F182&y=1 -> 10.1000/182: the first parameter of a query that has a name."""
-    _, _, query = text.partition("?")
-    for parameter in islice(query.split("&"), _MAX_PARAMETERS):
-        _, _, value = parameter.partition("=")
-        if "10." in value and _NAME.search(decoded := unquote(value, errors="replace")):
-            return decoded
-    return text
 
 
 def name_inside(text: str) -> str:
@@ -114,15 +112,6 @@ def short_doi_inside(text: str) -> str:
     """see https://example.org/10/aabbe -> 10/aabbe: a shortDOI inside a longer text."""
     found = _SHORT.search(text)
     return f"10/{found[1]}" if found else text
-
-
-def with_other_brackets(text: str) -> str:
-    """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, in either direction."""
-    return text if "(SICI)" in text.upper() and "[" not in text else _SICI.sub(_change_brackets, text)
-
-
-def _change_brackets(found: re.Match[str]) -> str:
-    return f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]"
 
 
 def without_own_url(text: str, own_hosts: frozenset[str]) -> str:

@@ -37,10 +37,10 @@ class DirtyTexts:
         return {name.lower(): name for name in (*meant, *self.decoys)}
 
 
-def read_dirty_texts() -> DirtyTexts:
-    """The content of the file."""
+def read_dirty_texts(file: Path = _FILE) -> DirtyTexts:
+    """The content of a file."""
     kind, texts, decoys = "", [], []
-    for line in _FILE.read_text(encoding="utf-8").split("\n"):
+    for line in file.read_text(encoding="utf-8").split("\n"):
         names, arrow, text = line.partition(" => ")
         if line.startswith("## "):
             kind = line[3:]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from doi_names.suggestion import Confidence
+from doi_names.repair.table import Confidence
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.lists.answer import BatchRequest, BatchService, RowsAnswer

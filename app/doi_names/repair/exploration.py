@@ -1,0 +1,148 @@
+"""The texts that follow from a text by repairs: one path undoes every visible error, its branches leave some.
+
+A repair that is not certain begins a branch. A name ranks higher if fewer errors are left in it, and if fewer doubtful
+repairs led to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from doi_names.errors import InvalidName
+from doi_names.name import DOIName, HandleName
+from doi_names.presentation import read
+from doi_names.repair.characters import with_plain_blanks
+from doi_names.repair.surroundings import without_own_url
+from doi_names.repair.table import REPAIRS, Certainty, Confidence, Repair
+
+#: Of a longer text, only what surrounds its first name is repaired.
+_MAX_REPAIRED_CHARACTERS: Final = 512
+#: Characters around the first name of a long text that are repaired.
+_MAX_BEFORE: Final = 64
+_MAX_AFTER: Final = 448
+#: The most texts whose repairs are tried. Few inputs have more than six.
+_MAX_TEXTS: Final = 12
+_PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}/")
+#: ShortDOIs in use have three to eight letters and digits, a letter first.
+_SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
+#: The rule of a URL of this resolver.
+OWN_URL: Final = "own-url"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A text after some repairs: the rule of the first, the number of doubtful ones, and the name in the text."""
+
+    text: str
+    rule: str = ""
+    doubts: int = 0
+    is_likely: bool = False
+    name: HandleName | None = None
+
+    @property
+    def confidence(self) -> Confidence:
+        if self.doubts:
+            return "doubtful"
+        return "likely" if self.is_likely else "sure" if self.rule else "literal"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """The attempts that follow from an attempt. `errors` are all repairs that apply and are not doubtful."""
+
+    attempt: Attempt
+    repaired: tuple[Attempt, ...]
+    doubtful: tuple[Attempt, ...]
+    errors: tuple[Repair, ...]
+
+    @property
+    def rank(self) -> int:
+        """0 for the likeliest name."""
+        return self.attempt.doubts + len(self.errors)
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether the errors that are left may be part of a registered name."""
+        return all(repair.certainty is not Certainty.SURE for repair in self.errors)
+
+
+def _part_around_name(text: str) -> str:
+    """The text, or of a long text the words around its first name. Every run of white space becomes one blank."""
+    text = with_plain_blanks(text)
+    if len(text) <= _MAX_REPAIRED_CHARACTERS:
+        return text
+    found = _PREFIX.search(text)
+    if not found:
+        return ""
+    end = found.start() + _MAX_AFTER
+    part = text[max(0, found.start() - _MAX_BEFORE) : end]
+    # The last word may be cut off, so it is dropped.
+    return part if end >= len(text) else part.rpartition(" ")[0]
+
+
+def start(text: str, own_hosts: frozenset[str]) -> Attempt:
+    """The first attempt: the part of a text around its first name. `own_hosts` are the hosts of this resolver."""
+    text = _part_around_name(text)
+    rest = without_own_url(text, own_hosts) if own_hosts else text
+    if rest == text:
+        return _attempt(text)
+    short = _SHORT_DOI.match(rest)
+    if short and (rest[short.end() :].rstrip("/") == "" or rest[short.end()] in "?#"):
+        rest = f"10/{short[1]}"
+    return _attempt(rest, OWN_URL)
+
+
+def _attempt(text: str, rule: str = "", doubts: int = 0, *, is_likely: bool = False) -> Attempt:
+    """The attempt of a text. If the text is a name, its label and URL are removed."""
+    name = read_if_name(text)
+    if name is None:
+        return Attempt(text, rule, doubts, is_likely)
+    try:
+        return Attempt(name.text, rule, doubts, is_likely, DOIName.parse(name.text))
+    except InvalidName:
+        is_short = name.is_short_doi and _SHORT_DOI.fullmatch(name.text) is not None
+        return Attempt(text, rule, doubts, is_likely, name if is_short else None)
+
+
+def read_if_name(text: str, reader: Callable[[str], HandleName] = read) -> HandleName | None:
+    """The name that a text is. None if it is not a name."""
+    try:
+        return reader(text)
+    except InvalidName:
+        return None
+
+
+def explore(start: Attempt, repairs: tuple[Repair, ...] = REPAIRS) -> list[AttemptOutcome]:
+    """The outcomes of the path that undoes every error, then those of its branches."""
+    explored: dict[str, AttemptOutcome] = {}
+    waiting = [start]
+    for attempt in waiting:
+        path: Attempt | None = attempt
+        while path is not None and path.text not in explored and len(explored) < _MAX_TEXTS:
+            outcome = explored[path.text] = _repair(path, repairs)
+            waiting += (*outcome.repaired[1:], *outcome.doubtful)
+            path = outcome.repaired[0] if outcome.repaired else None
+    return list(explored.values())
+
+
+def _repair(attempt: Attempt, repairs: tuple[Repair, ...]) -> AttemptOutcome:
+    """Try every repair. After the first sure error, later repairs wait until that error is undone."""
+    repaired: list[Attempt] = []
+    doubtful: list[Attempt] = []
+    errors: list[Repair] = []
+    for repair in repairs:
+        text = repair.apply(attempt.text)
+        if text == attempt.text:
+            continue
+        rule = attempt.rule or repair.rule
+        is_likely = attempt.is_likely or repair.certainty is Certainty.LIKELY
+        if repair.certainty is Certainty.DOUBTFUL:
+            doubtful.append(_attempt(text, rule, attempt.doubts + 1, is_likely=is_likely))
+            continue
+        if not any(error.certainty is Certainty.SURE for error in errors):
+            repaired.append(_attempt(text, rule, attempt.doubts, is_likely=is_likely))
+        errors.append(repair)
+    return AttemptOutcome(attempt, tuple(repaired), tuple(doubtful), tuple(errors))

@@ -1,0 +1,49 @@
+"""The last look at a reading: what is left of the text, and what follows it, decide whether it can be sure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from doi_names.repair import sici
+
+#: Characters after a name that decide whether it ends there.
+MAX_LOOK: Final = 64
+
+#: The signs of 104,745 registered names, and "&", which one publisher uses. Any other is a foreign sign.
+_USUAL: Final = re.compile(r"[\w./()<>:;\[\]+#&-]*")
+_PAIRS: Final = ("()", "[]", "<>")
+#: What follows a name at once, and is a part of it or a glued word: a letter, a digit.
+_GLUED: Final = re.compile(r"[0-9A-Za-z]")
+#: A number after a blank. PDF readers write an underscore as a blank.
+_NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
+#: A line that may go on with the name: not with a capital, a label, a URL, another name or the number of a list.
+_NEXT_LINE: Final = re.compile(
+    r"[^\S\r\n]{0,8}\r?\n[^\S\r\n]{0,8}((?!10\.|doi|https?:|[0-9]{1,3}[.)\]])[0-9a-z(_/<-][^\s,;]{0,40})", re.ASCII
+)
+
+
+def is_certain(name: str, after: str) -> bool:
+    """Whether the name of a reading can be sure. `after` is the text that follows it, MAX_LOOK characters or less.
+
+    It cannot if a bracket in it has no partner, if it has a foreign sign, if it ends inside a SICI, or if it may go on:
+    with a glued word, after a blank with a number, or after the end of its line.
+    """
+    return (
+        _USUAL.fullmatch(name) is not None
+        and all(name.count(opener) == name.count(closer) for opener, closer in _PAIRS)
+        and ("<" not in name or sici.find_span(name) != (0, 0))
+        and not sici.is_cut(name)
+        and not (after and (_GLUED.match(after) or _NUMBER.match(after) or _NEXT_LINE.match(after)))
+    )
+
+
+def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
+    """What else a name may be if it goes on, each with its rule: a SICI, the next number, the next line."""
+    for whole in sici.complete(name):
+        yield whole, "sici-check"
+    if number := _NUMBER.match(after):
+        yield f"{name}_{number[1]}", "underscore"
+    if line := _NEXT_LINE.match(after):
+        yield name + line[1].rstrip(".)"), "line-end"
