@@ -22,7 +22,7 @@ from bench.plan import STORE_BYTES, Plan
 from bench.records import LONG_TTL, answer_of
 from bench.servers import python, served
 from doi_names.presentation import read_path
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore

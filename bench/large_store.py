@@ -26,7 +26,7 @@ from bench.plan import STORE_BYTES, Plan
 from bench.registry_names import RegistryNames, url_of
 from bench.servers import HOST, PATIENCE, Server, served
 from bench.tools import NotMeasured
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.features.sqlite.store import SqliteStore
 
 #: The store that the large one is compared with.

@@ -27,7 +27,7 @@ from bench.names import read_names
 from bench.plan import STORE_BYTES
 from bench.registry_names import url_of
 from doi_names.name import HandleName, fold
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.sqlite.store import SqliteStore

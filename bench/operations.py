@@ -31,12 +31,12 @@ from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_names.uri import url_path
 from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.features import find_records
 from doi_proxy.assembly.settings import load
-from doi_proxy.assembly.stores import find_records
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.privacy.feature import new_access_log
+from doi_proxy.features.privacy.access_log import new_access_log
 from doi_proxy.features.privacy.line import LineFormat, LogLine
 from doi_proxy.features.privacy.line_writer import LineWriter
 from doi_proxy.features.sqlite.store import SqliteStore

@@ -12,7 +12,7 @@ from typing import Final
 from bench.machine import Cores
 from bench.names import HOT
 from bench.records import entry_of
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.sqlite.store import SqliteStore
 

@@ -19,7 +19,7 @@ from bench.plan import LARGE, STORE_BYTES, Plan, build_store, entries_in
 from bench.records import TEN_YEARS, entry_of
 from bench.servers import answers, end, free_port, plain_environment, python, served
 from bench.tools import NotMeasured
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.sqlite.store import SqliteStore
 

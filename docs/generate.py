@@ -11,16 +11,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "app"))
 
+from doi_proxy.assembly.features import load_feature  # noqa: E402
 from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
-from doi_proxy.features.feature import Feature  # noqa: E402
 from doi_proxy.features.options import flag_of, variable  # noqa: E402
 from doi_proxy.features.setting_values import WrittenForm, find_form  # noqa: E402
 from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
@@ -218,16 +217,10 @@ def write_toml(found: list[Setting]) -> str:
     return "\n".join(parts)
 
 
-def feature(name: str) -> Feature:
-    """The value in feature.py of a folder."""
-    found: Feature = import_module(f"doi_proxy.features.{name}.feature").FEATURE
-    return found
-
-
 def write_features(page: str) -> str:
     """The page of the architecture with the list of the features: the table after FEATURES."""
     before, mark, rest = page.partition(FEATURES)
-    rows = [f"| {name} | {feature(name).summary} |" for name in NAMES]
+    rows = [f"| {name} | {load_feature(name).summary} |" for name in NAMES]
     return before + mark + "\n".join(rows) + "\n\n## " + rest.partition("\n## ")[2]
 
 

@@ -226,7 +226,7 @@ def needs(feature: str) -> frozenset[str] | None:
     if not file.exists():
         return None
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.keyword) and node.arg == "needs":
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["needs"]:
             return frozenset(f"features.{name}" for name in ast.literal_eval(node.value))
     return frozenset()
 

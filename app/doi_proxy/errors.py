@@ -322,8 +322,11 @@ class PrefixDenied(CouldNotVerify):
 
 
 def list_errors(kind: type[DoiProxyError] = DoiProxyError) -> list[type[DoiProxyError]]:
-    """A class and those below it, of the loaded modules `errors`. An error of another module only ends a command."""
-    below = [error for error in kind.__subclasses__() if error.__module__.endswith("errors")]
+    """A class and those below it: those of this module, and those with a token of features that are loaded.
+
+    An error of another module without a token of its own only ends a command, or is answered as the one above it.
+    """
+    below = [error for error in kind.__subclasses__() if error.__module__ == __name__ or "token" in vars(error)]
     return [kind, *(failure for error in below for failure in list_errors(error))]
 
 

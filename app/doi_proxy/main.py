@@ -19,10 +19,9 @@ from doi_proxy.assembly.core import (
     open_connections,
     open_core,
     read_public_url,
-    read_redirect_facts,
     read_sub_path,
 )
-from doi_proxy.assembly.features import join_observers, open_features, switched_on
+from doi_proxy.assembly.features import Features, switched_on
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.lifespan import run_lifespan
 from doi_proxy.assembly.operations import create_operations, find_paths
@@ -36,7 +35,7 @@ from doi_proxy.system.version import read_version
 from doi_proxy.upstream.loop import read_loop_id
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.operations import Operations
-from doi_proxy.web.stage import fold_stages
+from doi_proxy.web.redirect import RedirectFacts
 
 __all__ = ["NO_PARTS", "SuppliedParts", "check", "create", "create_from_environment"]
 
@@ -51,18 +50,14 @@ def create(
 ) -> Application:
     """The application of one process. `clock` returns seconds since the epoch. Raises ConfigurationError."""
     lifecycle = lifecycle or Lifecycle(settings)
-    context = new_context(settings, lifecycle, clock)
     connections = open_connections(settings)
-    for part in (connections, parts.access_log):
-        context.provide(part)
-    features = switched_on(settings)
-    observers = join_observers(feature.observe(context) for feature in features if feature.observe is not None)
+    features = Features(new_context(settings, lifecycle, clock, parts.access_log))
+    observers = features.observe()
     if parts.cache is None:
         parts = replace(parts, cache=open_service_cache(settings, clock, observers.store))
-    core, pages = open_core(settings, context, observers, parts=parts), build_pages(settings)
-    opened = open_features(features, context)
-    stages = fold_stages(opened.stages)
-    face = build_face(settings, core, pages, read_redirect_facts(context, chance), stages, opened)
+    core = open_core(settings, features, observers, parts=parts, connections=connections)
+    pages, opened = build_pages(settings), features.open(core)
+    face = build_face(settings, core, pages, RedirectFacts(clock, chance), opened)
     prepared = build_prepared_answers(settings, core, face, clock)
 
     def trust(new: Settings) -> None:
@@ -70,22 +65,21 @@ def create(
 
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(trust, "trusted_proxies")
-    for gate in opened.gates:
-        for path, add in opened.operator_routes.items():
-            gate.add_path(path)
-            add(gate.app, face)
     gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
         read_version(),
         lambda app: run_lifespan(core, pages, opened.services),
         face,
-        opened.routes,
+        features,
+        opened,
     )
-    paths = find_paths(fastapi, opened.own_api, opened.private, gates)
+    paths = find_paths(fastapi, opened.own_api, face.private, gates)
     operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
     site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
-    application = Application(face, operations, site, stages, prepared, connections)
-    application.listeners = {name: listen(stages, connections) for name, listen in opened.listeners.items()}
+    application = Application(face, operations, site, opened.stages, prepared, connections)
+    application.listeners = {
+        listener.setting: listener.build(opened.stages, connections) for listener in opened.listeners
+    }
     return application
 
 
@@ -105,7 +99,7 @@ def check(settings: Settings) -> None:
 
     async def open_and_close() -> None:
         for feature in switched_on(settings):
-            for finding in () if feature.check is None else feature.check(CoreInspection(settings, is_start=True)):
+            for finding in feature.check(CoreInspection(settings, is_start=True)):
                 if finding.severity == "error":
                     raise ConfigurationError(str(finding))
         core = open_core(settings, parts=SuppliedParts(cache=open_service_cache(settings)))

@@ -18,8 +18,9 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 
+from doi_proxy.assembly.features import find_records
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import describe_left_file, find_records, open_cache
+from doi_proxy.assembly.stores import describe_left_file, open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
 from doi_proxy.features.registry.wire import pack_block, unpack_block, write_block_line

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.assembly.stores import find_openers
+from doi_proxy.assembly.features import store_openers
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def open_store(url: str, clock: Clock) -> TieredStore:
     options = StoreOptions(clock, max_bytes=100_000_000, timeout=0.1)
-    store = open_shared_store(url, options, find_openers())
+    store = open_shared_store(url, options, store_openers())
     return TieredStore(MemoryStore(100_000, clock=clock), store, clock=clock, ceiling=86_400.0)
 
 

@@ -13,9 +13,9 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.check import Inspection
 from doi_proxy.features.last_good import LastGood
-from doi_proxy.features.library.check import find_rule_problems
-from doi_proxy.features.limits.check import find_list_problems
-from doi_proxy.features.local_records.check import find_record_problems
+from doi_proxy.features.library.feature import LibraryCopy
+from doi_proxy.features.limits.feature import Limits
+from doi_proxy.features.local_records.feature import LocalRecordFiles
 from doi_proxy.main import check
 from tests.web.proxy import Proxy, running
 
@@ -78,7 +78,7 @@ async def test_files_with_a_byte_order_mark_are_read(settings: dict[str, Any]) -
     async with running(**settings) as proxy:
         assert (await proxy.get("/10.5072/a"))["location"] == "https://one.example/"
     settings["local_records"].write_bytes(b"\xef\xbb\xbf# x\n# \xff\n")
-    (found,) = find_record_problems(Inspection(Settings(**settings)))
+    (found,) = LocalRecordFiles.check(Inspection(Settings(**settings)))
     assert "records.toml:2:3: the text is not UTF-8" in found.problem
 
 
@@ -122,7 +122,7 @@ async def test_with_a_copy_the_start_passes_and_a_check_still_fails(settings: di
         pass
     break_both(settings)
     chosen = Settings(**settings)
-    for find in (find_record_problems, find_rule_problems):
+    for find in (LocalRecordFiles.check, LibraryCopy.check):
         assert list(find(Inspection(chosen, is_start=True))) == []
         assert [one.severity for one in find(Inspection(chosen))][:1] == ["error"]
 
@@ -150,7 +150,7 @@ async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
         ready = (await proxy.get("/readyz")).json
         assert ready["ready"] and ready["detail"]["client_lists"] == "broken"
     assert any("the last good list is in force, correct the file" in record.message for record in caplog.records)
-    assert [one.source for one in find_list_problems(Inspection(Settings(**given)))] == [name]
+    assert [one.source for one in Limits.check(Inspection(Settings(**given)))] == [name]
     (tmp_path / f"s.sqlite3.{name.removesuffix('_file').replace('_', '-')}.txt").unlink()
     with pytest.raises(ConfigurationError, match=r"networks\.txt"):
         await asyncio.to_thread(check, Settings(**given, upstream_url="http://127.0.0.1:9"))

@@ -12,7 +12,7 @@ from mmdb_writer import MMDBWriter
 from netaddr import IPSet  # type: ignore[import-untyped]
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.country.database import open_countries
+from doi_proxy.features.country.database import Countries
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy, running
@@ -235,10 +235,10 @@ class TestCountry:
     def test_an_address_has_a_country_or_none(self, tmp_path: Path, address: str, expected: str | None) -> None:
         networks = {"192.0.2.0/24": country("GB"), "2001:db8::/32": country("DE")}
         networks |= {"198.51.100.0/24": {"continent": {"code": "EU"}}, "203.0.113.0/24": {"country": {"iso_code": 7}}}
-        assert open_countries(database(tmp_path, networks))(address) == expected
+        assert Countries(database(tmp_path, networks)).country(address) == expected
 
     def test_a_database_of_ipv4_knows_no_ipv6(self, tmp_path: Path) -> None:
-        countries = open_countries(database(tmp_path, {"192.0.2.0/24": country("GB")}, version=4))
+        countries = Countries(database(tmp_path, {"192.0.2.0/24": country("GB")}, version=4)).country
         assert [countries("192.0.2.7"), countries("2001:db8::7")] == ["GB", None]
 
     @pytest.mark.parametrize("content", [None, b"", b"no database", b"\xab\xcd\xefMaxMind.com"])
@@ -247,14 +247,14 @@ class TestCountry:
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(ConfigurationError, match="--country-database"):
-            open_countries(path)
+            Countries(path)
 
     def test_a_damaged_database_tells_no_country_and_does_no_harm(self, tmp_path: Path) -> None:
         path = database(tmp_path, {"192.0.2.0/24": country("GB")})
         data = bytearray(path.read_bytes())
         data[:64] = b"\xff" * 64
         path.write_bytes(data)
-        assert open_countries(path)("192.0.2.7") in (None, "GB")
+        assert Countries(path).country("192.0.2.7") in (None, "GB")
 
 
 @pytest.mark.parametrize(

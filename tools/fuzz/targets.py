@@ -41,7 +41,7 @@ from doi_proxy.features.registry.import_streams import cut_blocks
 from doi_proxy.features.registry.reading import BlockReader, Findings, detect_format
 from doi_proxy.features.registry.record import RecordDates
 from doi_proxy.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
 from doi_proxy.features.texts.lines import Item, LinesReader, ListReader
 from doi_proxy.features.texts.parsed_line import write_line

@@ -79,8 +79,7 @@ def find_feature_problems(inspection: Inspection) -> Iterator[Finding]:
         except ConfigurationError as error:
             yield Finding("error", "", error.message)
             continue
-        if feature.check is not None:
-            yield from feature.check(inspection)
+        yield from feature.check(inspection)
 
 
 def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.assembly.descriptors import connections_that_fit
-from doi_proxy.assembly.features import switched_on, text_folders
+from doi_proxy.assembly.features import Features, text_folders
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
@@ -33,7 +33,9 @@ from doi_proxy.server.connections import (
 )
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.proxies import trusted_addresses
+from doi_proxy.sharing.events import EventLog
 from doi_proxy.sharing.folder import FOLDER_VARIABLE
+from doi_proxy.system.meter import Meter
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.source import Source
 from doi_proxy.web.api import RestApi
@@ -43,7 +45,7 @@ from doi_proxy.web.name_pages import NamePages
 from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.redirect import RedirectFacts, Redirects
-from doi_proxy.web.stage import Stage, Stages
+from doi_proxy.web.stage import Stage
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -67,16 +69,6 @@ def read_facts(settings: Settings) -> Facts:
         trusted_proxies=settings.trusted_proxies,
         upstream_rate=settings.upstream_rate,
         grace=settings.cache_grace,
-    )
-
-
-def read_redirect_facts(context: Context, chance: Callable[[], float]) -> RedirectFacts:
-    """What redirects need besides a request, once the features are open."""
-    return RedirectFacts(
-        clock=context.clock,
-        chance=chance,
-        country=context.find_country,
-        read_headers=context.read_headers,
     )
 
 
@@ -105,20 +97,21 @@ NO_PARTS: Final = SuppliedParts()
 
 def open_core(
     settings: Settings,
-    context: Context | None = None,
+    features: Features | None = None,
     observers: Observers = UNOBSERVED,
     *,
     parts: SuppliedParts = NO_PARTS,
+    connections: Connections | None = None,
     read_only: bool = False,
 ) -> Core:
     """The parts that answer names, with the local sources of features. Raises ConfigurationError.
 
-    A command needs no `context`. If it is `read_only`, it has the records of the store alone.
+    A command needs no `features`. If it is `read_only`, it has the records of the store alone.
     """
-    context = context or new_context(settings, Lifecycle(settings))
+    features = features or Features(new_context(settings, Lifecycle(settings)))
     assembled = assemble(
         settings,
-        context.clock,
+        features.context.clock,
         observers,
         cache=parts.cache,
         wrap_source=parts.wrap_source,
@@ -135,17 +128,24 @@ def open_core(
         link=Link(base=read_sub_path(settings)),
         read_tokens=assembled.read_tokens,
         prepared=[],
+        meter=observers.meter or Meter(),
+        connections=connections,
     )
-    context.use_core(core)
-    for feature in () if read_only else switched_on(settings):
-        if feature.add_sources is not None:
-            feature.add_sources(context)
+    if not read_only:
+        features.add_sources(core)
     return core
 
 
-def new_context(settings: Settings, reloads: Lifecycle, clock: Callable[[], float] = time.time) -> Context:
-    """What features are opened with."""
-    return Context(settings, read_facts(settings), reloads, clock, _shared_folder(settings))
+def new_context(
+    settings: Settings,
+    reloads: Lifecycle,
+    clock: Callable[[], float] = time.time,
+    access_log: Stage | None = None,
+) -> Context:
+    """What features are made with."""
+    folder = _shared_folder(settings)
+    events = EventLog(None if folder is None else folder / "events.json")
+    return Context(settings, read_facts(settings), reloads, clock, folder, events, access_log)
 
 
 def _shared_folder(settings: Settings) -> Path | None:
@@ -154,11 +154,9 @@ def _shared_folder(settings: Settings) -> Path | None:
     return Path(named) if named and settings.workers > 1 else None
 
 
-def build_face(
-    settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
-) -> Face:
+def build_face(settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, opened: Opened) -> Face:
     """The answers to names."""
-    sections = opened.sections
+    sections, stages = opened.sections, opened.stages
     api = RestApi(
         resolver=core.resolver,
         clock=facts.clock,

@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features import NAMES
-from doi_proxy.features.feature import Context, Feature, Observers, Opened, UpstreamKind, require_libraries
+from doi_proxy.features.feature import (
+    Context,
+    Core,
+    Feature,
+    FeatureType,
+    Listener,
+    Observers,
+    Opened,
+    require_libraries,
+)
 from doi_proxy.features.options import Settings
+from doi_proxy.system.background import Service
 from doi_proxy.web.languages import TextFolder
 
 if TYPE_CHECKING:
+    from doi_proxy.features.feature import Part, UpstreamKind
+    from doi_proxy.store.url import Opener
     from doi_proxy.upstream.guard import RecordQuery
 
 
 @cache
-def installed() -> tuple[Feature, ...]:
-    """The features whose folders are there, each after those that it needs.
-
-    Raises ConfigurationError if one needs another that is not there.
-    """
-    found = {name: _load_whole(name) for name in NAMES if find_spec(f"doi_proxy.features.{name}") is not None}
-    ordered: dict[str, Feature] = {}
-
-    def add(name: str) -> None:
-        for needed in found[name].needs:
-            if needed not in found:
-                raise _misses(name, needed)
-            if needed not in ordered:
-                add(needed)
-        ordered.setdefault(name, found[name])
-
-    for name in found:
-        add(name)
-    return tuple(ordered.values())
+def installed() -> tuple[type[Feature], ...]:
+    """The features whose folders are there. Raises ConfigurationError if one needs another that is not there."""
+    found = [load_feature(name) for name in NAMES if find_spec(f"doi_proxy.features.{name}") is not None]
+    names = {feature.name for feature in found}
+    for feature in found:
+        for needed in feature.needs:
+            if needed not in names:
+                raise _misses(feature.name, needed)
+    return tuple(found)
 
 
-def _load_whole(name: str) -> Feature:
-    try:
-        return load_feature(name)
-    except ModuleNotFoundError as error:
-        _, _, needed = (error.name or "").partition("doi_proxy.features.")
-        if not needed:
-            raise
-        raise _misses(name, needed.partition(".")[0]) from error
+def load_feature(name: str) -> type[Feature]:
+    """The feature of a folder: the class that its file feature.py has."""
+    module = import_module(f"doi_proxy.features.{name}.feature")
+    classes = (each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Feature))
+    return next(each for each in classes if each.__module__ == module.__name__)
 
 
 def _misses(name: str, needed: str) -> ConfigurationError:
@@ -66,32 +64,24 @@ def upstream_kinds() -> Mapping[str, UpstreamKind]:
 
 
 @cache
+def store_openers() -> Mapping[str, Opener]:
+    """What opens a store of a feature, by the scheme of its URL."""
+    return {scheme: opener for feature in installed() for scheme, opener in feature.stores.items()}
+
+
+def find_records() -> Any:
+    """The records that a feature has in a SQLite store. A process without such a store does not import them."""
+    return next((found for feature in installed() if (found := feature.store_records()) is not None), None)
+
+
+@cache
 def text_folders() -> tuple[TextFolder, ...]:
     """The texts and templates of the features that are installed."""
     folders = (TextFolder(f"doi_proxy.features.{feature.name}", feature.samples) for feature in installed())
     return tuple(folder for folder in folders if files(folder.package).joinpath("texts").is_dir())
 
 
-@cache
-def feature_modules(kind: str) -> tuple[Any, ...]:
-    """The modules of this name in the folders of the features that are installed."""
-    folders = (f"doi_proxy.features.{name}" for name in NAMES)
-    return tuple(
-        import_module(f"{folder}.{kind}")
-        for folder in folders
-        if find_spec(folder) is not None and find_spec(f"{folder}.{kind}") is not None
-    )
-
-
-def load_feature(name: str) -> Feature:
-    """The feature in a folder. Its errors are loaded with it: the tokens of all errors are one vocabulary."""
-    module = import_module(f"doi_proxy.features.{name}.feature")
-    if Path(str(module.__file__)).with_name("errors.py").exists():
-        import_module(f"doi_proxy.features.{name}.errors")
-    return cast(Feature, module.FEATURE)
-
-
-def switched_on(settings: Settings) -> tuple[Feature, ...]:
+def switched_on(settings: Settings) -> tuple[type[Feature], ...]:
     """The features that the settings switch on. Raises ConfigurationError if a library of one is not installed."""
     features = [feature for feature in installed() if feature.is_on(settings)]
     for feature in features:
@@ -99,16 +89,47 @@ def switched_on(settings: Settings) -> tuple[Feature, ...]:
     return tuple(features)
 
 
-def join_observers(found: Iterable[Observers]) -> Observers:
-    """The observers of all features as one. At most one of them observes answers, the store and exchanges."""
-    joined = list(found)
-    upstreams = [observers.upstream for observers in joined if observers.upstream is not None]
-    return Observers(
-        resolver=next((observers.resolver for observers in joined if observers.resolver is not None), None),
-        upstream=_join_upstreams(upstreams) if upstreams else None,
-        store=next((observers.store for observers in joined if observers.store is not None), None),
-        exchanges=next((observers.exchanges for observers in joined if observers.exchanges is not None), None),
-    )
+class Features:
+    """The features of one process: an object for each that is installed, of which those switched on are opened."""
+
+    def __init__(self, context: Context) -> None:
+        self._all = {feature: feature(context) for feature in installed()}
+        self._on = [self._all[feature] for feature in switched_on(context.settings)]
+        self.context = context
+
+    def __getitem__(self, feature: type[FeatureType]) -> FeatureType:
+        """See Others."""
+        return cast(FeatureType, self._all[feature])
+
+    def observe(self) -> Observers:
+        """The observers of all features as one. At most one of them observes answers, the store and exchanges."""
+        found = [feature.observe() for feature in self._on]
+        upstreams = [observers.upstream for observers in found if observers.upstream is not None]
+
+        def first(name: str) -> Any:
+            return next((observer for each in found if (observer := getattr(each, name)) is not None), None)
+
+        return Observers(
+            resolver=first("resolver"),
+            upstream=_join_upstreams(upstreams) if upstreams else None,
+            store=first("store"),
+            exchanges=first("exchanges"),
+            meter=first("meter"),
+        )
+
+    def add_sources(self, core: Core) -> None:
+        """Add the sources of answers that go before the cache."""
+        for feature in self._on:
+            feature.add_sources(core)
+
+    def open(self, core: Core) -> Opened:
+        """Open the features, and fold what they add. Raises ConfigurationError."""
+        parts = [part for feature in self._on for part in feature.open(core, self)]
+        return fold_parts(parts, {path: route for feature in self._on for path, route in feature.own_api.items()})
+
+    def __iter__(self) -> Iterator[Feature]:
+        """Those that are switched on, in their order."""
+        return iter(self._on)
 
 
 def _join_upstreams(openers: Sequence[Callable[[int], RecordQuery]]) -> Callable[[int], RecordQuery]:
@@ -124,24 +145,19 @@ def _join_upstreams(openers: Sequence[Callable[[int], RecordQuery]]) -> Callable
     return openers[0] if len(openers) == 1 else join
 
 
-def open_features(features: Sequence[Feature], context: Context) -> Opened:
-    """Open the features, and join what they add in the order of NAMES. Raises ConfigurationError."""
-    opened: dict[str, Opened] = {}
-    for feature in features:
-        if feature.open is not None:
-            opened[feature.name] = feature.open(context)
-            context.services += opened[feature.name].services
-            context.gates += opened[feature.name].gates
-    parts = [opened[name] for name in NAMES if name in opened]
-    context.own_routes = tuple(route for part in parts for route in part.own_api.values())
-    return Opened(
-        stages=[stage for part in parts for stage in part.stages],
-        sections=[section for part in parts for section in part.sections],
-        services=[service for part in parts for service in part.services],
-        routes=[route for part in parts for route in part.routes],
-        own_api={path: route for part in parts for path, route in part.own_api.items()},
-        private=[path for part in parts for path in part.private],
-        gates=[gate for part in parts for gate in part.gates],
-        operator_routes={path: add for part in parts for path, add in part.operator_routes.items()},
-        listeners={name: listener for part in parts for name, listener in part.listeners.items()},
-    )
+PartType = TypeVar("PartType")
+
+
+def fold_parts(parts: Iterable[Part], own_api: Mapping[bytes, str]) -> Opened:
+    """What features add, by kind, each in their order. A part can be of several kinds."""
+    # Commands, which load the features too, need none of these.
+    from doi_proxy.endpoints.operators import OperatorGate
+    from doi_proxy.web.section import Section
+    from doi_proxy.web.stage import Stage, fold_stages
+
+    found = list(parts)
+
+    def of(kind: type[PartType]) -> list[PartType]:
+        return [part for part in found if isinstance(part, kind)]
+
+    return Opened(fold_stages(of(Stage)), of(Section), of(Service), of(OperatorGate), of(Listener), own_api)

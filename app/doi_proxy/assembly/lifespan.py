@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Final
 
 from doi_proxy.assembly.lifecycle import end_tasks
-from doi_proxy.features.feature import Core, Service
+from doi_proxy.features.feature import Core
+from doi_proxy.system.background import Service
 from doi_proxy.web.pages import Pages
 
 #: What anyio runs on. The first streamed answer would import it in one turn of the event loop.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -12,6 +12,7 @@ from fastapi.responses import PlainTextResponse
 from doi_proxy.endpoints.deferred_route import DeferredRoute
 from doi_proxy.endpoints.fastapi_errors import add_errors
 from doi_proxy.endpoints.own_pages import no_file, text_headers
+from doi_proxy.features.feature import Feature, Opened
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.header import Header
 from doi_proxy.web.operations import Face, Gate
@@ -30,7 +31,8 @@ def create_operations(
     version: str,
     lifespan: Lifespan,
     face: Face,
-    routes: Sequence[Callable[[FastAPI, Face], None]],
+    features: Iterable[Feature],
+    opened: Opened,
 ) -> FastAPI:
     """The FastAPI application with the files of the core, and the routes of features."""
     app = FastAPI(
@@ -44,8 +46,8 @@ def create_operations(
     app.router.route_class = DeferredRoute
     add_errors(app, face.link.base)
     _add_files(app, face)
-    for add in routes:
-        add(app, face)
+    for feature in features:
+        feature.add_routes(app, face, opened)
     return app
 
 

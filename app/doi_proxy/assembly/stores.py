@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
-from typing import Any, Final
+from typing import Final
 
-from doi_proxy.assembly.features import feature_modules
+from doi_proxy.assembly.features import find_records, store_openers
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.cache import MIN_STORE_BYTES
 from doi_proxy.cache.late import LateStore
@@ -19,7 +19,7 @@ from doi_proxy.cache.store import SharedStore, StoreUnavailable
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.store.stored_entry import STORE_FORMAT
-from doi_proxy.store.url import Opener, StoreOptions, find_store_file, open_store, read_store_path
+from doi_proxy.store.url import StoreOptions, find_store_file, open_store, read_store_path
 
 #: Timeout of a Valkey or Redis command, in seconds. A server in the same network answers in a millisecond, and
 #: after this time an upstream query is as fast.
@@ -75,7 +75,7 @@ def _open_store(
 
     seconds = STORE_TIMEOUT if timeout is None else timeout
     options = StoreOptions(clock, max_bytes, seconds, read_only, find_records, find_freed)
-    return open_store(settings.store_url, options, find_openers())
+    return open_store(settings.store_url, options, store_openers())
 
 
 def _count_bytes(path: Path | None) -> int:
@@ -132,13 +132,3 @@ def _build_cache(
 
 def _refuse(error: StoreError) -> ConfigurationError:
     return ConfigurationError(f"the store cannot be opened: {error.message}")
-
-
-def find_openers() -> Mapping[str, Opener]:
-    """What opens a store, by the scheme of its URL. Only the files openers.py of the features are imported."""
-    return {scheme: opener for module in feature_modules("openers") for scheme, opener in module.OPENERS.items()}
-
-
-def find_records() -> Any:
-    """The records that a feature has in a SQLite store. A process without such a store does not import them."""
-    return next((module.RECORDS for module in feature_modules("store_table")), None)

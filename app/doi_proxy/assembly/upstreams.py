@@ -13,8 +13,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.shared_budget import StorePause
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import Observers
-from doi_proxy.features.source_context import SourceContext
+from doi_proxy.features.feature import Observers, SourceContext
 from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.breaker import Breaker

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 
-from doi_proxy.web.operations import Gate
+from doi_proxy.web.request import Request as WebRequest
+from doi_proxy.web.responses import Scope, Send
 
 #: The member of the ASGI scope with the client's network.
 CLIENT: Final = "doi_proxy.client"
 log = logging.getLogger(__name__)
 
 
-class OperatorGate(Gate, Protocol):
-    """The gate before an application of FastAPI for operators."""
+class OperatorGate:
+    """The gate before an application of FastAPI for operators. See Gate."""
 
-    @property
-    def app(self) -> FastAPI:
-        """The application behind the gate."""
-
-    @property
-    def has_listener(self) -> bool:
-        """Whether the gate is on an address of its own, and not on that of the service."""
+    #: The application behind the gate.
+    app: FastAPI
+    #: Whether the gate is on an address of its own, and not on that of the service.
+    has_listener: bool
+    below: tuple[bytes, ...]
 
     def add_path(self, path: bytes) -> None:
         """Answer another path, if a request has a token."""
+        raise NotImplementedError
+
+    def answers(self, request: WebRequest) -> bool:
+        """See Gate."""
+        raise NotImplementedError
+
+    async def answer(self, request: WebRequest, scope: Scope, send: Send) -> int:
+        """See Gate."""
+        raise NotImplementedError
 
 
 def audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:

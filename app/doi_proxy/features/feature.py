@@ -1,98 +1,50 @@
-"""What a feature is: one frozen value in the file feature.py of its folder, which app/doi_proxy/assembly opens.
+"""What a feature is: one class in the file feature.py of its folder, which app/doi_proxy/assembly opens.
 
-A feature imports the core, and another feature only if its `needs` name it. Deleting the folder of a feature, and of
-those that need it, leaves a program that works without it.
+A feature overrides what it needs. It imports the core, and another feature only if its `needs` name it. Deleting the
+folder of a feature, and of those that need it, leaves a program that works without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from doi_proxy.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_names.name import HandleName
     from doi_proxy.cache.tiered import TieredStore
     from doi_proxy.endpoints.operators import OperatorGate
-    from doi_proxy.features.check import Check, Finding
-    from doi_proxy.features.options import Settings
-    from doi_proxy.features.source_context import SourceContext
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.options import Settings, SettingsGroup
     from doi_proxy.resolver.destination import Destinations
     from doi_proxy.resolver.observer import ResolutionObserver
     from doi_proxy.resolver.prefix_chain import PrefixChain
+    from doi_proxy.resolver.resolution import TtlPolicy
     from doi_proxy.resolver.resolver import Resolver
+    from doi_proxy.server.connections import Connections
     from doi_proxy.server.prepared_answers import PreparedAnswers
+    from doi_proxy.sharing.events import EventLog
     from doi_proxy.sharing.memory import SharedMemory, Use
+    from doi_proxy.store.url import Opener
+    from doi_proxy.system.background import Service
+    from doi_proxy.system.meter import Meter
+    from doi_proxy.upstream.budget import Budget
     from doi_proxy.upstream.guard import RecordQuery
     from doi_proxy.upstream.routed import Upstream
-    from doi_proxy.web.header import Header
     from doi_proxy.web.operations import Face
     from doi_proxy.web.pages import Link
     from doi_proxy.web.section import Section
     from doi_proxy.web.stage import Stage, Stages
-    from handle_protocol.record import Record
 
-Part = TypeVar("Part")
-
-
-class Service:
-    """What lives beside requests. It is started in the order of the features, and stopped in reverse."""
-
-    async def start(self) -> None:
-        """Called before the first request."""
-
-    async def run(self) -> None:
-        """Called in a task of its own, which is cancelled at the end, while the cache is open."""
-
-    def tick(self) -> None:
-        """Called every second."""
-
-    def ready(self) -> Mapping[str, Any]:
-        """What /readyz shows about this service: words, or members of their own, without paths and messages."""
-        return {}
-
-    async def stop(self) -> None:
-        """Called after the last request, when the parts of the core are closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CounterData:
-    """A counter of a feature, with at most one label and the values that it can have. See docs/metrics.md."""
-
-    name: str
-    about: str
-    label: str = ""
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GaugeData:
-    """A gauge of a feature. `mode` makes one value of those of all workers."""
-
-    name: str
-    about: str
-    mode: Literal["livesum", "livemax", "livemostrecent"] = "livesum"
-
-
-class Meter:
-    """What counts for the features. This one counts nothing; the feature metrics has one that does."""
-
-    def counter(self, data: CounterData) -> Callable[..., None]:
-        """A function that increments the counter, given the value of its label if it has one, and an amount."""
-        return _count_nothing
-
-    def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
-        """Read the gauge before each scrape."""
-
-
-def _count_nothing(*_: object) -> None:
-    """Count nothing."""
+FeatureType = TypeVar("FeatureType", bound="Feature")
+#: What an open feature adds: to the way of a request, to a page, beside requests, before the paths of operators, or
+#: at a further address.
+Part: TypeAlias = "Stage | Section | Service | OperatorGate | Listener"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +65,6 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientShares:
-    """The number of clients, and how many of them sent half and nine tenths of the requests.
-
-    `largest` is the share of the busiest client, 0 to 1; None without a request.
-    """
-
-    clients: int
-    half: int
-    nine_tenths: int
-    largest: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Core:
     """The parts of the core that features build on."""
 
@@ -139,6 +78,10 @@ class Core:
     read_tokens: Callable[[], Awaitable[float]]
     #: The prepared answers, once there are some.
     prepared: list[PreparedAnswers]
+    #: Counts for the features.
+    meter: Meter
+    #: What the server keeps about the connections of this process. None for a command.
+    connections: Connections | None = None
 
     def forget_prepared(self) -> None:
         """Drop the prepared answers, because something besides the records has changed."""
@@ -155,6 +98,8 @@ class Observers:
     store: Callable[[str], None] | None = None
     #: The observer of the messages to the handle servers of an upstream, by its number.
     exchanges: Callable[[int], Any] | None = None
+    #: Counts for the features.
+    meter: Meter | None = None
 
 
 class Reloads(Protocol):
@@ -181,94 +126,45 @@ class Reloads(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
 class Context:
-    """What a feature is opened with. `clock` is in seconds since the epoch, `chance` is at least 0 and below 1."""
+    """What a feature is made with. `clock` is in seconds since the epoch."""
 
-    def __init__(
-        self, settings: Settings, facts: Facts, reloads: Reloads, clock: Callable[[], float], shared_folder: Path | None
-    ) -> None:
-        """`shared_folder` is where the workers of this machine share files. None for a process alone."""
-        self.settings = settings
-        self.facts = facts
-        self.reloads = reloads
-        self.clock = clock
-        self._shared_folder = shared_folder
-        #: Counts for the features.
-        self.meter = Meter()
-        #: The services of the features that have been opened, and the gates of operators.
-        self.services: list[Service] = []
-        #: The routes of the JSON endpoints of features. They are there when routes are added.
-        self.own_routes: tuple[str, ...] = ()
-        self.gates: list[OperatorGate] = []
-        #: Counts a request of the client at an address, as Stage.admit does: for a page that refuses in its own words.
-        self.admit: Callable[[str], None] = _count_nothing
-        #: Denies a network for some seconds and returns the end. None without the feature limits.
-        self.deny: Callable[[str, float], float] | None = None
-        #: The end of each denial, by its network, in seconds since the epoch.
-        self.read_denials: Callable[[], Mapping[str, float]] = dict
-        #: Records an event for `/status`: its kind, its count and its detail. See EventKind of the feature status.
-        self.record_event: Callable[..., None] = _count_nothing
-        #: The country of a client's address, as an ISO 3166 code. None if it is unknown.
-        self.find_country: Callable[[str], str | None] = lambda address: None
-        #: The headers that a record adds to the redirect of its name.
-        self.read_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
-        #: How requests are spread over clients.
-        self.read_shares: Callable[[], ClientShares] = lambda: ClientShares(0, 0, 0, None)
-        self._provided: dict[type, object] = {}
-        self._core: list[Core] = []
-
-    @property
-    def core(self) -> Core:
-        """The parts of the core. They are there when `open` of a feature is called."""
-        return self._core[0]
-
-    def use_core(self, core: Core) -> None:
-        """Let features find the parts of the core."""
-        self._core = [core]
+    settings: Settings
+    facts: Facts
+    reloads: Reloads
+    clock: Callable[[], float]
+    #: Where the workers of this machine share files. None for a process alone.
+    shared_folder: Path | None
+    events: EventLog
+    #: The access log in place of the one that the settings describe.
+    access_log: Stage | None = None
 
     def shared_file(self, name: str) -> Path | None:
         """A file that the workers of this machine share until the service ends, None for a process alone."""
-        return None if self._shared_folder is None else self._shared_folder / name
+        return None if self.shared_folder is None else self.shared_folder / name
 
-    @property
-    def shared_folder(self) -> Path | None:
-        """Where the workers of this machine share files."""
-        return self._shared_folder
 
-    def provide(self, part: object) -> None:
-        """Let other features find a part by its class."""
-        self._provided[type(part)] = part
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A further listener. `setting` has its address."""
 
-    def find(self, kind: type[Part]) -> Part | None:
-        """What another feature provides. None if that feature is switched off or not installed."""
-        found = self._provided.get(kind)
-        return found if isinstance(found, kind) else None
+    setting: str
+    #: Builds its application, given the stages and the server's data about its connections.
+    build: Callable[[Stages, Any], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What an open feature adds."""
+    """What all open features add, in their order."""
 
-    stages: Sequence[Stage] = ()
-    sections: Sequence[Section] = ()
-    services: Sequence[Service] = ()
-    #: Each adds routes to the application of FastAPI.
-    routes: Sequence[Callable[[FastAPI, Face], None]] = ()
-    #: JSON endpoints for which the limits of clients hold, each with its route.
-    own_api: Mapping[bytes, str] = field(default_factory=dict)
-    #: Paths whose answers no page of another site may read.
-    private: Sequence[bytes] = ()
-    #: What answers the paths of operators, behind a check of its own.
-    gates: Sequence[OperatorGate] = ()
-    #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers for
-    #: a request with a token.
-    operator_routes: Mapping[bytes, Callable[[FastAPI, Face], None]] = field(default_factory=dict)
-    #: Builds the application of a further listener, given the stages and the server's data about its connections. The
-    #: key is the setting with its address.
-    listeners: Mapping[str, Callable[[Stages, object], object]] = field(default_factory=dict)
-
-
-NOTHING: Final = Opened()
+    stages: Stages
+    sections: Sequence[Section]
+    services: Sequence[Service]
+    gates: Sequence[OperatorGate]
+    listeners: Sequence[Listener]
+    #: See Feature.own_api.
+    own_api: Mapping[bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +173,20 @@ class Extra:
 
     name: str
     libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """The parts that an upstream of a feature may use. `clock` returns seconds since the epoch."""
+
+    #: Every message after the first one of a query takes a token of it.
+    budget: Budget
+    #: Keeps the records that lead to servers.
+    cache: TieredStore
+    policy: TtlPolicy
+    clock: Callable[[], float]
+    #: Observes the messages of the source. Its type is the feature's.
+    observer: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,33 +201,70 @@ class UpstreamKind:
     is_signed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+class Others(Protocol):
+    """The features that `needs` names. What a feature offers to another is an attribute of its object."""
+
+    def __getitem__(self, feature: type[FeatureType]) -> FeatureType:
+        """The object of a feature. One that the settings switch off is not open."""
+
+
 class Feature:
-    """A feature. `needs` names the features that it imports."""
+    """A feature. Its file feature.py imports what it is made of when it is opened: commands load the class alone."""
 
-    name: str
+    #: The name of its folder.
+    name: ClassVar[str]
     #: What it does, in one line: docs/architecture.md lists it.
-    summary: str
-    needs: tuple[str, ...] = ()
-    #: The libraries that it cannot do without. FEATURE itself imports none of them.
-    extra: Extra | None = None
-    #: Whether the settings switch it on.
-    is_on: Callable[[Settings], bool] = lambda settings: True
-    #: Opens what observes the core, before the core is built.
-    observe: Callable[[Context], Observers] | None = None
-    #: Adds sources of answers that go before the cache, once the core is built. Commands have them too.
-    add_sources: Callable[[Context], None] | None = None
-    #: Opens the rest of the feature, for a service.
-    open: Callable[[Context], Opened] | None = None
-    #: Facts for each page, by template: a sample. The templates are in its folder `texts`.
-    samples: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
-    #: Finds what is wrong with its settings before a start, whether they switch it on or not.
-    check: Check | None = None
+    summary: ClassVar[str]
+    #: The features that it imports.
+    needs: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[type[SettingsGroup] | None] = None
+    #: The libraries that it cannot do without.
+    extra: ClassVar[Extra | None] = None
+    #: JSON endpoints for which the limits of clients hold, each with its route.
+    own_api: ClassVar[Mapping[bytes, str]] = {}
     #: Upstreams, by the scheme of their URLs. The core opens http and https.
-    upstreams: Mapping[str, UpstreamKind] = field(default_factory=dict)
+    upstreams: ClassVar[Mapping[str, UpstreamKind]] = {}
+    #: What opens a store, by the scheme of its URL. The core opens memory.
+    stores: ClassVar[Mapping[str, Opener]] = {}
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Whether the settings switch it on."""
+        return True
+
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterable[Finding]:
+        """Find what is wrong with its settings before a start, whether they switch it on or not."""
+        return ()
+
+    @classmethod
+    def samples(cls) -> Mapping[str, Mapping[str, Any]]:
+        """Facts for each page, by template: a sample. The templates are in its folder `texts`."""
+        return {}
+
+    @classmethod
+    def store_records(cls) -> Any:
+        """The records that it has in a SQLite store, None without any."""
+
+    def observe(self) -> Observers:
+        """Open what observes the core, before the core is built."""
+        return Observers()
+
+    def add_sources(self, core: Core) -> None:
+        """Add sources of answers that go before the cache. Commands have them too."""
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Open the rest of the feature, for a service. Returns what it adds. Raises ConfigurationError."""
+        return ()
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add its paths to the application of FastAPI, and to those behind the gates of operators."""
 
 
-def require_libraries(feature: Feature) -> None:
+def require_libraries(feature: type[Feature]) -> None:
     """Raise ConfigurationError if a library that the feature needs is not installed."""
     extra = feature.extra
     if extra is None:
@@ -336,10 +283,3 @@ def _is_installed(library: str) -> bool:
     except ModuleNotFoundError:
         # The package around it is missing too.
         return False
-
-
-def required(part: Part | None) -> Part:
-    """A part that a feature provides which is always open."""
-    if part is None:
-        raise LookupError("a feature uses a part of another one that is not open")
-    return part

@@ -50,15 +50,15 @@ class SettingsGroup(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
+    #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
+    tables: ClassVar[tuple[str, ...]] = ()
+
 
 Group = TypeVar("Group", bound=SettingsGroup)
 
 
 class Settings(SettingsGroup):
     """The settings of one proxy. assembly/settings adds the fields: those of the core and of each feature."""
-
-    #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
-    tables: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
         # The settings of the core that features read. Their descriptions are in app/doi_proxy/assembly/settings.

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.features.feature import Service
+from doi_proxy.system.background import Service
 from doi_proxy.system.regular_file import read_regular
 from doi_proxy.system.toml_text import FileProblem
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from doi_proxy.resolver.which_ra import WhichRa
@@ -42,6 +42,8 @@ class Face:
     pages: Pages
     link: Link
     stages: Stages
+    #: Paths whose answers no page of another site may read.
+    private: set[bytes] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

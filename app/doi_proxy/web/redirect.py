@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from html import escape
@@ -30,7 +30,6 @@ from doi_proxy.web.request_path import Parameters, read_options
 from doi_proxy.web.responses import HTML, PAGE_POLICY, Hit, Reply
 from doi_proxy.web.stage import NO_DETOUR, Detour, Stages
 from doi_proxy.web.variants import Varies
-from handle_protocol.record import Record
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -47,9 +46,6 @@ class RedirectFacts:
 
     clock: Callable[[], float]
     chance: Callable[[], float]
-    country: Callable[[str], str | None]
-    #: The headers that a record adds to the redirect of its name.
-    read_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
 
 
 class Redirects:
@@ -155,7 +151,7 @@ class Redirects:
     ) -> Reply:
         """The redirect to a target or to a detour: the same for every client, or chosen for this one."""
         resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
-        read_headers = self._facts.read_headers
+        read_headers = self._stages.record_headers
         from_record = () if read_headers is None else read_headers(found.record, resolution.name)
         headers = (*from_record, *(link_header(*link) for link in found.links), *detour.headers)
         status, (location, stub) = target.status, _location_and_stub(target)
@@ -212,7 +208,8 @@ class Redirects:
             address = ip_address(host)
         except ValueError:
             address = None
-        country = options.country or self._facts.country(host)
+        find_country = self._stages.country
+        country = options.country or (None if find_country is None else find_country(host))
         return Client(address, country, self._facts.chance(), negotiation)
 
     def _alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.demand import Demand
@@ -13,7 +13,7 @@ from doi_proxy.resolver.demand import Demand
 PageKind = Literal["not_found", "not_a_doi", "problem", "values"]
 
 
-class Section(Protocol):
+class Section:
     """A block of a page, with its data, or members of a problem. Reading them takes no I/O."""
 
     #: The file of the block's template.
@@ -27,12 +27,15 @@ class Section(Protocol):
 
     def find_in_text(self, text: str) -> Sequence[HandleName]:
         """The names in a text of the form. Raises nothing."""
+        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The data about a name or, if there is none, about a text. Empty if there is no block on the page."""
+        return {}
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """The names of which `read` looks up in memory whether they exist."""
+        return ()
 
 
 def read_sections(

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from doi_names.name import HandleName
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.options import NO_FACTS, ClientFact
 from doi_proxy.web.header import Header
@@ -21,6 +22,7 @@ from doi_proxy.web.request_path import Parameters
 from doi_proxy.web.responses import Receive, Reply, Send
 from doi_proxy.web.route import PREPARED
 from doi_proxy.web.variants import Varies
+from handle_protocol.record import Record
 
 #: Answers a request by ASGI, given its route.
 Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
@@ -100,6 +102,14 @@ class Stage:
         """Count a renewal of a fresh record. If it is False, the cached record is the answer."""
         return True
 
+    def country(self, address: str) -> str | None:
+        """The country of a client's address, as an ISO 3166 code. None if it is unknown."""
+        return None
+
+    def record_headers(self, record: Record, name: HandleName) -> Sequence[Header]:
+        """The headers that a record adds to the redirect of its name."""
+        return ()
+
     async def prepare_detour(self, request: Request, found: Destination) -> Any:
         """What `find_detour` has to know and memory does not have."""
 
@@ -172,6 +182,9 @@ class Stages:
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None
     count_path: Callable[[str, bytes, int, int], object] | None = None
+    #: The methods of the only feature that has them.
+    country: Callable[[str], str | None] | None = None
+    record_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
     wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
     #: The stages that override `admit` and `passes`.
@@ -213,6 +226,8 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         count_prepared=fold("count_prepared"),
         count_client=fold("count_client"),
         count_path=fold("count_path"),
+        country=fold("country"),
+        record_headers=fold("record_headers"),
         wrap=methods("wrap"),
         wrap_send=methods("wrap_send"),
         gates=overriding("admit"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.admin.purge import PurgeResult, Selection, count_selected, purge

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.assembly.core import new_context
+from doi_proxy.assembly.core import new_context, open_core
+from doi_proxy.assembly.features import Features
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ClientDenied
 from doi_proxy.features.limits.denials import Denials
-from doi_proxy.features.limits.feature import open_limits
+from doi_proxy.features.limits.feature import Limits
 from doi_proxy.sharing.folder import FOLDER_VARIABLE
 from tests.clock import Clock
 
@@ -33,17 +34,17 @@ def test_a_change_in_the_same_tick_of_the_clock_is_followed(tmp_path: Path) -> N
 
 def test_the_clock_of_the_machine_neither_prolongs_nor_ends_a_denial() -> None:
     settings = Settings(store_url="memory:", upstream_contact="mailto:a@b.org")
-    context, clock = new_context(settings, Lifecycle(settings)), Clock()
-    context.clock = clock
-    limits = open_limits(context).stages[0]
-    assert context.deny is not None
-    ends = context.deny("192.0.2.0/24", 60)
+    clock = Clock()
+    features = Features(new_context(settings, Lifecycle(settings), clock))
+    (gate,) = features.open(open_core(settings, features, features.observe())).stages.gates
+    limits = features[Limits]
+    ends = limits.deny("192.0.2.0/24", 60)
     assert ends == clock() + 60
     for step in (-86_400, 2 * 86_400):
         clock.advance(step)
-        assert context.read_denials()["192.0.2.0/24"] == pytest.approx(clock() + 60, abs=30)
+        assert limits.read_denials()["192.0.2.0/24"] == pytest.approx(clock() + 60, abs=30)
         with pytest.raises(ClientDenied):
-            limits.admit("192.0.2.1")
+            gate.admit("192.0.2.1")
 
 
 def test_a_denial_ends_by_the_timer(tmp_path: Path) -> None:
@@ -62,12 +63,10 @@ def test_a_denial_is_announced_and_followed_where_another_worker_announces_it(
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     settings = Settings(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite3", upstream_contact="mailto:a@b.org")
     lifecycles = [Lifecycle(settings) for _ in range(2)]
-    contexts = [new_context(settings, lifecycle) for lifecycle in lifecycles]
-    limits = [open_limits(context) for context in contexts]
+    workers = [Features(new_context(settings, lifecycle)) for lifecycle in lifecycles]
+    opened = [features.open(open_core(settings, features, features.observe())) for features in workers]
     lifecycles[0].send_change = lifecycles[1].follow
-    deny = contexts[0].deny
-    assert deny is not None
-    deny("192.0.2.0/24", 60)
-    for opened in limits:
+    workers[0][Limits].deny("192.0.2.0/24", 60)
+    for parts in opened:
         with pytest.raises(ClientDenied):
-            opened.stages[0].admit("192.0.2.1")
+            parts.stages.gates[0].admit("192.0.2.1")

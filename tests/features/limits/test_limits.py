@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
-from doi_proxy.features.limits.errors import TooManyBypasses
+from doi_proxy.features.limits.feature import TooManyBypasses
 from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
 from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
 from doi_proxy.rationing.client_buckets import MAX_CLIENTS, Rate

@@ -20,7 +20,7 @@ from doi_proxy.features.lists.answer import (
     OpenBatches,
     OpenList,
 )
-from doi_proxy.features.lists.errors import TooManyBatches
+from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
 from doi_proxy.features.texts.body import BodyBuffer
 from doi_proxy.features.texts.streamed_answer import Output, choose_output

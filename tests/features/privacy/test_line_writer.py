@@ -128,7 +128,7 @@ def test_a_full_disk_is_logged_once_and_its_lines_are_counted(caplog: pytest.Log
 
 END = """
 import asyncio, multiprocessing, sys
-from doi_proxy.features.privacy.feature import LineService
+from doi_proxy.features.privacy.line_writer import LineService
 from doi_proxy.features.privacy.line import LogLine, LineFormat
 from doi_proxy.features.privacy.line_writer import LineWriter
 service = LineService(LineWriter(1, LineFormat("json", 0)), print)

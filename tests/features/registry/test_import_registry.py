@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry import import_files as tested
 from doi_proxy.features.registry.import_absent import Missing

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from doi_names.name import HandleName
-from doi_proxy.assembly.stores import find_records
+from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.entry import Entry, RegistryEntry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError

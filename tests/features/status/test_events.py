@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from doi_proxy.features.status.events import MAX_EVENTS, Event, EventLog, add_event
 from doi_proxy.features.status.reader import sum_outages
+from doi_proxy.sharing.events import MAX_EVENTS, Event, EventLog, add_event
 
 
 def fold(*events: Event) -> list[Event]:

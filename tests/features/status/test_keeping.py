@@ -11,8 +11,8 @@ import pytest
 
 from doi_proxy.features.metrics.history import LENGTH, STEP, Point, SharedHistory
 from doi_proxy.features.sqlite.notes import write_note
-from doi_proxy.features.status.events import EventLog
 from doi_proxy.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKeeper, decode_note
+from doi_proxy.sharing.events import EventLog
 from tests.clock import Clock
 from tests.web.proxy import running_with
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
 from doi_proxy.features.texts.lines import (
     Item,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.errors import ConfigurationError, StoreError
-from doi_proxy.features.valkey.openers import open_server
+from doi_proxy.features.valkey.feature import open_server
 from doi_proxy.features.valkey.store import ValkeyStore
 from doi_proxy.store.url import StoreOptions
 from tests.cache.entries import entry

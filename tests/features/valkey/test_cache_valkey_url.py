@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.features.valkey.openers import SCHEMES
+from doi_proxy.features.valkey.feature import SCHEMES
 from doi_proxy.features.valkey.url import Address, StoreKind, parse_store_url
 from tests.table import table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import create_model, model_validator
 
-from doi_proxy.assembly.features import feature_modules
+from doi_proxy.assembly.features import installed
 from doi_proxy.assembly.settings.cache import CacheSettings
 from doi_proxy.assembly.settings.server import ServerSettings
 from doi_proxy.assembly.settings.upstream import UpstreamSettings
@@ -40,7 +40,7 @@ class CoreSettings(CacheSettings, UpstreamSettings, ServerSettings, Root):
         return self
 
 
-_FEATURES: Final = feature_modules("settings")
+_GROUPS: Final = tuple(feature.settings for feature in installed() if feature.settings is not None)
 
 if TYPE_CHECKING:
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 else:
     Settings = create_model(
         "Settings",
-        __base__=(*(module.SETTINGS for module in reversed(_FEATURES)), CoreSettings),
+        __base__=(*reversed(_GROUPS), CoreSettings),
         __module__=__name__,
         __doc__="The settings of one proxy: a value for each setting of the core and of the installed features.",
     )
     # Several features can have settings in one table.
     Settings.tables = tuple(
-        dict.fromkeys((*Settings.tables, *(name for feature in _FEATURES for name in feature.TABLES)))
+        dict.fromkeys((*CoreSettings.tables, *(name for group in _GROUPS for name in group.tables)))
     )

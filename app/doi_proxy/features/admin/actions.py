@@ -26,13 +26,14 @@ from doi_proxy.features.admin.refresh import refresh_prefix
 from doi_proxy.features.admin.shared_purges import SharedPurges
 from doi_proxy.features.admin.show import describe_entry, show_time
 from doi_proxy.features.feature import Context, Core
+from doi_proxy.features.limits.feature import Limits
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.resolution import Origin
 
 
-def share_purges(context: Context) -> SharedPurges:
+def share_purges(context: Context, core: Core) -> SharedPurges:
     """What repeats the purges of other workers."""
-    cache = context.core.cache
+    cache = core.cache
 
     async def repeat(body: dict[str, Any], name: str) -> None:
         request = PurgeRequest.model_validate(body)
@@ -41,9 +42,9 @@ def share_purges(context: Context) -> SharedPurges:
     return SharedPurges(context.shared_file("purges.json"), cache, context.clock, repeat)
 
 
-def build_actions(context: Context, purges: SharedPurges) -> AdminActions:
+def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Limits) -> AdminActions:
     """The actions on one process. A purge reaches the others by the store, or by `purges`; a denial by a file."""
-    core, clock, reloads = context.core, context.clock, context.reloads
+    clock, reloads = context.clock, context.reloads
 
     async def show(name: HandleName) -> EntryReport | None:
         return await _report_entry(core, name, clock())
@@ -60,7 +61,7 @@ def build_actions(context: Context, purges: SharedPurges) -> AdminActions:
         )
         if not request.dry_run:
             purges.announce(request.model_dump(exclude_defaults=True), "" if name is None else name.text)
-            context.record_event("purge", result.count)
+            context.events.record("purge", clock(), result.count)
         return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
 
     async def refresh(name: HandleName) -> RefreshReport:
@@ -90,23 +91,21 @@ def build_actions(context: Context, purges: SharedPurges) -> AdminActions:
         refresh,
         refresh_names,
         reload,
-        partial(_deny, context),
-        partial(_list_denials, context),
+        partial(_deny, context, limits),
+        partial(_list_denials, limits),
         reloads.show_settings,
     )
 
 
-def _deny(context: Context, request: DenyRequest) -> DenyReport:
-    if context.deny is None:
-        raise InvalidParameter("This installation has no limits of clients; deny the network in the front proxy.")
-    report = DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
+def _deny(context: Context, limits: Limits, request: DenyRequest) -> DenyReport:
+    report = DenyReport(network=request.network, until=show_time(limits.deny(request.network, request.seconds)))
     if request.seconds:
-        context.record_event("deny")
+        context.events.record("deny", context.clock())
     return report
 
 
-def _list_denials(context: Context) -> DenialsReport:
-    ends = sorted(context.read_denials().items())
+def _list_denials(limits: Limits) -> DenialsReport:
+    ends = sorted(limits.read_denials().items())
     return DenialsReport(denied=[DenyReport(network=network, until=show_time(end)) for network, end in ends])
 
 

@@ -3,59 +3,109 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import Field, field_validator
+
 from doi_proxy.errors import ConfigurationError, RateExceeded
-from doi_proxy.features.admin.settings import AdminSettings
-from doi_proxy.features.feature import NOTHING, Context, Feature, Opened
-from doi_proxy.features.options import Settings
-from doi_proxy.rationing.client_buckets import ClientBuckets
-from doi_proxy.web.client_network import client_of
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import RELOADED_SECRET, UNIX_ADDRESS, Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
     from doi_proxy.features.admin.application import AdminApplication
+    from doi_proxy.features.feature import Core, Others, Part
+
+#: Characters of the shortest admin token.
+MIN_TOKEN: Final = 16
 
 
-def open_admin(context: Context) -> Opened:
-    """The gate with the API behind it, if there is a token."""
-    settings = context.settings.group(AdminSettings)
-    if settings.admin_token is None:
-        context.reloads.on_reload(_refuse_first_token, "admin_token")
-        return NOTHING
-    # Most services have no token: their start imports none of this.
-    from doi_proxy.features.admin.actions import build_actions, share_purges  # noqa: PLC0415
-    from doi_proxy.features.admin.application import AdminApplication  # noqa: PLC0415
-    from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate  # noqa: PLC0415
-    from doi_proxy.features.admin.http import create_admin  # noqa: PLC0415
+class AdminSettings(SettingsGroup):
+    """The admin API."""
 
-    core, purges = context.core, share_purges(context)
-    gate = AdminGate(
-        create_admin(context.facts.version, build_actions(context, purges), core.link.base),
-        token=settings.admin_token,
-        attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
-        client_of=client_of,
-        base=core.link.base,
-        has_listener=settings.admin_listen is not None,
+    tables = ("admin",)
+
+    admin_token: str | None = Field(
+        None,
+        description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
+        "It signs the probes of `doi-proxy doctor` too. Set it to purge, refresh and explain while the service runs, "
+        "with DOI_PROXY_ADMIN_TOKEN_FILE.",
+        json_schema_extra=RELOADED_SECRET,
     )
-    context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
-    if settings.admin_listen is None:
-        return Opened(gates=(gate,), services=(purges,))
+    admin_listen: str | None = Field(
+        None,
+        description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, "
+        "or a socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin "
+        "API. Set it to keep the admin API off the address of readers.",
+    )
 
-    def listen(stages: Any, connections: object) -> AdminApplication:
-        return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
+    @field_validator("admin_token")
+    @classmethod
+    def _check_token(cls, value: str | None) -> str | None:
+        """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""
+        if value is not None and (
+            len(value) < MIN_TOKEN or not value.isascii() or not value.isprintable() or " " in value
+        ):
+            raise ValueError(
+                f"the token needs at least {MIN_TOKEN} printable ASCII characters without spaces, such as the output "
+                "of `openssl rand -base64 32`"
+            )
+        return value
 
-    return Opened(gates=(gate,), services=(purges,), listeners={"admin_listen": listen})
+    @field_validator("admin_listen")
+    @classmethod
+    def _check_admin_listen(cls, value: str | None) -> str | None:
+        if value is not None and not is_host_and_port(value) and not UNIX_ADDRESS.fullmatch(value):
+            raise ValueError(
+                f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
+                "unix:/run/doi-proxy/admin.sock"
+            )
+        return value
+
+
+class Admin(Feature):
+    """The gate with the API behind it, if there is a token."""
+
+    name = "admin"
+    summary = "the admin API, and the commands on the store: export, warm, show, refresh, purge"
+    needs = ("bundles", "limits", "texts")
+    settings = AdminSettings
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """The gate, what repeats the purges of other workers, and the listener if there is one."""
+        context, settings = self.context, self.context.settings.group(AdminSettings)
+        if settings.admin_token is None:
+            context.reloads.on_reload(_refuse_first_token, "admin_token")
+            return ()
+        from doi_proxy.features.admin.actions import build_actions, share_purges
+        from doi_proxy.features.admin.application import AdminApplication
+        from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
+        from doi_proxy.features.admin.http import create_admin
+        from doi_proxy.features.feature import Listener
+        from doi_proxy.features.limits.feature import Limits
+        from doi_proxy.rationing.client_buckets import ClientBuckets
+        from doi_proxy.web.client_network import client_of
+
+        purges = share_purges(context, core)
+        gate = AdminGate(
+            create_admin(context.facts.version, build_actions(context, core, purges, others[Limits]), core.link.base),
+            token=settings.admin_token,
+            attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
+            client_of=client_of,
+            base=core.link.base,
+            has_listener=settings.admin_listen is not None,
+        )
+        context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
+        if settings.admin_listen is None:
+            return gate, purges
+
+        def listen(stages: Any, connections: object) -> AdminApplication:
+            return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
+
+        return gate, purges, Listener("admin_listen", listen)
 
 
 def _refuse_first_token(new: Settings) -> None:
     """A process that began without the admin API does not open it later."""
     if new.group(AdminSettings).admin_token is not None:
         raise ConfigurationError("the admin API has its first token; restart the service to open the API")
-
-
-FEATURE: Final = Feature(
-    "admin",
-    "the admin API, and the commands on the store: export, warm, show, refresh, purge",
-    needs=("bundles", "texts"),
-    open=open_admin,
-)

@@ -9,7 +9,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from doi_proxy.endpoints.operators import CLIENT
+from doi_proxy.endpoints.operators import CLIENT, OperatorGate
 from doi_proxy.errors import RequestTooLarge, TooManyRequests
 from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
 from doi_proxy.web.failure_headers import quota_headers
@@ -49,7 +49,7 @@ def _has_token(request: Request) -> bool:
     return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
 
 
-class AdminGate:
+class AdminGate(OperatorGate):
     """Answers requests below ADMIN_PATH. Without the right token, no request reaches the admin API."""
 
     def __init__(

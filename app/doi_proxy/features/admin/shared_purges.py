@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.feature import Service
 from doi_proxy.sharing.file import SharedFile
+from doi_proxy.system.background import Service
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from doi_proxy.features.assistants.feature import FEATURE
+from doi_proxy.features.assistants.feature import Assistants
 from doi_proxy.features.command import Command, CommandContext, add_server
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.proxy_client.server import ProxyServer, parse_server
@@ -37,7 +37,7 @@ def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
 
 def run_mcp(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
-    require_libraries(FEATURE)
+    require_libraries(Assistants)
     server = None if namespace.server is None else parse_server(namespace.server, "--server")
     context.begin_logging()
     return asyncio.run(_serve_standard_streams(context, server))

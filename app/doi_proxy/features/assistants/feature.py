@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from doi_proxy.features.feature import Extra, Feature
+from doi_proxy.features.options import Settings
 
-FEATURE: Final = Feature(
-    "assistants",
-    "tools for assistants, by the Model Context Protocol",
-    needs=("lists", "texts", "suggestions", "metadata"),
-    extra=Extra("assistants", ("mcp",)),
-    is_on=lambda settings: False,
-)
+
+class Assistants(Feature):
+    """Only a command uses it."""
+
+    name = "assistants"
+    summary = "tools for assistants, by the Model Context Protocol"
+    needs = ("lists", "texts", "suggestions", "metadata")
+    extra = Extra("assistants", ("mcp",))
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Never for a service."""
+        return False

@@ -3,50 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from pydantic import Field
 
-from doi_proxy.features.branding.branding import read_branding
-from doi_proxy.features.branding.settings import BrandingSettings
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.feature import Context, Feature, Opened
-from doi_proxy.features.options import Settings
-from doi_proxy.web.operations import Face
-from doi_proxy.web.pages import Pages
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import RELOADED, Settings, SettingsGroup
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.web.operations import Face
+    from doi_proxy.web.pages import Pages
 
 
-def open_branding(context: Context) -> Opened:
-    """Put the institution's face in place of ours, at the start and at each reload. Raises ConfigurationError."""
+class BrandingSettings(SettingsGroup):
+    """The institution's own face on the pages."""
 
-    def add(_: FastAPI, face: Face) -> None:
-        if context.settings.group(BrandingSettings) != BrandingSettings():
-            rebrand(face.pages, context.settings)
+    tables = ("branding",)
+
+    branding_name: str = Field(
+        "doi-proxy",
+        min_length=1,
+        max_length=80,
+        description="Name of this resolver in the header and the title of every page. Set it to the name that "
+        "your readers know.",
+        json_schema_extra=RELOADED,
+    )
+    branding_folder: Path | None = Field(
+        None,
+        description="Folder with `branding.toml`: the contact, logo, colours, links and languages of this "
+        "institution, and beside it its texts and templates. Set it to show that the service is "
+        "yours.",
+        json_schema_extra=RELOADED,
+    )
+
+
+class BrandedPages(Feature):
+    """The institution's face in place of ours, at the start and at each reload."""
+
+    name = "branding"
+    summary = "the institution's own name, logo, colours, links, texts and templates on the pages"
+    settings = BrandingSettings
+
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """A file, a text or a template that cannot be used."""
+        # The message names the setting or the file.
+        yield from inspection.find_refusal("", lambda: rebrand(inspection.open_pages(), inspection.settings))
+
+    def open(self, core: Core, others: Others) -> tuple[()]:
+        """Note the core, whose prepared answers have the face too."""
+        self._core = core
+        return ()
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Change the pages. Raises ConfigurationError."""
+        if self.context.settings.group(BrandingSettings) != BrandingSettings():
+            rebrand(face.pages, self.context.settings)
 
         def reload(new: Settings) -> None:
             rebrand(face.pages, new)
-            context.core.forget_prepared()
+            self._core.forget_prepared()
 
-        names = BrandingSettings.model_fields
-        context.reloads.on_reload(reload, *names)
-
-    return Opened(routes=(add,))
+        self.context.reloads.on_reload(reload, *BrandingSettings.model_fields)
 
 
 def rebrand(pages: Pages, settings: Settings) -> None:
     """Read the settings and their files. Raises ConfigurationError, and then changes nothing."""
+    from doi_proxy.features.branding.branding import read_branding
+
     pages.rebrand(read_branding(settings.group(BrandingSettings), pages.packages))
-
-
-def find_branding_problems(inspection: Inspection) -> Iterator[Finding]:
-    """A file, a text or a template that cannot be used."""
-    # The message names the setting or the file.
-    yield from inspection.find_refusal("", lambda: rebrand(inspection.open_pages(), inspection.settings))
-
-
-FEATURE: Final = Feature(
-    "branding",
-    "the institution's own name, logo, colours, links, texts and templates on the pages",
-    open=open_branding,
-    check=find_branding_problems,
-)

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
+
+from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.bundles.settings import BundleSettings
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.feature import NOTHING, Context, Feature, Opened
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import SettingsGroup
 from doi_proxy.system.regular_file import open_regular
 
+if TYPE_CHECKING:
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.feature import Core, Others, Part
 
-def open_seed(context: Context) -> Opened:
+
+class BundleSettings(SettingsGroup):
+    """The seed."""
+
+    seed: Path | None = Field(
+        None,
+        description="NDJSON file of records to load at start, each as already expired. Set it if a new service "
+        "begins where the upstream cannot be reached.",
+    )
+
+
+class Bundles(Feature):
     """The service that loads the seed, if there is one."""
-    path = context.settings.group(BundleSettings).seed
-    if path is None:
-        return NOTHING
-    from doi_proxy.features.bundles.seed import Seed  # noqa: PLC0415 - few services have a seed
 
-    _require_file(path)
-    return Opened(services=(Seed(path, context.core.cache, context.clock, context.facts.grace),))
+    name = "bundles"
+    summary = "records as lines of JSON: export, import and the seed"
+    needs = ("registry", "handle_dump")
+    settings = BundleSettings
 
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """A seed that cannot be read."""
+        path = inspection.settings.group(BundleSettings).seed
+        if path is not None:
+            yield from inspection.find_refusal("seed", partial(_require_file, path))
 
-def check_seed(inspection: Inspection) -> Iterator[Finding]:
-    """A seed that cannot be read."""
-    path = inspection.settings.group(BundleSettings).seed
-    if path is not None:
-        yield from inspection.find_refusal("seed", partial(_require_file, path))
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Load the seed."""
+        path = self.context.settings.group(BundleSettings).seed
+        if path is None:
+            return ()
+        from doi_proxy.features.bundles.seed import Seed
+
+        _require_file(path)
+        return (Seed(path, core.cache, self.context.clock, self.context.facts.grace),)
 
 
 def _require_file(path: Path) -> None:
@@ -39,12 +62,3 @@ def _require_file(path: Path) -> None:
         raise ConfigurationError(
             f"--seed {path}: this file cannot be read: {error.strerror}; name a bundle, or remove the setting"
         ) from error
-
-
-FEATURE: Final = Feature(
-    "bundles",
-    "records as lines of JSON: export, import and the seed",
-    needs=("registry", "handle_dump"),
-    open=open_seed,
-    check=check_seed,
-)

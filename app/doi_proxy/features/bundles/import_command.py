@@ -28,7 +28,7 @@ from doi_proxy.features.command import STANDARD_INPUT, CommandContext
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.options import Settings
 from doi_proxy.features.registry.archive import is_tar
-from doi_proxy.features.registry.feature import FEATURE as REGISTRY
+from doi_proxy.features.registry.feature import Registry
 from doi_proxy.features.registry.import_absent import Missing
 from doi_proxy.features.registry.import_files import MAX_USELESS, ImportRequest, import_registry
 from doi_proxy.features.registry.import_report import COUNTS, RegistryReport
@@ -63,7 +63,7 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     if namespace.since and namespace.missing:
         raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
     if form != RegistryFormat.CSV:
-        require_libraries(REGISTRY)
+        require_libraries(Registry)
     request = ImportRequest(
         path,
         None if namespace.format == AUTO else RegistryFormat(form),

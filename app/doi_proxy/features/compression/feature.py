@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from doi_proxy.features.compression.compression import Compression
-from doi_proxy.features.feature import Feature, Opened
+from doi_proxy.features.feature import Feature
 
-FEATURE: Final = Feature(
-    "compression", "Zstandard or gzip for large answers", open=lambda context: Opened(stages=(Compression(),))
-)
+if TYPE_CHECKING:
+    from doi_proxy.features.feature import Core, Others, Part
+
+
+class CompressedAnswers(Feature):
+    """The stage that encodes answers."""
+
+    name = "compression"
+    summary = "Zstandard or gzip for large answers"
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Encode answers for the clients that accept it."""
+        from doi_proxy.features.compression.compression import Compression
+
+        return (Compression(),)

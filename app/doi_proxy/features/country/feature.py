@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.country.settings import CountrySettings
-from doi_proxy.features.feature import NOTHING, Context, Extra, Feature, Opened
+from pydantic import Field
 
+from doi_proxy.features.feature import Extra, Feature
+from doi_proxy.features.options import Settings, SettingsGroup
 
-def open_country(context: Context) -> Opened:
-    """Look up addresses in the database. Raises ConfigurationError."""
-    path = context.settings.group(CountrySettings).country_database
-    if path is not None:
-        # Most services have no such database, and an installation without it has no library that reads it.
-        from doi_proxy.features.country.database import open_countries  # noqa: PLC0415
-
-        context.find_country = open_countries(path)
-    return NOTHING
+if TYPE_CHECKING:
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.feature import Core, Others, Part
 
 
-def find_database_problems(inspection: Inspection) -> Iterator[Finding]:
-    """A database that cannot be used."""
-    path = inspection.settings.group(CountrySettings).country_database
-    if path is not None:
-        from doi_proxy.features.country.database import open_countries  # noqa: PLC0415 - see open_country
+class CountrySettings(SettingsGroup):
+    """The country of a client."""
 
-        yield from inspection.find_refusal("country_database", lambda: open_countries(path))
+    country_database: Path | None = Field(
+        None,
+        description="MMDB file that maps addresses to countries, for records that choose a location by country. "
+        "None is included. It needs `pip install 'doi-proxy[country]'`. Set it if the names that you "
+        "serve have such records.",
+    )
 
 
-FEATURE: Final = Feature(
-    "country",
-    "the country of a client, for records that choose a location by it",
-    extra=Extra("country", ("maxminddb",)),
-    is_on=lambda settings: settings.value("country_database") is not None,
-    open=open_country,
-    check=find_database_problems,
-)
+class Country(Feature):
+    """Looks up addresses in a database that the operator supplies."""
+
+    name = "country"
+    summary = "the country of a client, for records that choose a location by it"
+    settings = CountrySettings
+    extra = Extra("country", ("maxminddb",))
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Whether there is a database."""
+        return settings.group(CountrySettings).country_database is not None
+
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """A database that cannot be used."""
+        path = inspection.settings.group(CountrySettings).country_database
+        if path is not None:
+            from doi_proxy.features.country.database import Countries
+
+            yield from inspection.find_refusal("country_database", lambda: Countries(path))
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Open the database. Raises ConfigurationError."""
+        from doi_proxy.features.country.database import Countries
+
+        path = self.context.settings.group(CountrySettings).country_database
+        return () if path is None else (Countries(path),)

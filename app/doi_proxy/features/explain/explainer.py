@@ -16,7 +16,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
 from doi_proxy.features.explain.models import DecisionName, DecisionReport, ExplainReport
 from doi_proxy.features.explain.rehearsal import RehearsedSource, rehearse
-from doi_proxy.features.feature import Context
+from doi_proxy.features.feature import Context, Core
 from doi_proxy.resolver.demand import ORDINARY
 from doi_proxy.resolver.destination import Destination, Destinations, Kind
 from doi_proxy.resolver.resolution import Origin, Resolution, next_step
@@ -73,9 +73,9 @@ class ExplainedRequest:
 class Explainer:
     """Explains the answers of one process."""
 
-    def __init__(self, context: Context, face: Face) -> None:
+    def __init__(self, context: Context, core: Core, face: Face) -> None:
         self._context = context
-        self._core = context.core
+        self._core = core
         self._face = face
         self._stages = face.stages
 

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from doi_proxy.features.feature import Context, Feature, Opened
+from doi_proxy.features.feature import Feature
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from doi_proxy.features.feature import Core, Opened, Others
     from doi_proxy.web.operations import Face
 
 EXPLAIN_PATH: Final = "/admin/explain"
 
 
-def open_explain(context: Context) -> Opened:
+class Explain(Feature):
     """The route behind the gate of operators, if there is one."""
 
-    def add(app: FastAPI, face: Face) -> None:
-        from doi_proxy.features.explain.http import add_explain  # noqa: PLC0415 - only for the admin API
+    name = "explain"
+    summary = "why a client gets its answer about a name: each decision in order"
+    needs = ("admin",)
 
-        add_explain(app, context, face)
+    def open(self, core: Core, others: Others) -> tuple[()]:
+        """Note the core."""
+        self._core = core
+        return ()
 
-    return Opened(operator_routes={EXPLAIN_PATH.encode(): add})
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the route to the admin API."""
+        for gate in opened.gates:
+            from doi_proxy.features.explain.http import add_explain
 
-
-FEATURE: Final = Feature(
-    "explain",
-    "why a client gets its answer about a name: each decision in order",
-    needs=("admin",),
-    open=open_explain,
-)
+            gate.add_path(EXPLAIN_PATH.encode())
+            add_explain(gate.app, self.context, self._core, face)

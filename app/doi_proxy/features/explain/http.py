@@ -12,7 +12,7 @@ from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.explain.explainer import ExplainedRequest, Explainer
 from doi_proxy.features.explain.feature import EXPLAIN_PATH
 from doi_proxy.features.explain.models import ExplainReport
-from doi_proxy.features.feature import Context
+from doi_proxy.features.feature import Context, Core
 from doi_proxy.web.client_network import read_address
 from doi_proxy.web.operations import Face
 
@@ -23,9 +23,9 @@ ACCEPT: Final = "text/html,application/xhtml+xml,*/*;q=0.8"
 _MAX_HEADER: Final = 1_000
 
 
-def add_explain(app: FastAPI, context: Context, face: Face) -> None:
+def add_explain(app: FastAPI, context: Context, core: Core, face: Face) -> None:
     """Add the route to the application behind the gate of operators."""
-    explainer = Explainer(context, face)
+    explainer = Explainer(context, core, face)
 
     @app.get(
         EXPLAIN_PATH,

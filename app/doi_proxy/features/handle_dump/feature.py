@@ -9,8 +9,10 @@ from doi_proxy.features.feature import Feature
 #: The format of `cache import`.
 HANDLE_DUMP: Final = "handle-dump"
 
-FEATURE: Final = Feature(
-    "handle_dump",
-    "the dump of a handle server as local records: its names outlive it",
-    needs=("native", "local_records"),
-)
+
+class HandleDump(Feature):
+    """Only the command `cache import` uses it."""
+
+    name = "handle_dump"
+    summary = "the dump of a handle server as local records: its names outlive it"
+    needs = ("native", "local_records")

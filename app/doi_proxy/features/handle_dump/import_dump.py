@@ -18,9 +18,9 @@ from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.handle_dump.reading import DumpRecord, InvalidDump, read_dump
+from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.files import FileBounds, read_files
-from doi_proxy.features.local_records.settings import LocalRecordSettings
-from doi_proxy.features.native.feature import FEATURE as NATIVE
+from doi_proxy.features.native.feature import Native
 from doi_proxy.features.options import Settings
 from doi_proxy.features.watched_files import list_toml_files
 from doi_proxy.system.progress import Bar, progress
@@ -44,7 +44,7 @@ def import_dump(settings: Settings, path: Path) -> int:
     folder = group.local_records
     if folder is None or not folder.is_dir():
         raise ConfigurationError("handle-dump needs a folder in local_records, where it writes a file")
-    require_libraries(NATIVE)
+    require_libraries(Native)
     # A proxy does not read a file whose name begins with a dot.
     target = folder / f"{path.name.lstrip('.').partition('.')[0]}.toml"
     part = target.with_suffix(".part")

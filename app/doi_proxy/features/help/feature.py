@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from doi_proxy.features.feature import Feature
 
-from doi_proxy.features.feature import Context, Feature, Opened
-from doi_proxy.features.help.page import HelpPage
-from doi_proxy.store.url import find_store_file
-from doi_proxy.web.ways import Way
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.web.operations import Face
 
 
-def open_help(context: Context) -> Opened:
+class Help(Feature):
     """The page of each name, which its record links."""
-    page = HelpPage(context.core, find_store_file(context.facts.store_url), context.clock)
-    return Opened(routes=(page.add_to,))
 
+    name = "help"
+    summary = "/help/<DOI>: what to do if the link works, but the page does not"
+    needs = ("sqlite",)
 
-def _sample_facts() -> dict[str, dict[str, Any]]:
-    """The facts of a sample of the page, by its template."""
-    target = "https://example.org/"
-    facts = {"known": True, "target": target, "host": "example.org", "agency": "Crossref", "registered": "1 March 2026"}
-    return {"help": {**facts, "earlier": [(target, "1 March 2025")], "ways": (Way(Markup("Ask:"), (Markup("us"),)),)}}
+    @classmethod
+    def samples(cls) -> dict[str, dict[str, Any]]:
+        """See Feature."""
+        from markupsafe import Markup
 
+        from doi_proxy.web.ways import Way
 
-FEATURE: Final = Feature(
-    "help",
-    "/help/<DOI>: what to do if the link works, but the page does not",
-    needs=("sqlite",),
-    open=open_help,
-    samples=_sample_facts,
-)
+        target, ways = "https://example.org/", (Way(Markup("Ask:"), (Markup("us"),)),)
+        facts = {"target": target, "host": "example.org", "agency": "Crossref", "registered": "1 March 2026"}
+        return {"help": {"known": True, **facts, "earlier": [(target, "1 March 2025")], "ways": ways}}
+
+    def open(self, core: Core, others: Others) -> tuple[()]:
+        """Note the core."""
+        self._core = core
+        return ()
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the page."""
+        from doi_proxy.features.help.page import HelpPage
+        from doi_proxy.store.url import find_store_file
+
+        HelpPage(self._core, find_store_file(self.context.facts.store_url), self.context.clock).add_to(app, face)

@@ -2,43 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from doi_proxy.features.feature import Context, Feature, Opened
-from doi_proxy.features.library.check import find_rule_problems
-from doi_proxy.features.library.file import LibraryFile, last_good_rules
-from doi_proxy.features.library.library import Library
-from doi_proxy.features.library.metrics import COPIES
-from doi_proxy.features.library.preferences import Preferences
-from doi_proxy.features.library.settings import LibrarySettings
-from doi_proxy.features.options import Settings
+from pydantic import Field
 
+from doi_proxy.errors import InvalidRequest
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import RELOADED, Settings, SettingsGroup
 
-def open_library(context: Context) -> Opened:
-    """The stage of detours, and the page of preferences. Raises ConfigurationError for a file with a problem."""
-    core = context.core
-    library = Library(context.meter.counter(COPIES), core.prefixes)
-    library.followers.append(core.forget_prepared)
-    file = LibraryFile(library.use, last_good_rules(context.facts.store_url))
-    file.load(context.settings.group(LibrarySettings).library_rules)
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
-    def reload(new: Settings) -> None:
-        file.request_reload(new.group(LibrarySettings).library_rules)
-
-    context.reloads.on_reload(reload, "library_rules")
-    preferences = Preferences(library, core.link, context.facts.public_url)
-    return Opened(stages=(library,), services=(file,), routes=(preferences.add_to,))
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.feature import Core, Opened, Others, Part
+    from doi_proxy.web.operations import Face
 
 
-def _sample_facts() -> dict[str, dict[str, Any]]:
-    """The facts of a sample of the page, by its template."""
-    return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": "", "saved": True}}
+class LibrarySettings(SettingsGroup):
+    """Redirects through services of the library."""
+
+    tables = ("library",)
+
+    library_rules: Path | None = Field(
+        None,
+        description="TOML file of rules that lead readers through a service of the library, such as EZproxy. A "
+        "change takes effect without a reload. Set it if readers reach licensed works through such a "
+        "service.",
+        json_schema_extra=RELOADED,
+    )
 
 
-FEATURE: Final = Feature(
-    "library",
-    "library copy: redirects through a service of the institution",
-    open=open_library,
-    samples=_sample_facts,
-    check=find_rule_problems,
-)
+class CrossSiteForm(InvalidRequest):
+    """A page of another site sent this form; open the page of this resolver and send the form there."""
+
+    status = 403
+    token = "cross-site-form"
+    title = "A page of another site sent the form"
+
+
+class LibraryCopy(Feature):
+    """The stage of detours, and the page of preferences."""
+
+    name = "library"
+    summary = "library copy: redirects through a service of the institution"
+    settings = LibrarySettings
+
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """Every problem in the file of rules, with its line; among them are expectations that do not hold."""
+        from doi_proxy.features.check import Finding
+        from doi_proxy.features.library.file import last_good_rules, read_last_good_rules, read_library_rules
+
+        path = inspection.settings.group(LibrarySettings).library_rules
+        if path is None:
+            return
+        problems, last_good = read_library_rules(path).problems, last_good_rules(inspection.settings.store_url)
+        if problems and inspection.is_start and read_last_good_rules(last_good, path):
+            return
+        remedy = "correct the file; until then the last good rules are in force, and without any a start fails"
+        for problem in problems:
+            yield Finding("error", inspection.source("library_rules"), str(problem), remedy)
+
+    @classmethod
+    def samples(cls) -> dict[str, dict[str, Any]]:
+        """See Feature."""
+        return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": "", "saved": True}}
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Put the rules in force. Raises ConfigurationError for a file with a problem."""
+        from doi_proxy.features.library.file import LibraryFile, last_good_rules
+        from doi_proxy.features.library.library import COPIES, Library
+        from doi_proxy.features.library.preferences import Preferences
+
+        library = Library(core.meter.counter(COPIES), core.prefixes)
+        library.followers.append(core.forget_prepared)
+        file = LibraryFile(library.use, last_good_rules(self.context.facts.store_url))
+        file.load(self.context.settings.group(LibrarySettings).library_rules)
+
+        def reload(new: Settings) -> None:
+            file.request_reload(new.group(LibrarySettings).library_rules)
+
+        self.context.reloads.on_reload(reload, "library_rules")
+        self._preferences = Preferences(library, core.link, self.context.facts.public_url)
+        return library, file
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the page."""
+        self._preferences.add_to(app, face)

@@ -25,6 +25,7 @@ from doi_proxy.features.library.copy import (
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.options import NO_FACTS
 from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.system.meter import CounterData
 from doi_proxy.web.client_network import read_address
 from doi_proxy.web.conditions import demand_for_others
 from doi_proxy.web.header import Header
@@ -54,6 +55,12 @@ _REASONS: Final = {
     Outcome.LEFT_ALONE: "A rule concerns the work, but not this client, or the request is not one for a page.",
     Outcome.NOT_CONCERNED: "No rule concerns the work.",
 }
+COPIES: Final = CounterData(
+    "library_copies",
+    "Redirects that a library rule applies to, by outcome.",
+    "outcome",
+    tuple(outcome.value for outcome in Outcome if outcome is not Outcome.NOT_CONCERNED),
+)
 
 
 class Library(Stage):

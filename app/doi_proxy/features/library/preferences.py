@@ -11,7 +11,7 @@ from fastapi import Request as FastAPIRequest
 from doi_proxy.endpoints.fastapi_errors import respond
 from doi_proxy.errors import DoiProxyError, InvalidParameter
 from doi_proxy.features.library.copy import NO_SERVICE
-from doi_proxy.features.library.errors import CrossSiteForm
+from doi_proxy.features.library.feature import CrossSiteForm
 from doi_proxy.features.library.library import Library, write_cookie
 from doi_proxy.resolver.options import ClientFact
 from doi_proxy.web.freshness import NO_STORE, vary

@@ -3,78 +3,139 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from doi_proxy.features.feature import Context, Feature, Opened, Service
-from doi_proxy.features.limits.check import find_list_problems
-from doi_proxy.features.limits.counts import ClientCounts
-from doi_proxy.features.limits.denials import Denials
-from doi_proxy.features.limits.limits import ClientLimits
-from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
-from doi_proxy.features.limits.settings import LimitSettings
-from doi_proxy.features.refusals import REFUSED
-from doi_proxy.rationing.client_buckets import Rate
-from doi_proxy.web.client_network import client_of
+from pydantic import Field
+
+from doi_proxy.errors import ConfigurationError, TooManyRequests
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import MAX_RATE, SettingsGroup
+from doi_proxy.system.background import Service
+
+if TYPE_CHECKING:
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.feature import Core, Others, Part
+    from doi_proxy.features.limits.denials import Denials
+    from doi_proxy.features.limits.limits import ClientLimits
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.
 BYPASSES: Final = 60.0
 _SECONDS_A_MINUTE: Final = 60
+_REMEDY: Final = "correct the file; until then the last good list is in force, and without any a start fails"
+#: Seconds of a client's rate that are saved up while it sends nothing.
+_BURST_SECONDS: Final = 4.0
+#: A page and the links that a reader opens from it are some dozens of requests.
+_LEAST_BURST: Final = 100.0
 
 
-class ClientRefreshes(Service):
-    """Follows the denials of other workers, counts clients, and forgets their addresses."""
+class LimitSettings(SettingsGroup):
+    """Limits of clients."""
 
-    def __init__(self, limits: ClientLimits, denials: Denials, counts: ClientCounts) -> None:
-        self._limits = limits
-        self._denials = denials
-        self._counts = counts
+    tables = ("client",)
+
+    client_rate: float = Field(
+        0.0,
+        ge=0,
+        le=MAX_RATE,
+        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. "
+        "Set it on a service that strangers reach.",
+    )
+    client_burst: float = Field(
+        default_factory=lambda known: min(max(_LEAST_BURST, _BURST_SECONDS * known["client_rate"]), float(MAX_RATE)),
+        ge=1,
+        le=MAX_RATE,
+        description="Requests that one idle client can send at once, if `client_rate` is set. If it is not set, "
+        "it is what `client_rate` allows in 4 seconds, and 100 at least. Set it if readers get 429 "
+        "for a page with many links.",
+    )
+    client_allow_file: Path | None = Field(
+        None,
+        description="File of networks, one a line, that no limit of requests concerns; read again at SIGHUP. Set "
+        "it if many readers share an address.",
+    )
+    client_deny_file: Path | None = Field(
+        None,
+        description="File of networks, one a line, whose requests get 403; read again at SIGHUP. Set it to keep a "
+        "crawler out.",
+    )
+
+
+class TooManyBypasses(TooManyRequests):
+    """This client bypassed the cache too often; wait, or send the request without auth and cert."""
+
+    token = "too-many-bypasses"
+    title = "The client bypassed the cache too often"
+
+
+class Limits(Feature, Service):
+    """Admits clients, follows the denials of other workers, and forgets the addresses of clients."""
+
+    name = "limits"
+    summary = "what one client may do: requests, bypasses of the cache, denied networks"
+    settings = LimitSettings
+
+    _limits: ClientLimits
+    _denials: Denials
+
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """Lists of networks that cannot be used."""
+        from doi_proxy.features.check import Finding
+        from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+
+        settings, store_url = inspection.settings.group(LimitSettings), inspection.settings.store_url
+        for name, file in (
+            ("client_allow_file", allowed_clients(settings.client_allow_file, store_url)),
+            ("client_deny_file", denied_clients(settings.client_deny_file, store_url)),
+        ):
+            try:
+                if file.path is not None:
+                    file.examine(file.path)
+            except ConfigurationError as error:
+                if not inspection.is_start or file.find_last_good() is None:
+                    yield Finding("error", inspection.source(name), error.message, _REMEDY)
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """The stage that admits clients. Raises ConfigurationError for a list that cannot be read."""
+        from doi_proxy.features.limits.denials import Denials
+        from doi_proxy.features.limits.limits import ClientLimits
+        from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+        from doi_proxy.rationing.client_buckets import Rate
+        from doi_proxy.system.meter import REFUSED
+
+        context, settings = self.context, self.context.settings.group(LimitSettings)
+        self._limits = ClientLimits(
+            requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
+            bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
+            allowed=allowed_clients(settings.client_allow_file, context.facts.store_url),
+            denied=denied_clients(settings.client_deny_file, context.facts.store_url),
+            clock=context.clock,
+            refused=core.meter.counter(REFUSED),
+        )
+        self._denials = Denials(context.shared_file("denials.json"), time.monotonic, self._limits.deny)
+        context.reloads.on_change(self._denials.refresh)
+        context.reloads.on_reload(lambda _: self._limits.reload())
+        return self._limits, self
+
+    def deny(self, network: str, seconds: float) -> float:
+        """Deny a network for some seconds, in all workers. Returns the end, in seconds since the epoch."""
+        self._denials.deny(network, seconds)
+        self.context.reloads.announce_change()
+        return ceil(self.context.clock() + seconds)
+
+    def read_denials(self) -> Mapping[str, float]:
+        """The end of each denial, by its network, in seconds since the epoch."""
+        return {network: ceil(self.context.clock() + left) for network, left in self._denials.list().items()}
 
     def tick(self) -> None:
-        """Read the denials again if another worker changed them, count the clients that wait, and forget addresses."""
+        """Read the denials again if another worker changed them, and forget addresses."""
         self._denials.refresh()
-        self._counts.refresh()
         self._limits.forget_addresses()
 
     def ready(self) -> Mapping[str, str]:
         """Whether the lists of networks are those of their files."""
         return {"client_lists": "broken" if self._limits.has_broken_list else "ok"} if self._limits.has_list else {}
-
-
-def open_limits(context: Context) -> Opened:
-    """The stages that admit clients and count them. Raises ConfigurationError for a list that cannot be read."""
-    settings = context.settings.group(LimitSettings)
-    limits = ClientLimits(
-        requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
-        bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
-        allowed=allowed_clients(settings.client_allow_file, context.facts.store_url),
-        denied=denied_clients(settings.client_deny_file, context.facts.store_url),
-        clock=context.clock,
-        refused=context.meter.counter(REFUSED),
-    )
-    counts = ClientCounts(client_of, context.clock, context.reloads.memories.get("clients"))
-    denials = Denials(context.shared_file("denials.json"), time.monotonic, limits.deny)
-
-    def deny(network: str, seconds: float) -> float:
-        denials.deny(network, seconds)
-        context.reloads.announce_change()
-        return ceil(context.clock() + seconds)
-
-    def list_ends() -> Mapping[str, float]:
-        return {network: ceil(context.clock() + left) for network, left in denials.list().items()}
-
-    context.admit = limits.admit
-    context.deny, context.read_denials, context.read_shares = deny, list_ends, counts.shares
-    context.reloads.on_change(denials.refresh)
-    context.reloads.on_reload(lambda _: limits.reload())
-    return Opened(stages=(limits, counts), services=(ClientRefreshes(limits, denials, counts),))
-
-
-FEATURE: Final = Feature(
-    "limits",
-    "what one client may do: requests, bypasses of the cache, denied networks",
-    open=open_limits,
-    check=find_list_problems,
-)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from doi_proxy.errors import ClientDenied, RateExceeded, TooManyRequests
-from doi_proxy.features.limits.errors import TooManyBypasses
+from doi_proxy.features.limits.feature import TooManyBypasses
 from doi_proxy.features.limits.list_file import ListFile
 from doi_proxy.networks.network_list import NetworkList
 from doi_proxy.rationing.client_buckets import ClientBuckets, Rate

@@ -16,7 +16,7 @@ from typing import Final
 from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.errors import Quota
 from doi_proxy.features.lists.batch import Batches, BatchInput
-from doi_proxy.features.lists.errors import TooManyBatches
+from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.name_lookup import BatchOptions
 from doi_proxy.features.lists.verdict import ListRow, read_input
 from doi_proxy.features.texts.body import (

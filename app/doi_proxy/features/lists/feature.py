@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI
+from doi_proxy.errors import TooManyRequests
+from doi_proxy.features.feature import Feature
 
-from doi_proxy.features.feature import Context, Feature, Opened, required
-from doi_proxy.features.lists.answer import BatchService, OpenBatches
-from doi_proxy.features.lists.batch import build_batches
-from doi_proxy.features.lists.http import RESOLVE_PATH, add_resolve
-from doi_proxy.features.lists.metrics import ROWS
-from doi_proxy.features.metadata.feature import find_comparison
-from doi_proxy.features.refusals import REFUSED
-from doi_proxy.features.suggestions.suggested_names import SuggestedNames
-from doi_proxy.features.texts.body import ListLimits
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.operations import Face
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.features.lists.answer import BatchService
+    from doi_proxy.web.operations import Face
 
 #: Long lists that one worker process answers at a time, beside twice as many short ones. 16 clients that send all they
 #: may, and never read, take less than 100 MB (`python -m bench.attacks unread`).
 MAX_OPEN: Final = 16
 #: Names in one list. At 10 queries a second, a million new names take a day.
 MAX_NAMES: Final = 1_000_000
+RESOLVE_PATH: Final = "/api/resolve"
 
 
-def open_lists(context: Context) -> Opened:
+class TooManyBatches(TooManyRequests):
+    """Too many lists are being answered; wait for one of them."""
+
+    token = "too-many-batches"
+    title = "Too many lists are being answered"
+
+
+class Lists(Feature):
     """The endpoint /api/resolve."""
-    core = context.core
-    names = required(context.find(SuggestedNames))
-    compare = find_comparison(context)
-    batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS), compare)
-    open_lists = OpenBatches(MAX_OPEN, context.meter.counter(REFUSED))
-    service = BatchService(batches, open_lists, ListLimits(names=MAX_NAMES))
 
-    context.provide(service)
+    name = "lists"
+    summary = "lists of up to a million names, by HTTP and as a command"
+    needs = ("texts", "suggestions", "metadata")
+    own_api = {RESOLVE_PATH.encode(): "batch"}
 
-    def add(app: FastAPI, face: Face) -> None:
-        add_resolve(app, service, client_of)
+    #: Answers lists.
+    batches: BatchService
 
-    return Opened(routes=(add,), own_api={RESOLVE_PATH.encode(): "batch"})
+    def open(self, core: Core, others: Others) -> tuple[()]:
+        """Open what answers lists."""
+        from doi_proxy.features.lists.answer import BatchService, OpenBatches
+        from doi_proxy.features.lists.batch import build_batches
+        from doi_proxy.features.lists.metrics import ROWS
+        from doi_proxy.features.metadata.feature import Metadata
+        from doi_proxy.features.suggestions.feature import Suggestions
+        from doi_proxy.features.texts.body import ListLimits
+        from doi_proxy.system.meter import REFUSED
 
+        names, compare = others[Suggestions].names, others[Metadata].compare
+        count = core.meter.counter(ROWS)
+        batches = build_batches(self.context.settings, core, names, self.context.clock, count, compare)
+        self.batches = BatchService(
+            batches, OpenBatches(MAX_OPEN, core.meter.counter(REFUSED)), ListLimits(names=MAX_NAMES)
+        )
+        return ()
 
-FEATURE: Final = Feature(
-    "lists",
-    "lists of up to a million names, by HTTP and as a command",
-    needs=("texts", "suggestions", "metadata"),
-    open=open_lists,
-)
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the endpoint."""
+        from doi_proxy.features.lists.http import add_resolve
+        from doi_proxy.web.client_network import client_of
+
+        add_resolve(app, self.batches, client_of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError, field_validator
@@ -13,6 +13,7 @@ from doi_names.repair.table import Confidence
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.lists.answer import BatchRequest, BatchService, RowsAnswer
+from doi_proxy.features.lists.feature import RESOLVE_PATH
 from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.verdict import Match, read_fields
 from doi_proxy.features.suggestion_model import ReadingModel, SuggestionModel
@@ -21,8 +22,6 @@ from doi_proxy.features.texts.extraction import TEXT_TYPES
 from doi_proxy.features.texts.streamed_answer import choose_output
 from doi_proxy.features.texts.writing import JsonLinesWriter
 from doi_proxy.web.media_types import CSV, TEXT
-
-RESOLVE_PATH: Final = "/api/resolve"
 
 
 class RowModel(BaseModel):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from doi_proxy.features.feature import CounterData
 from doi_proxy.features.lists.verdict import Verdict
+from doi_proxy.system.meter import CounterData
 
 ROWS: Final = CounterData(
     "batch_rows",

@@ -2,58 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from doi_proxy.features.feature import Context, Core, Feature, Opened, required
-from doi_proxy.features.metadata.metrics import FETCHES
-from doi_proxy.features.metadata.settings import MetadataSettings
-from doi_proxy.features.options import Settings
-from doi_proxy.features.suggestions.suggested_names import SuggestedNames
+from pydantic import Field
+
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import Settings, SettingsGroup
+from doi_proxy.system.meter import CounterData
 
 if TYPE_CHECKING:
     from doi_names.name import HandleName
+    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.metadata.match import Match
+    from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 
     Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
 
-
-def _is_on(settings: Settings) -> bool:
-    """Whether metadata are fetched. In sealed mode, nothing is."""
-    return settings.group(MetadataSettings).metadata and settings.mode == "online"
-
-
-def open_metadata(context: Context) -> Opened:
-    """The section of the page of a record."""
-    # Only a proxy that fetches metadata needs these.
-    from doi_proxy.features.metadata.opening import open_works  # noqa: PLC0415
-    from doi_proxy.features.metadata.section import WorkSection  # noqa: PLC0415
-
-    names, count = required(context.find(SuggestedNames)), context.meter.counter(FETCHES)
-    service = open_works(context.settings, context.core, names, count, context.clock)
-    context.provide(service)
-    return Opened(sections=(WorkSection(service.works),), services=(service,))
+_FETCHES: Final = CounterData(
+    "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
+)
 
 
-def find_comparison(context: Context) -> Compare | None:
-    """What compares a reference with the work of its name. None if no metadata are fetched."""
-    if not _is_on(context.settings):
-        return None
-    from doi_proxy.features.metadata.opening import OpenWorks  # noqa: PLC0415 - as above
+class MetadataSettings(SettingsGroup):
+    """Whether metadata of works are fetched."""
 
-    return required(context.find(OpenWorks)).works.compare
+    metadata: bool = Field(
+        False,
+        description="Whether title, first author and year of a work are fetched from its registration agency: for "
+        "the page of its record, and to compare a reference with it. Turn it on if the agencies may "
+        "see which names are looked at.",
+    )
+
+
+class Metadata(Feature):
+    """The works of one process, and the section of the page of a record."""
+
+    name = "metadata"
+    summary = "title, first author and year of a work, from its registration agency"
+    needs = ("suggestions",)
+    settings = MetadataSettings
+
+    #: What compares a reference with the work of its name. None if no metadata are fetched.
+    compare: Compare | None = None
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Whether metadata are fetched. In sealed mode, nothing is."""
+        return settings.group(MetadataSettings).metadata and settings.mode == "online"
+
+    @classmethod
+    def samples(cls) -> dict[str, dict[str, Any]]:
+        """See Feature."""
+        return {"work": {"work": {"title": "The DOI Handbook", "author": "Paskin", "year": 2006}}}
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Open what fetches works."""
+        from doi_proxy.features.metadata.opening import open_works
+        from doi_proxy.features.metadata.section import WorkSection
+        from doi_proxy.features.suggestions.feature import Suggestions
+
+        names, count = others[Suggestions].names, core.meter.counter(_FETCHES)
+        service = open_works(self.context.settings, core, names, count, self.context.clock)
+        self.compare = service.works.compare
+        return WorkSection(service.works), service
 
 
 @asynccontextmanager
 async def open_comparison(
     settings: Settings, core: Core, names: SuggestedNames, *, waits: bool = False
 ) -> AsyncIterator[Compare | None]:
-    """The same for a command. With `waits`, a fetch waits for room in its share of the budget."""
-    if not _is_on(settings):
+    """What compares a reference with the work of its name, for a command. None if no metadata are fetched.
+
+    With `waits`, a fetch waits for room in its share of the budget.
+    """
+    if not Metadata.is_on(settings):
         yield None
         return
-    from doi_proxy.features.metadata.opening import open_works  # noqa: PLC0415 - as above
+    from doi_proxy.features.metadata.opening import open_works
 
     service = open_works(settings, core, names, waits=waits)
     await service.works.load()
@@ -62,18 +89,3 @@ async def open_comparison(
     finally:
         await service.stop()
         await service.works.save()
-
-
-def _sample_facts() -> dict[str, dict[str, Any]]:
-    """The facts of a sample of the block, by its template."""
-    return {"work": {"work": {"title": "The DOI Handbook", "author": "Paskin", "year": 2006}}}
-
-
-FEATURE: Final = Feature(
-    "metadata",
-    "title, first author and year of a work, from its registration agency",
-    needs=("suggestions",),
-    is_on=_is_on,
-    open=open_metadata,
-    samples=_sample_facts,
-)

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Final
 
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.feature import Core, Service, required
+from doi_proxy.features.feature import Core
 from doi_proxy.features.metadata.client import MetadataClient
 from doi_proxy.features.metadata.works import FetchBudget, Works
 from doi_proxy.features.options import Settings
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.system.background import Service
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.client import identify
 
@@ -64,5 +65,7 @@ def open_works(
     authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
     identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
     client = MetadataClient(allowed, identity, authorities)
-    budget = FetchBudget(required(names.background), core.upstream.budget, waits=waits)
+    if names.background is None:
+        raise LookupError("the suggested names have no share of the budget")
+    budget = FetchBudget(names.background, core.upstream.budget, waits=waits)
     return OpenWorks(Works(core.destinations, client.fetch, budget, core.cache, count, clock), client, core.cache)

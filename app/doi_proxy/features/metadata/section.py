@@ -8,13 +8,13 @@ from typing import Any, Final
 from doi_names.name import HandleName
 from doi_proxy.features.metadata.works import Works
 from doi_proxy.resolver.demand import Demand
-from doi_proxy.web.section import PageKind
+from doi_proxy.web.section import PageKind, Section
 
 #: Seconds that the page of a record waits for its metadata.
 PAGE_TIMEOUT: Final = 0.5
 
 
-class WorkSection:
+class WorkSection(Section):
     """See Section."""
 
     template = "work.html"

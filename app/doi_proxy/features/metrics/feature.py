@@ -4,102 +4,112 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI
+from doi_proxy.features.feature import Feature, Observers
+from doi_proxy.system.background import Service
 
-from doi_proxy.features.feature import Context, Feature, Observers, Opened, Service, required
-from doi_proxy.features.metrics.connections import ConnectionMetrics
-from doi_proxy.features.metrics.event_loop import delay_histogram, sample_delay
-from doi_proxy.features.metrics.gauges import expose, set_process_state
-from doi_proxy.features.metrics.http import add_metrics
-from doi_proxy.features.metrics.instruments import AnswerMetrics, FeatureMetrics, StoreMetrics, UpstreamMetrics
-from doi_proxy.features.metrics.requests import HttpMetrics
-from doi_proxy.features.metrics.state import StateMetrics
-from doi_proxy.features.metrics.workers import Exposition
-from doi_proxy.features.refusals import REFUSED
-from doi_proxy.server.connections import Connections, Reason
-from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
-from doi_proxy.web.operations import Face
-from doi_proxy.web.route import ROUTES
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Core, Opened, Others, Part
+    from doi_proxy.features.metrics.instruments import FeatureMetrics
+    from doi_proxy.features.metrics.requests import HttpMetrics
+    from doi_proxy.features.metrics.state import StateMetrics
+    from doi_proxy.features.metrics.workers import Exposition
+    from doi_proxy.server.connections import Connections
+    from doi_proxy.web.operations import Face
 
 #: Seconds between two updates of the metrics that other workers read.
 PUBLISH_INTERVAL: Final = 1.0
 
 
-def open_counters(context: Context) -> Observers:
-    """Open the counters of answers, queries and failures of the store, and those of the features."""
-    exposition = Exposition(context.shared_folder)
-    features = FeatureMetrics(exposition.registry)
-    context.meter = features
-    context.provide(exposition)
-    context.provide(features)
-    answers = AnswerMetrics(exposition.registry, features.counter(REFUSED))
-    exposition.flushers.append(answers.flush)
-    upstream = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES)
-    return Observers(
-        answers, upstream.query_recorder, StoreMetrics(exposition.registry).store_failed, upstream.exchange_observer
-    )
+class Metrics(Feature, Service):
+    """Counts answers, queries and failures, keeps the metrics current that other workers read, and adds the route."""
 
+    name = "metrics"
+    summary = "/metrics for Prometheus, summed over the workers"
 
-class Publishing(Service):
-    """Keeps the metrics current that other workers read, and samples the delay of the event loop."""
+    exposition: Exposition
+    features: FeatureMetrics
+    state: StateMetrics
+    _core: Core
+    _requests: HttpMetrics
 
-    def __init__(self, context: Context, exposition: Exposition, features: FeatureMetrics, state: StateMetrics) -> None:
-        self._core = context.core
-        self._exposition = exposition
-        self._features = features
-        self._state = state
+    def observe(self) -> Observers:
+        """Open the counters of answers, queries and failures of the store, and those of the features."""
+        from doi_proxy.features.metrics.instruments import AnswerMetrics, FeatureMetrics, StoreMetrics, UpstreamMetrics
+        from doi_proxy.features.metrics.workers import Exposition
+        from doi_proxy.system.meter import REFUSED
+        from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
+
+        self.exposition = Exposition(self.context.shared_folder)
+        registry = self.exposition.registry
+        self.features = FeatureMetrics(registry)
+        answers = AnswerMetrics(registry, self.features.counter(REFUSED))
+        self.exposition.flushers.append(answers.flush)
+        upstream = UpstreamMetrics(registry, list_outcomes(), UNSENT_OUTCOMES)
+        return Observers(
+            answers,
+            upstream.query_recorder,
+            StoreMetrics(registry).store_failed,
+            upstream.exchange_observer,
+            self.features,
+        )
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """The stage that counts answers."""
+        from doi_proxy.features.metrics.requests import HttpMetrics
+        from doi_proxy.features.metrics.state import StateMetrics
+        from doi_proxy.web.route import ROUTES
+
+        self._core, registry = core, self.exposition.registry
+        self._requests = HttpMetrics(registry, ROUTES)
+        self.state = StateMetrics(registry, self.context.facts.version)
+        self.exposition.flushers.append(self._requests.flush)
+        if core.connections is not None:
+            _count_connections(self.exposition, core.connections)
+        return self._requests, self
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the route."""
+        from doi_proxy.features.metrics.gauges import expose
+        from doi_proxy.features.metrics.http import add_metrics
+
+        self._requests.add_routes(opened.own_api.values())
+        add_metrics(app, lambda accept: expose(self._core, self.state, self.features, self.exposition, accept))
 
     async def run(self) -> None:
-        """Sample, and publish if other workers share the metrics."""
-        delay = delay_histogram(self._exposition.registry)
+        """Sample the delay of the event loop, and publish if other workers share the metrics."""
+        from doi_proxy.features.metrics.event_loop import delay_histogram, sample_delay
+
+        delay = delay_histogram(self.exposition.registry)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(sample_delay(delay, time.perf_counter, asyncio.sleep))
-            if self._exposition.is_shared:
+            if self.exposition.is_shared:
                 tasks.create_task(self._publish())
 
     async def _publish(self) -> None:
+        from doi_proxy.features.metrics.gauges import set_process_state
+
         while True:
-            self._exposition.flush()
-            set_process_state(self._core, self._state, self._features)
+            self.exposition.flush()
+            set_process_state(self._core, self.state, self.features)
             await asyncio.sleep(PUBLISH_INTERVAL)
 
     async def stop(self) -> None:
         """Add the last numbers, which other workers read."""
-        self._exposition.flush()
-
-
-def open_metrics(context: Context) -> Opened:
-    """The stage that counts answers, and the route."""
-    exposition, features = required(context.find(Exposition)), required(context.find(FeatureMetrics))
-    registry, core = exposition.registry, context.core
-    requests, state = HttpMetrics(registry, ROUTES), StateMetrics(registry, context.facts.version)
-    exposition.flushers.append(requests.flush)
-    context.provide(state)
-    connections = context.find(Connections)
-    if connections is not None:
-        _count_connections(exposition, connections)
-
-    def add(app: FastAPI, face: Face) -> None:
-        requests.add_routes(context.own_routes)
-        add_metrics(app, lambda accept: expose(core, state, features, exposition, accept))
-
-    return Opened(stages=(requests,), services=(Publishing(context, exposition, features, state),), routes=(add,))
+        self.exposition.flush()
 
 
 def _count_connections(exposition: Exposition, connections: Connections) -> None:
+    from doi_proxy.features.metrics.connections import ConnectionMetrics
+    from doi_proxy.server.connections import Reason
+
     metrics = ConnectionMetrics(exposition.registry, [reason.value for reason in Reason])
 
     def report() -> None:
         metrics.report(len(connections), {reason.value: number for reason, number in connections.closed.items()})
 
     exposition.flushers.append(report)
-
-
-FEATURE: Final = Feature(
-    "metrics",
-    "/metrics for Prometheus, summed over the workers",
-    observe=open_counters,
-    open=open_metrics,
-)

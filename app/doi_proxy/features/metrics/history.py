@@ -17,6 +17,7 @@ from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
 from doi_proxy.errors import NotCached, PrefixDenied, failure_tokens
+from doi_proxy.sharing.events import Moment
 
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
@@ -40,8 +41,7 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
 MEANT: Final = frozenset({NotCached.token, PrefixDenied.token})
 
 
-#: A time, in seconds since the epoch until the year 9999, and a sum. A point that is read may be forged.
-Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
+#: A sum of a point. A point that is read may be forged.
 _Sum = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 
 

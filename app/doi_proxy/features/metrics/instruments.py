@@ -16,9 +16,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from doi_proxy.errors import ShareSpent, failure_tokens
-from doi_proxy.features.feature import CounterData, GaugeData, Meter
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.resolution import HIT, Origin, Resolution
+from doi_proxy.system.meter import CounterData, GaugeData, Meter
 from doi_proxy.upstream.guard import RecordQuery
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.

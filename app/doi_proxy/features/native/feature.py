@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.feature import Extra, Feature, UpstreamKind
+from doi_proxy.features.feature import Extra, Feature, SourceContext, UpstreamKind
+from doi_proxy.features.native import errors  # noqa: F401 - the tokens of all errors are one vocabulary
 from doi_proxy.features.options import Settings
-from doi_proxy.features.source_context import SourceContext
+
+if TYPE_CHECKING:
+    from doi_proxy.features.check import Finding, Inspection
 
 #: The setting that means: every handle server, from the root. URLs of one handle server begin with it.
 FROM_ROOT: Final = "hdl:"
@@ -24,38 +26,37 @@ def is_from_root(url: str) -> bool:
     return url.partition("?")[0] == FROM_ROOT
 
 
-def _is_on(settings: Settings) -> bool:
-    """Whether handle servers are an upstream. A sealed resolver has none."""
-    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
-    return settings.mode != "sealed" and any(map(is_native, urls))
-
-
 def _open_upstream(settings: Settings, url: str, context: SourceContext) -> Any:
     """The upstream that a URL names. Raises ConfigurationError."""
-    from doi_proxy.features.native.opening import open_source  # noqa: PLC0415 - only an upstream of this kind needs it
+    from doi_proxy.features.native.opening import open_source
 
     return open_source(settings, url, context)
 
 
 async def _examine(settings: Settings, url: str) -> list[Finding]:
     """Which transports work."""
-    from doi_proxy.features.native.check import examine_transports  # noqa: PLC0415 - see _open_upstream
+    from doi_proxy.features.native.check import examine_transports
 
     return await examine_transports(settings, url)
 
 
-def _check(inspection: Inspection) -> Iterator[Finding]:
-    """A bootstrap file that cannot be used, and handle servers that do not answer."""
-    from doi_proxy.features.native.check import find_native_problems  # noqa: PLC0415 - see _open_upstream
+class Native(Feature):
+    """The upstream of URLs that begin with `hdl:`."""
 
-    return find_native_problems(inspection)
+    name = "native"
+    summary = "handle servers themselves, by the native Handle protocol"
+    extra = Extra("native", ("cryptography",))
+    upstreams = {"hdl": UpstreamKind(_open_upstream, _examine, is_signed=True)}
 
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Whether handle servers are an upstream. A sealed resolver has none."""
+        urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
+        return settings.mode != "sealed" and any(map(is_native, urls))
 
-FEATURE: Final = Feature(
-    "native",
-    "handle servers themselves, by the native Handle protocol",
-    extra=Extra("native", ("cryptography",)),
-    is_on=_is_on,
-    check=_check,
-    upstreams={"hdl": UpstreamKind(_open_upstream, _examine, is_signed=True)},
-)
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """A bootstrap file that cannot be used, and handle servers that do not answer."""
+        from doi_proxy.features.native.check import find_native_problems
+
+        return find_native_problems(inspection)

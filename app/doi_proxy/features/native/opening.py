@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import httpx
 
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
-from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.feature import SourceContext, require_libraries
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
 from doi_proxy.features.native.directory import Directory
 from doi_proxy.features.native.directory_log import DirectoryLog
 from doi_proxy.features.native.errors import translated_errors
 from doi_proxy.features.native.exchange import Clocks, QueryLimits, ServiceClient
-from doi_proxy.features.native.feature import FEATURE, FROM_ROOT, is_from_root
+from doi_proxy.features.native.feature import FROM_ROOT, Native, is_from_root
 from doi_proxy.features.native.health import HealthLimits, ServerHealth
 from doi_proxy.features.native.json_sites import (
     MAX_BOOTSTRAP_BYTES,
@@ -45,7 +45,6 @@ from doi_proxy.features.native.transport.udp import UdpTransport
 from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
 from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
 from doi_proxy.features.options import Settings
-from doi_proxy.features.source_context import SourceContext
 from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.system.regular_file import read_regular
 from doi_proxy.system.version import read_version
@@ -128,7 +127,7 @@ def _open_client(
     context: SourceContext | None = None,
     only: TransportProtocol | None = None,
 ) -> ServiceClient:
-    require_libraries(FEATURE)
+    require_libraries(Native)
     # Before the first answer: the import takes longer than an answer.
     import_module("doi_proxy.features.native.server_keys")
     transports = _open_transports(settings, may_ask_again)

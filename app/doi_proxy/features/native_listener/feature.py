@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from doi_proxy.features.feature import Context, Feature, Opened
-from doi_proxy.features.native_listener.metrics import MESSAGES
-from doi_proxy.features.native_listener.settings import NativeListenerSettings
-from doi_proxy.features.options import Settings
+from pydantic import Field, field_validator
+
+from doi_proxy.features.feature import Feature, Listener
+from doi_proxy.features.options import Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
+    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.native_listener.listener import NativeServer
 
 
-def open_listener(context: Context) -> Opened:
+class NativeListenerSettings(SettingsGroup):
+    """The listener of the native Handle protocol."""
+
+    tables = ("native",)
+
+    native_listen: str | None = Field(
+        None,
+        description="Address on which programs resolve names by the native Handle protocol: a host and a port "
+        "such as `127.0.0.1:2641`, for TCP, the HTTP tunnel and UDP. Set it for programs that speak "
+        "that protocol.",
+    )
+    native_listen_udp: bool = Field(
+        False,
+        description="Whether `native_listen` has UDP at an address that is not a loopback address: at most 5 "
+        "answers a second to a network, of at most 512 bytes. Turn it on if such programs on other "
+        "machines use UDP.",
+    )
+
+    @field_validator("native_listen")
+    @classmethod
+    def _check_native_listen(cls, value: str | None) -> str | None:
+        if value is not None and not is_host_and_port(value):
+            raise ValueError(f"{value[:120]!r} is not a host and a port; write it as 127.0.0.1:2641 or [::1]:2641")
+        return value
+
+
+class NativeProtocol(Feature):
     """The listener, which the server of each worker serves."""
-    from doi_proxy.features.native_listener.listener import NativeListener  # noqa: PLC0415 - 50 ms, only if it is on
-    from doi_proxy.features.native_listener.responder import Responder  # noqa: PLC0415 - as above
 
-    settings, core = context.settings.group(NativeListenerSettings), context.core
-    listener = NativeListener(context.shared_file("native-udp.lock"), allows_udp=settings.native_listen_udp)
+    name = "native_listener"
+    summary = "the native Handle protocol for other programs: UDP, TCP and the HTTP tunnel"
+    needs = ("native",)
+    settings = NativeListenerSettings
 
-    def listen(stages: Any, connections: Any) -> NativeServer:
-        responder = Responder(
-            core.destinations,
-            stages,
-            clock=context.clock,
-            count=context.meter.counter(MESSAGES),
-        )
-        return listener.open(responder, connections)
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Whether there is an address to listen on."""
+        return settings.group(NativeListenerSettings).native_listen is not None
 
-    return Opened(services=(listener,), listeners={"native_listen": listen})
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Open the listener."""
+        from doi_proxy.features.native_listener.listener import NativeListener
+        from doi_proxy.features.native_listener.metrics import MESSAGES
+        from doi_proxy.features.native_listener.responder import Responder
 
+        context, settings = self.context, self.context.settings.group(NativeListenerSettings)
+        listener = NativeListener(context.shared_file("native-udp.lock"), allows_udp=settings.native_listen_udp)
+        count = core.meter.counter(MESSAGES)
 
-def _is_on(settings: Settings) -> bool:
-    """Whether there is an address to listen on."""
-    return settings.group(NativeListenerSettings).native_listen is not None
+        def listen(stages: Any, connections: Any) -> NativeServer:
+            return listener.open(Responder(core.destinations, stages, clock=context.clock, count=count), connections)
 
-
-FEATURE: Final = Feature(
-    "native_listener",
-    "the native Handle protocol for other programs: UDP, TCP and the HTTP tunnel",
-    needs=("native",),
-    is_on=_is_on,
-    open=open_listener,
-)
+        return listener, Listener("native_listen", listen)

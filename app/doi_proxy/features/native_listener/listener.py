@@ -14,12 +14,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from doi_proxy.features.feature import Service
 from doi_proxy.features.native_listener.datagrams import NativeDatagrams
 from doi_proxy.features.native_listener.responder import Responder
 from doi_proxy.features.native_listener.stream import NativeStream, ServerState
 from doi_proxy.features.native_listener.tunnel import Tunnel
 from doi_proxy.server.connections import Connections
+from doi_proxy.system.background import Service
 
 log = logging.getLogger(__name__)
 

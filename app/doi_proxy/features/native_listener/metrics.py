@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from doi_proxy.features.feature import CounterData
+from doi_proxy.system.meter import CounterData
 
 #: A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing about
 #: a name; what UDP does not answer.

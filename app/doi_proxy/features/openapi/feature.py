@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from doi_proxy.features.feature import Feature
 
-from doi_proxy.features.feature import Context, Feature, Opened
-from doi_proxy.features.openapi.http import add_openapi
-from doi_proxy.web.operations import Face
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Opened
+    from doi_proxy.web.operations import Face
 
 
-def open_openapi(context: Context) -> Opened:
+class OpenAPI(Feature):
     """`/openapi.json` and `/docs`."""
 
-    def add(app: FastAPI, face: Face) -> None:
-        routes = [route for gate in context.gates if not gate.has_listener for route in gate.app.routes]
-        add_openapi(app, face, routes, server_url=context.facts.public_url or "/")
+    name = "openapi"
+    summary = "/openapi.json and /docs"
 
-    return Opened(routes=(add,))
+    @classmethod
+    def samples(cls) -> dict[str, dict[str, Any]]:
+        """See Feature."""
+        return {"docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}}
 
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the description of the routes that were added before."""
+        from doi_proxy.features.openapi.http import add_openapi
 
-def _sample_facts() -> dict[str, dict[str, Any]]:
-    """The facts of a sample of the page, by its template."""
-    return {"docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}}
-
-
-FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi, samples=_sample_facts)
+        routes = [route for gate in opened.gates if not gate.has_listener for route in gate.app.routes]
+        add_openapi(app, face, routes, server_url=self.context.facts.public_url or "/")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 from doi_proxy.features.privacy.line import MAX_PATH, NO_CLIENTS, LogLine
@@ -106,3 +108,15 @@ class AccessLog(Stage):
 
 def _id_lines(identifier: str | None) -> bytes:
     return b"" if identifier is None else b"".join((_BEFORE_ID, identifier.encode(), _AFTER_ID))
+
+
+def new_access_log(privacy_level: int, clock: Callable[[], float], write: Callable[[LogLine], object]) -> AccessLog:
+    """A log whose request IDs are random."""
+    random_bits = Random().getrandbits  # noqa: S311 - a request ID is not a secret
+    return AccessLog(
+        privacy_level=privacy_level,
+        clock=clock,
+        timer=time.perf_counter,
+        new_id=lambda: random_bits(64).to_bytes(8).hex(),
+        write=write,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import stat
@@ -9,11 +10,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
+from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
 
 from doi_proxy.features.privacy.line import LogLine
+from doi_proxy.system.background import Service
+from doi_proxy.system.meter import CounterData
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +33,12 @@ _PIPE_BYTES: Final = 4_096
 _FILE_BYTES: Final = 16_384
 #: Seconds that the end of the process waits for a reader that stands still.
 CLOSE_TIMEOUT: Final = 2.0
+#: Any number: the last lines need nothing that ends before them.
+_EXIT_PRIORITY: Final = 0
+LOST_LINES: Final = CounterData(
+    "access_log_lost_lines",
+    "Lines of the access log that were not written: standard output was full, closed or not read in time.",
+)
 
 
 class LineWriter:
@@ -125,3 +135,31 @@ def _is_pipe(descriptor: int) -> bool:
         return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
     except OSError:
         return False
+
+
+class LineService(Service):
+    """Writes the last lines at the end, and counts those that were lost."""
+
+    def __init__(self, writer: LineWriter, count_lost: Callable[..., None]) -> None:
+        self._writer = writer
+        self._count_lost = count_lost
+        self._counted = 0
+        self._at_exit: Finalize | None = None
+
+    async def start(self) -> None:
+        """Write the last lines also if the process ends by a fault."""
+        # A worker is a fork. It ends without the functions of atexit.
+        self._at_exit = Finalize(self, self._writer.close, exitpriority=_EXIT_PRIORITY)
+
+    def tick(self) -> None:
+        """Count the lines that were lost."""
+        lost = self._writer.lost
+        if lost > self._counted:
+            self._count_lost(lost - self._counted)
+            self._counted = lost
+
+    async def stop(self) -> None:
+        """Write the last lines."""
+        await asyncio.to_thread(self._writer.close)
+        if self._at_exit is not None:
+            self._at_exit.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from doi_proxy.features.feature import CounterData
+from doi_proxy.system.meter import CounterData
 
 LOST_LINES: Final = CounterData(
     "access_log_lost_lines",

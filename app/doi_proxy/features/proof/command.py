@@ -12,7 +12,7 @@ from typing import Final
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, set_usage
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.features.native.feature import FEATURE as NATIVE
+from doi_proxy.features.native.feature import Native
 from doi_proxy.system.regular_file import explain_failure, read_regular
 from handle_protocol.errors import HandleProtocolError
 
@@ -34,7 +34,7 @@ def _read_time(text: str) -> float:
 
 
 def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
-    require_libraries(NATIVE)
+    require_libraries(Native)
     # These modules load the library of signatures.
     from doi_proxy.features.native.opening import read_root
     from doi_proxy.features.proof.document import MAX_DOCUMENT_BYTES, verify_document

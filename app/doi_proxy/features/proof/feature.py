@@ -3,52 +3,85 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI
-
-from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import Context, Feature, Opened, require_libraries
-from doi_proxy.features.native.feature import FEATURE as NATIVE
-from doi_proxy.features.native.feature import is_from_root
+from doi_proxy.errors import ConfigurationError, InvalidRequest
+from doi_proxy.features.feature import Feature, require_libraries
 from doi_proxy.features.options import Settings
-from doi_proxy.features.proof.http import PROOF_PATH, add_proof
-from doi_proxy.features.proof.section import ProofLink
-from doi_proxy.features.proof.signature_line import SignatureLine
-from doi_proxy.web.operations import Face
-from doi_proxy.web.section import Section
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Core, Opened, Others, Part
     from doi_proxy.features.native.referral import HandleService
+    from doi_proxy.web.operations import Face
 
 log = logging.getLogger(__name__)
 
+#: The endpoint, before the name.
+PROOF_PATH: Final = "/api/proof/"
 
-def open_proof(context: Context) -> Opened:
+
+class NotVerified(InvalidRequest):
+    """The cache has no proof of this name; request the name with cert, and see upstream_verify in docs/native.md."""
+
+    status = 404
+    token = "not-verified"
+    title = "The cache has no proof of the name"
+
+
+class Proof(Feature):
     """The endpoint /api/proof/<name>, the link to it if names are found from the root, and the line of signatures."""
-    root, core = _read_root(context.settings), context.core
-    sections: list[Section] = [] if root is None else [ProofLink(core)]
-    if _has_libraries():
-        sections.append(SignatureLine(core, _read_keys(context.settings), context.clock))
 
-    def add(app: FastAPI, face: Face) -> None:
-        add_proof(app, core, root)
+    name = "proof"
+    summary = "the proof of an answer: what a handle server signed, and the keys up to the root"
+    needs = ("native",)
+    own_api = {PROOF_PATH.encode(): "proof"}
 
-    return Opened(sections=sections, routes=(add,), own_api={PROOF_PATH.encode(): "proof"})
+    _core: Core
+    _root: HandleService | None
+
+    @classmethod
+    def samples(cls) -> dict[str, dict[str, Any]]:
+        """See Feature."""
+        signature = {"state": "valid", "signer": "300:10.1000/key", "covered": 3, "total": 3}
+        return {"proof": {"is_proven": True}, "signature": {"signature": signature}}
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """The sections of the page of a record."""
+        from doi_proxy.features.proof.section import ProofLink
+        from doi_proxy.features.proof.signature_line import SignatureLine
+
+        self._core, self._root = core, _read_root(self.context.settings)
+        sections: list[Part] = [] if self._root is None else [ProofLink(core)]
+        if _has_libraries():
+            sections.append(SignatureLine(core, _read_keys(self.context.settings), self.context.clock))
+        return sections
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the endpoint."""
+        from doi_proxy.features.proof.http import add_proof
+
+        add_proof(app, self._core, self._root)
 
 
 def _read_root(settings: Settings) -> HandleService | None:
+    from doi_proxy.features.native.feature import is_from_root
+
     urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
     if settings.mode == "sealed" or not any(map(is_from_root, urls)):
         return None
-    from doi_proxy.features.native.opening import read_root  # noqa: PLC0415 - only a proxy with handle servers needs it
+    from doi_proxy.features.native.opening import read_root
 
     return read_root(settings)
 
 
 def _has_libraries() -> bool:
+    from doi_proxy.features.native.feature import Native
+
     try:
-        require_libraries(NATIVE)
+        require_libraries(Native)
     except ConfigurationError:
         return False
     return True
@@ -57,7 +90,7 @@ def _has_libraries() -> bool:
 def _read_keys(settings: Settings) -> tuple[bytes, ...]:
     if settings.upstream_bootstrap is None:
         return ()
-    from doi_proxy.features.native.opening import read_root_keys  # noqa: PLC0415 - see _read_root
+    from doi_proxy.features.native.opening import read_root_keys
 
     try:
         return read_root_keys(settings) or ()
@@ -65,18 +98,3 @@ def _read_keys(settings: Settings) -> tuple[bytes, ...]:
         # Only an upstream needs the file; it has raised then.
         log.warning("no signature of a record can be proven: %s", error.message)
         return ()
-
-
-def _sample_facts() -> dict[str, dict[str, Any]]:
-    """The facts of a sample of the block, by its template."""
-    signature = {"state": "valid", "signer": "300:10.1000/key", "covered": 3, "total": 3}
-    return {"proof": {"is_proven": True}, "signature": {"signature": signature}}
-
-
-FEATURE: Final = Feature(
-    "proof",
-    "the proof of an answer: what a handle server signed, and the keys up to the root",
-    needs=("native",),
-    open=open_proof,
-    samples=_sample_facts,
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import FastAPI, Path, Request, Response
 
@@ -12,7 +12,7 @@ from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints.own_pages import text_headers
 from doi_proxy.endpoints.problem_responses import problem_responses
-from doi_proxy.features.proof.errors import NotVerified
+from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
 from doi_proxy.features.proof.models import ProofModel
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import JSON
@@ -22,8 +22,6 @@ from handle_protocol.proven_answer import ProvenAnswer
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
     from doi_proxy.features.native.referral import HandleService
-
-PROOF_PATH: Final = "/api/proof/"
 
 
 def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.demand import Demand
-from doi_proxy.web.section import PageKind
+from doi_proxy.web.section import PageKind, Section
 from handle_protocol.proven_answer import ProvenAnswer
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
 
 
-class ProofLink:
+class ProofLink(Section):
     """See Section."""
 
     template = "proof.html"

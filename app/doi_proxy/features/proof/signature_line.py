@@ -17,7 +17,7 @@ from doi_names.prefix_record import PREFIX_RECORDS, without_home
 from doi_proxy.errors import FAILURES
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.resolution import read_record
-from doi_proxy.web.section import PageKind
+from doi_proxy.web.section import PageKind, Section
 from handle_protocol.record import Record
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _RETRIED: Final = 30.0
 _TIMEOUT: Final = 3.0
 
 
-class SignatureLine:
+class SignatureLine(Section):
     """See Section. `root_keys` are the operator's, data of HS_PUBKEY values; empty if there are none."""
 
     template = "signature.html"

@@ -1,34 +1,63 @@
-"""The headers that a record adds to its redirect, if the operator allows their names."""
+"""Headers that a record adds to its redirect, by 10320/headers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from typing import Final
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.feature import NOTHING, Context, Feature, Opened
-from doi_proxy.features.record_headers.headers import read_allowed, record_headers
-from doi_proxy.features.record_headers.settings import RecordHeaderSettings
+from pydantic import Field, field_validator
 
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import SettingsGroup
+from doi_proxy.features.setting_values import TextList
 
-def open_record_headers(context: Context) -> Opened:
-    """Let redirects have the headers that are allowed. Raises ConfigurationError."""
-    allowed = read_allowed(context.settings.group(RecordHeaderSettings).record_headers)
-    if allowed:
-        context.read_headers = partial(record_headers, allowed)
-    return NOTHING
+if TYPE_CHECKING:
+    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.features.feature import Core, Others, Part
 
-
-def find_forbidden_names(inspection: Inspection) -> Iterator[Finding]:
-    """Names that no record may set."""
-    setting = inspection.settings.group(RecordHeaderSettings).record_headers
-    yield from inspection.find_refusal("record_headers", lambda: read_allowed(setting))
+_NAME: Final = re.compile(r"[A-Za-z0-9-]+")
 
 
-FEATURE: Final = Feature(
-    "record_headers",
-    "headers that a record adds to its redirect, by 10320/headers",
-    open=open_record_headers,
-    check=find_forbidden_names,
-)
+class RecordHeaderSettings(SettingsGroup):
+    """The headers that records may set."""
+
+    record_headers: TextList = Field(
+        (),
+        description="Headers that 10320/headers values are allowed to set on a redirect. Headers that control "
+        "browsers, front proxies or the connection are refused. Set it if your own records have such "
+        "values.",
+    )
+
+    @field_validator("record_headers")
+    @classmethod
+    def _check_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name[:80]!r} is not the name of a header; write names such as Link, Content-Language"
+                )
+        return value
+
+
+class HeadersOfRecords(Feature):
+    """Lets redirects have the headers that the operator allows."""
+
+    name = "record_headers"
+    summary = "headers that a record adds to its redirect, by 10320/headers"
+    settings = RecordHeaderSettings
+
+    @classmethod
+    def check(cls, inspection: Inspection) -> Iterator[Finding]:
+        """Names that no record may set."""
+        from doi_proxy.features.record_headers.headers import read_allowed
+
+        setting = inspection.settings.group(RecordHeaderSettings).record_headers
+        yield from inspection.find_refusal("record_headers", lambda: read_allowed(setting))
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Raises ConfigurationError for a name that no record may set."""
+        from doi_proxy.features.record_headers.headers import RecordHeaders, read_allowed
+
+        allowed = read_allowed(self.context.settings.group(RecordHeaderSettings).record_headers)
+        return (RecordHeaders(allowed),) if allowed else ()

@@ -12,6 +12,7 @@ from doi_names.uri import component, template_path
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.web.header import Header
 from doi_proxy.web.responses import COMMON_HEADERS, PAGE_POLICY
+from doi_proxy.web.stage import Stage
 from handle_protocol.location import fill_template
 from handle_protocol.record import Record
 
@@ -56,6 +57,17 @@ def read_allowed(setting: Iterable[str]) -> frozenset[bytes]:
 
 def _is_forbidden(name: bytes) -> bool:
     return name in NEVER or name.startswith(NEVER_PREFIXES)
+
+
+class RecordHeaders(Stage):
+    """Adds the headers whose lower-case names are allowed."""
+
+    def __init__(self, allowed: frozenset[bytes]) -> None:
+        self._allowed = allowed
+
+    def record_headers(self, record: Record, name: HandleName) -> list[Header]:
+        """See Stage."""
+        return record_headers(self._allowed, record, name)
 
 
 def record_headers(allowed: frozenset[bytes], record: Record, name: HandleName) -> list[Header]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from doi_proxy.errors import DoiProxyError, RequestTooLarge, TooManyRequests
-from doi_proxy.features.lists.errors import TooManyBatches
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.lists.feature import TooManyBatches
+from doi_proxy.features.texts.feature import UnreadableList
 
 
 class UnreadableReferences(UnreadableList):

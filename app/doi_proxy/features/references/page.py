@@ -16,7 +16,7 @@ from doi_proxy.endpoints.own_pages import language_of, text_headers
 from doi_proxy.errors import FAILURES, DoiProxyError, Quota, TooManyRequests, UpstreamTimeout, as_failure
 from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
 from doi_proxy.features.lists.batch import BatchInput
-from doi_proxy.features.lists.errors import TooManyBatches
+from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.http import read_length
 from doi_proxy.features.lists.name_lookup import BatchOptions
 from doi_proxy.features.lists.verdict import ListRow, Verdict

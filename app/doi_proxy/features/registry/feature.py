@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any
 
 from doi_proxy.features.feature import Extra, Feature
+from doi_proxy.features.options import Settings
 
-FEATURE: Final = Feature(
-    "registry",
-    "the data files of registration agencies, imported into a SQLite store",
-    needs=("sqlite",),
+
+class Registry(Feature):
+    """The records of such files, which the store and the command `cache import` use."""
+
+    name = "registry"
+    summary = "the data files of registration agencies, imported into a SQLite store"
+    needs = ("sqlite",)
     # The import of such a file needs it. Tables of names and URLs, and records of a store, are read without it.
-    extra=Extra("registry", ("isal",)),
-    is_on=lambda settings: False,
-)
+    extra = Extra("registry", ("isal",))
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Never for a service, which opens the store alone."""
+        return False
+
+    @classmethod
+    def store_records(cls) -> Any:
+        """See Feature."""
+        from doi_proxy.features.registry.store_table import RECORDS
+
+        return RECORDS

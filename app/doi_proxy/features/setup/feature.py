@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from doi_proxy.features.feature import Feature
 
-from doi_proxy.endpoints.own_pages import no_file
-from doi_proxy.features.feature import NOTHING, Context, Feature, Opened
-from doi_proxy.features.setup.probe import Probe, add_probe
-from doi_proxy.web.operations import Face
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Opened
+    from doi_proxy.web.operations import Face
 
 
-def open_probe(context: Context) -> Opened:
+class Setup(Feature):
     """The route of the probes, if there is an admin token."""
-    if context.settings.value("admin_token") is None:
-        return NOTHING
-    probe = Probe(context.settings.value("admin_token"), context.clock)
-    context.reloads.on_reload(lambda new: probe.set_token(new.value("admin_token")), "admin_token")
 
-    def add(app: FastAPI, face: Face) -> None:
-        add_probe(app, probe, lambda request: no_file(face, request))
+    name = "setup"
+    summary = "check, doctor, and the files of an installation"
 
-    return Opened(routes=(add,))
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the route."""
+        from doi_proxy.endpoints.own_pages import no_file
+        from doi_proxy.features.setup.probe import Probe, add_probe
 
-
-FEATURE: Final = Feature(
-    "setup",
-    "check, doctor, and the files of an installation",
-    open=open_probe,
-)
+        token = self.context.settings.value("admin_token")
+        if token is not None:
+            probe = Probe(token, self.context.clock)
+            self.context.reloads.on_reload(lambda new: probe.set_token(new.value("admin_token")), "admin_token")
+            add_probe(app, probe, lambda request: no_file(face, request))

@@ -3,107 +3,139 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI
+from pydantic import Field, field_validator
 
-from doi_proxy.features.feature import Context, Feature, Opened, Service
-from doi_proxy.features.metrics.history import SharedHistory
-from doi_proxy.features.status.events import EventLog
-from doi_proxy.features.status.http import add_health
-from doi_proxy.features.status.keeping import StatusKeeper, find_place
-from doi_proxy.features.status.models import STATUS_PATH, Status
-from doi_proxy.features.status.page import add_status
-from doi_proxy.features.status.prefixes import PrefixCounts
-from doi_proxy.features.status.reader import StatusReader
-from doi_proxy.features.status.readiness import describe_readiness
-from doi_proxy.features.status.samples import sample_status
-from doi_proxy.features.status.settings import StatusSettings
-from doi_proxy.features.status.upstream_states import UpstreamStates
-from doi_proxy.networks.network_list import EVERYONE, NetworkList
-from doi_proxy.sharing.states import SharedStates
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.operations import Face
+from doi_proxy.features.feature import Feature
+from doi_proxy.features.options import SettingsGroup, require_networks
+from doi_proxy.features.setting_values import TextList
+from doi_proxy.system.background import Service
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Core, Opened, Others, Part
+    from doi_proxy.features.status.clients import ClientCounts
+    from doi_proxy.features.status.keeping import StatusKeeper
+    from doi_proxy.features.status.models import Status
+    from doi_proxy.features.status.prefixes import PrefixCounts
+    from doi_proxy.features.status.reader import StatusReader
+    from doi_proxy.features.status.upstream_states import UpstreamStates
+    from doi_proxy.web.operations import Face
 
 #: The privacy level from which prefixes are not counted.
 _NO_PREFIXES: Final = 3
 
 
-class HistoryService(Service):
-    """Records the history and the events, and keeps them in the store."""
+class StatusSettings(SettingsGroup):
+    """The status page."""
 
-    def __init__(self, reader: StatusReader, keeper: StatusKeeper, prefixes: PrefixCounts) -> None:
-        self._reader = reader
-        self._keeper = keeper
-        self._prefixes = prefixes
+    tables = ("status",)
+
+    status_networks: TextList = Field(
+        ("127.0.0.0/8", "::1"),
+        description="Networks whose clients see `/status`; `0.0.0.0/0, ::/0` is everyone. A request with "
+        "`admin_token` sees it from everywhere, also with an empty list. A front proxy on this "
+        "machine must send X-Forwarded-For, or all of its clients count as this machine. Add the "
+        "network of the operators if they look at it from their own machines.",
+    )
+
+    @field_validator("status_networks")
+    @classmethod
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        require_networks(value)
+        return value
+
+
+class StatusPages(Feature, Service):
+    """/healthz and /readyz for everyone, /status for those who may see it; the history and the events behind it."""
+
+    name = "status"
+    summary = "/healthz and /readyz, and /status: what the service is doing, as a page and as JSON"
+    needs = ("metrics",)
+    settings = StatusSettings
+
+    _core: Core
+    _upstreams: UpstreamStates
+    _reader: StatusReader
+    _keeper: StatusKeeper
+    _clients: ClientCounts
+    _prefixes: PrefixCounts
+    #: The prefixes that are shown. The highest privacy level counts clients and names together nowhere.
+    _shown: PrefixCounts | None
+
+    @classmethod
+    def samples(cls) -> Mapping[str, Mapping[str, Any]]:
+        """See Feature."""
+        from doi_proxy.features.status.samples import sample_status
+
+        return sample_status()
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """Count clients and prefixes, and record the history and the events."""
+        from doi_proxy.features.metrics.feature import Metrics
+        from doi_proxy.features.metrics.history import SharedHistory
+        from doi_proxy.features.status.clients import ClientCounts
+        from doi_proxy.features.status.keeping import StatusKeeper, find_place
+        from doi_proxy.features.status.prefixes import PrefixCounts
+        from doi_proxy.features.status.reader import StatusReader
+        from doi_proxy.features.status.upstream_states import UpstreamStates
+        from doi_proxy.sharing.states import SharedStates
+        from doi_proxy.web.client_network import client_of
+
+        context, memories = self.context, self.context.reloads.memories
+        self._core = core
+        self._upstreams = UpstreamStates(core.upstream.guards, SharedStates(memories.get("upstreams")), context.clock)
+        self._clients = ClientCounts(client_of, context.clock, memories.get("clients"))
+        self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories.get("prefixes"))
+        self._shown = self._prefixes if context.facts.privacy_level < _NO_PREFIXES else None
+        history = SharedHistory(context.shared_file("history.json"))
+        self._reader = StatusReader(context, core, others[Metrics], history, self._upstreams, self._clients)
+        is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
+        listening = f"{context.settings.host}:{context.settings.port}"
+        place = find_place(listening) if is_shared else ""
+        self._keeper = StatusKeeper(core.cache, history, context.events, context.clock, place)
+        context.reloads.on_reload(lambda _: context.events.record("reload", context.clock()))
+        counted = () if self._shown is None else (self._shown,)
+        return self._clients, *counted, self._upstreams, self
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the routes, that of /status also behind the gates of operators."""
+        from doi_proxy.features.status.http import add_health
+        from doi_proxy.features.status.models import STATUS_PATH
+        from doi_proxy.features.status.page import add_status
+        from doi_proxy.networks.network_list import EVERYONE, NetworkList
+
+        self._reader.services = opened.services
+        add_health(app, self._reader.describe_readiness)
+        networks = [ip_network(network) for network in self.context.settings.group(StatusSettings).status_networks]
+        is_public, seeing = set(networks) >= EVERYONE, NetworkList(networks)
+        # If every client may see the page, only those of listed networks see its prefixes.
+        trusted = NetworkList(network for network in networks if network not in EVERYONE)
+
+        async def read(address: str) -> Status | None:
+            if not is_public and address not in seeing:
+                return None
+            return await self._reader.read(self._shown if address in trusted else None)
+
+        add_status(app, read, face.pages, face.link)
+        face.private.add(STATUS_PATH.encode())
+        for gate in opened.gates:
+            gate.add_path(STATUS_PATH.encode())
+            add_status(
+                gate.app, lambda address: self._reader.read(self._shown), face.pages, face.link, is_described=False
+            )
 
     def tick(self) -> None:
         """Record a point, if it is due, and what has changed."""
+        self._clients.refresh()
         self._prefixes.refresh()
         self._reader.watch()
         self._reader.record()
 
     async def run(self) -> None:
-        """Keep them."""
+        """Keep the history and the events in the store."""
         await self._keeper.run(self._reader.finish)
-
-
-def open_status(context: Context) -> Opened:
-    """The routes: /healthz and /readyz for everyone, /status for those who may see it."""
-    settings = context.settings.group(StatusSettings)
-    history, events = SharedHistory(context.shared_file("history.json")), EventLog(context.shared_file("events.json"))
-    upstreams = UpstreamStates(
-        context.core.upstream.guards, SharedStates(context.reloads.memories.get("upstreams")), context.clock
-    )
-    reader = StatusReader(context, history, events, upstreams)
-    is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
-    listening = f"{context.settings.value('host')}:{context.settings.value('port')}"
-    place = find_place(listening) if is_shared else ""
-    keeper = StatusKeeper(context.core.cache, history, events, context.clock, place)
-    context.record_event = reader.record_event
-    context.reloads.on_reload(lambda _: reader.record_event("reload"))
-
-    # The highest privacy level counts clients and names together nowhere.
-    prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), context.reloads.memories.get("prefixes"))
-    service = HistoryService(reader, keeper, prefixes)
-    shown = prefixes if context.facts.privacy_level < _NO_PREFIXES else None
-    stages = () if shown is None else (shown,)
-
-    def add_public(app: FastAPI, face: Face) -> None:
-        add_health(app, lambda: describe_readiness(context, upstreams))
-
-    networks = [ip_network(network) for network in settings.status_networks]
-    is_public = set(networks) >= EVERYONE
-    seeing = NetworkList(networks)
-    # If every client may see the page, only those of listed networks see its prefixes.
-    trusted = NetworkList(network for network in networks if network not in EVERYONE)
-
-    async def read(address: str) -> Status | None:
-        if not is_public and address not in seeing:
-            return None
-        return await reader.read(shown if address in trusted else None)
-
-    def add(app: FastAPI, face: Face) -> None:
-        add_status(app, read, face.pages, face.link)
-
-    def add_for_operators(app: FastAPI, face: Face) -> None:
-        add_status(app, lambda address: reader.read(shown), face.pages, face.link, is_described=False)
-
-    path = STATUS_PATH.encode()
-    return Opened(
-        stages,
-        services=(upstreams, service),
-        routes=(add_public, add),
-        private=(path,),
-        operator_routes={path: add_for_operators},
-    )
-
-
-FEATURE: Final = Feature(
-    "status",
-    "/healthz and /readyz, and /status: what the service is doing, as a page and as JSON",
-    needs=("metrics",),
-    open=open_status,
-    samples=sample_status,
-)

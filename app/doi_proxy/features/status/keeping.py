@@ -16,7 +16,7 @@ import msgspec
 
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.metrics.history import LENGTH, Point, SharedHistory
-from doi_proxy.features.status.events import MAX_EVENTS, Event, EventLog
+from doi_proxy.sharing.events import MAX_EVENTS, Event, EventLog
 
 #: The name of the note. A release that does not know it leaves it alone.
 NOTE: Final = "status"

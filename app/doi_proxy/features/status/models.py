@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
-from doi_proxy.features.status.events import EventKind
 from doi_proxy.features.status.prefixes import PrefixKind
+from doi_proxy.sharing.events import EventKind
 
 #: The path of the page.
 STATUS_PATH: Final = "/status"

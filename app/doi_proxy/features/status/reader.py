@@ -10,19 +10,18 @@ from urllib.parse import urlsplit
 from msgspec.structs import asdict
 
 from doi_proxy.errors import PrefixDenied
-from doi_proxy.features.feature import Context, required
+from doi_proxy.features.feature import Context, Core
+from doi_proxy.features.metrics.feature import Metrics
 from doi_proxy.features.metrics.gauges import set_process_state
 from doi_proxy.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
-from doi_proxy.features.metrics.instruments import FeatureMetrics
-from doi_proxy.features.metrics.state import StateMetrics
-from doi_proxy.features.metrics.workers import Exposition
-from doi_proxy.features.status.events import Event, EventKind, EventLog
+from doi_proxy.features.status.clients import ClientCounts
 from doi_proxy.features.status.models import (
     BudgetStatus,
     ClientStatus,
     EventStatus,
     HistoryPoint,
     PrefixCount,
+    Readiness,
     Status,
     StoreStatus,
     UpstreamName,
@@ -31,6 +30,8 @@ from doi_proxy.features.status.prefixes import PrefixCounts, PrefixKind
 from doi_proxy.features.status.readiness import describe_readiness
 from doi_proxy.features.status.summary import read_english, summarize, write_sentence
 from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.sharing.events import Event
+from doi_proxy.system.background import Service
 from doi_proxy.system.version import read_version
 
 #: The points whose means are shown as those of the last hour.
@@ -40,20 +41,29 @@ _LAST_HOUR = 3_600 // STEP
 class StatusReader:
     """Reads and records the state of a service."""
 
-    def __init__(self, context: Context, history: SharedHistory, events: EventLog, upstreams: UpstreamStates) -> None:
+    def __init__(
+        self,
+        context: Context,
+        core: Core,
+        metrics: Metrics,
+        history: SharedHistory,
+        upstreams: UpstreamStates,
+        clients: ClientCounts,
+    ) -> None:
         self._context = context
-        self._events = events
+        self._events = context.events
+        self._metrics = metrics
+        self._client_counts = clients
+        #: The services of all features, once they are open.
+        self.services: Sequence[Service] = ()
         #: When the outages that this process knows began, by the URL of their upstream.
         self._down: dict[str, int] = {}
         self._store_down: int | None = None
         self._down_seconds, self._recorded_at = 0.0, context.clock()
         self._is_draining = False
-        self._core = context.core
+        self._core = core
         self._history = history
-        self._exposition = required(context.find(Exposition))
-        self._features = required(context.find(FeatureMetrics))
         self._upstreams = upstreams
-        self._state = required(context.find(StateMetrics))
         now = context.clock()
         self._started, is_first = _note_start(context.shared_file("started"), now)
         if is_first:
@@ -102,14 +112,14 @@ class StatusReader:
             self._store_down = None
             self._events.add(Event("store", began, int(now)))
 
-    def record_event(self, kind: EventKind, count: int = 1, detail: str = "") -> None:
-        """Record what an operator did, or what a feature noticed."""
-        self._events.add(Event(kind, int(self._context.clock()), detail=detail, count=count))
+    async def describe_readiness(self) -> Readiness:
+        """The body of `/readyz`."""
+        return await describe_readiness(self._context, self._core, self._upstreams, self.services)
 
     async def read(self, prefixes: PrefixCounts | None) -> Status:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
-        readiness = await describe_readiness(self._context, self._upstreams)
-        set_process_state(self._core, self._state, self._features)
+        readiness = await self.describe_readiness()
+        set_process_state(self._core, self._metrics.state, self._metrics.features)
         totals = self._collect()
         points = self._history.points_now(self._context.clock(), totals.series())
         await asyncio.sleep(0)
@@ -156,11 +166,11 @@ class StatusReader:
             yield UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)
 
     def _collect(self) -> Totals:
-        self._exposition.flush()
-        return read_totals(self._exposition.collect())
+        self._metrics.exposition.flush()
+        return read_totals(self._metrics.exposition.collect())
 
     def _clients(self) -> ClientStatus:
-        shares = self._context.read_shares()
+        shares = self._client_counts.shares()
         return ClientStatus(
             networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
         )

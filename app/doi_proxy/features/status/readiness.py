@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Final, Literal
 
-from doi_proxy.features.feature import Context
+from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.status.models import Readiness, UpstreamReadiness
 from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.system.background import Service
 from doi_proxy.upstream.breaker import BreakerState
 from doi_proxy.upstream.guard import Guard, UpstreamState
 
@@ -20,16 +21,18 @@ _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]
 }
 
 
-async def describe_readiness(context: Context, states: UpstreamStates) -> Readiness:
+async def describe_readiness(
+    context: Context, core: Core, states: UpstreamStates, services: Iterable[Service]
+) -> Readiness:
     """The body of `/readyz`. It queries the store, and never an upstream."""
-    core, draining = context.core, context.reloads.draining
+    draining = context.reloads.draining
     stats = await core.cache.stats()
     known = states.read()
     guards = enumerate(core.upstream.guards.items(), 1)
     upstreams = [_upstream_readiness(number, guard, known[url][0]) for number, (url, guard) in guards]
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
     detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": stats.state}
-    shown = {name: value for service in context.services for name, value in service.ready().items()}
+    shown = {name: value for service in services for name, value in service.ready().items()}
     detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
     if draining:
         detail["service"] = "draining"

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Final
 
-from doi_proxy.features.status.events import LASTING
 from doi_proxy.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
 from doi_proxy.features.status.numbers import write_count, write_share
+from doi_proxy.sharing.events import LASTING
 from doi_proxy.web.date import write_moment
 from doi_proxy.web.languages import CORE, Catalogue, read_packaged
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from doi_proxy.features.feature import Service
 from doi_proxy.sharing.states import PartState, SharedStates
+from doi_proxy.system.background import Service
 from doi_proxy.upstream.guard import Guard, UpstreamState
 
 #: A pause is in the store, and each worker reads it there before its next query.

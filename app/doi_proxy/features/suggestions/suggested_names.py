@@ -28,7 +28,7 @@ from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.single_flight import Replaced
 from doi_proxy.upstream.budget import TokenBucket
 from doi_proxy.upstream.source import ClientNetwork, Priority
-from doi_proxy.web.section import PageKind
+from doi_proxy.web.section import PageKind, Section
 from doi_proxy.web.shown_name import show_names
 
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
@@ -111,7 +111,7 @@ class Existence:
         return None
 
 
-class SuggestedNames:
+class SuggestedNames(Section):
     """The names for pages and problems.
 
     `own_hosts` are the hosts of this resolver, as `doi_names.suggestion.suggest` expects them.

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from doi_proxy.errors import RequestTooLarge, UnsupportedBody
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from doi_proxy.features.texts.references import BibtexReader, RisReader

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI
+from doi_proxy.errors import InvalidRequest
+from doi_proxy.features.feature import Feature
 
-from doi_proxy.features.feature import Context, Feature, Opened
-from doi_proxy.features.texts.extract import EXTRACT_PATH, add_extract
-from doi_proxy.features.texts.http import PARSE_LIMITS, PARSE_PATH, add_parse
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.operations import Face
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from doi_proxy.features.feature import Opened
+    from doi_proxy.web.operations import Face
+
+PARSE_PATH: Final = "/api/parse"
+EXTRACT_PATH: Final = "/api/extract"
 
 
-def open_texts(context: Context) -> Opened:
+class UnreadableList(InvalidRequest):
+    """The list of names cannot be read."""
+
+    token = "unreadable-list"
+    title = "The list of names cannot be read"
+
+
+class Texts(Feature):
     """The endpoints /api/parse and /api/extract."""
 
-    def add(app: FastAPI, face: Face) -> None:
-        add_parse(app, context.facts.public_url, PARSE_LIMITS, client_of)
+    name = "texts"
+    summary = "what a text is, and which names are in a text or a list"
+    own_api = {PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"}
+
+    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+        """Add the endpoints."""
+        from doi_proxy.features.texts.extract import add_extract
+        from doi_proxy.features.texts.http import PARSE_LIMITS, add_parse
+        from doi_proxy.web.client_network import client_of
+
+        add_parse(app, self.context.facts.public_url, PARSE_LIMITS, client_of)
         add_extract(app, client_of)
-
-    return Opened(routes=(add,), own_api={PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
-
-
-FEATURE: Final = Feature("texts", "what a text is, and which names are in a text or a list", open=open_texts)

@@ -19,6 +19,7 @@ from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.errors import RequestTooLarge
 from doi_proxy.features.texts.body import LIST_BODY, ListLimits, read_body_format, read_list_body
+from doi_proxy.features.texts.feature import PARSE_PATH
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
 from doi_proxy.features.texts.parsed_line import write_line
@@ -26,7 +27,6 @@ from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
 from doi_proxy.web.media_types import JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
 
-PARSE_PATH: Final = "/api/parse"
 #: Rows are sent in pieces of about this many bytes.
 _PIECE_BYTES: Final = 16_384
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.lines import (
     BOM,
     CITED,

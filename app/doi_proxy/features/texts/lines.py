@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 
 #: Characters of an unreadable item in its row.

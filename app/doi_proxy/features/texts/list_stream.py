@@ -15,7 +15,7 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import STANDARD_INPUT
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
 from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from doi_proxy.features.texts.references import BibtexReader, RisReader

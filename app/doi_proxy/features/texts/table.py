@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from typing import Final
 
-from doi_proxy.features.texts.errors import UnreadableList
+from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.lines import (
     CITED,
     MAX_EXCERPT,

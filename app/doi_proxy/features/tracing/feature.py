@@ -3,53 +3,80 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from doi_proxy.features.feature import Context, Extra, Feature, Observers, Opened, Service, required
-from doi_proxy.features.tracing.opening import Export, Traces, open_traces
-from doi_proxy.features.tracing.settings import TracingSettings
-from doi_proxy.features.tracing.stage import TracedRequests
-from doi_proxy.server.proxies import trusted_addresses
+from pydantic import Field, field_validator
+
+from doi_proxy.features.feature import Extra, Feature, Observers
+from doi_proxy.features.options import Settings, SettingsGroup, require_host
+from doi_proxy.system.background import Service
+
+if TYPE_CHECKING:
+    from doi_proxy.features.feature import Core, Others, Part
+    from doi_proxy.features.tracing.opening import Traces
 
 
-class OpenTraces(Service):
+class TracingSettings(SettingsGroup):
+    """The export of traces."""
+
+    tables = ("otel",)
+
+    otel_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^?#@\s]+$",
+        description="URL of the collector of traces, by OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318/v1/traces`. Without it, none are sent. It needs `pip install "
+        "'doi-proxy[otel]'`. Set it if you collect traces.",
+    )
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _name_collector_host(cls, value: str | None) -> str | None:
+        if value is not None:
+            require_host(value)
+        return value
+
+
+class Tracing(Feature, Service):
     """The spans of one process. They are exported at its end."""
 
-    def __init__(self, traces: Traces) -> None:
-        self.traces = traces
+    name = "tracing"
+    summary = "spans of requests and queries for OpenTelemetry"
+    settings = TracingSettings
+    extra = Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
+
+    _traces: Traces
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Whether there is a collector."""
+        return settings.group(TracingSettings).otel_endpoint is not None
+
+    def observe(self) -> Observers:
+        """Open the traces, and record a span for each query to an upstream."""
+        from doi_proxy.features.tracing.opening import Export, open_traces
+        from doi_proxy.server.proxies import trusted_addresses
+
+        facts, endpoint = self.context.facts, self.context.settings.group(TracingSettings).otel_endpoint
+        trusted = trusted_addresses(facts.trusted_proxies)
+        self._traces = open_traces(Export(endpoint or ""), facts.version, trusted, time.time_ns)
+        return Observers(upstream=lambda number: partial(self._traces.trace_query, number))
+
+    def open(self, core: Core, others: Others) -> Iterable[Part]:
+        """The stage that opens a span for each request."""
+        from doi_proxy.features.tracing.stage import TracedRequests
+
+        self.context.reloads.on_reload(_trust(self._traces), "trusted_proxies")
+        return TracedRequests(self._traces), self
 
     async def stop(self) -> None:
         """Export the spans that are left."""
-        await self.traces.aclose()
-
-
-def trace_upstream(context: Context) -> Observers:
-    """Open the traces, and record a span for each query to an upstream."""
-    settings = context.settings.group(TracingSettings)
-    export = Export(required(settings.otel_endpoint))
-    traces = open_traces(export, context.facts.version, trusted_addresses(context.facts.trusted_proxies), time.time_ns)
-    context.provide(OpenTraces(traces))
-    return Observers(upstream=lambda number: partial(traces.trace_query, number))
-
-
-def open_tracing(context: Context) -> Opened:
-    """The stage that opens a span for each request."""
-    service = required(context.find(OpenTraces))
-    context.reloads.on_reload(_trust(service.traces), "trusted_proxies")
-    return Opened(stages=(TracedRequests(service.traces),), services=(service,))
+        await self._traces.aclose()
 
 
 def _trust(traces: Traces) -> Callable[[Any], None]:
+    from doi_proxy.server.proxies import trusted_addresses
+
     return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))
-
-
-FEATURE: Final = Feature(
-    "tracing",
-    "spans of requests and queries for OpenTelemetry",
-    extra=Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
-    is_on=lambda settings: settings.group(TracingSettings).otel_endpoint is not None,
-    observe=trace_upstream,
-    open=open_tracing,
-)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.features.feature import ClientShares
-from doi_proxy.features.limits.counts import (
+from doi_proxy.features.status.clients import (
     MAX_CLIENTS,
     MAX_WAITING,
     SHARE_INTERVAL,
     STEP,
     TABLES,
     ClientCounts,
+    ClientShares,
     measure_shares,
 )
 from doi_proxy.sharing.folder import lock_file

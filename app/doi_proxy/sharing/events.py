@@ -12,9 +12,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from doi_proxy.features.metrics.history import Moment
 from doi_proxy.sharing.file import SharedFile
 
+#: Seconds since the epoch, until the year 9999. An event that is read may be forged.
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
 EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store"]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
@@ -84,6 +85,10 @@ class EventLog:
             return events
 
         self._change(change)
+
+    def record(self, kind: EventKind, now: float, count: int = 1) -> None:
+        """Record what an operator did, now. `now` is in seconds since the epoch."""
+        self.add(Event(kind, int(now), count=count))
 
     def restore(self, earlier: Iterable[Event], ended: int) -> None:
         """Put the events of an earlier run first, which ended at this time, and its outages with it."""

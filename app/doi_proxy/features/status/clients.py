@@ -7,11 +7,11 @@ network. The workers of a service count together, in a memory that they share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from doi_proxy.features.feature import ClientShares
 from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.web.stage import Stage
 
@@ -32,6 +32,19 @@ _HALF: Final = 0.5
 _NINE_TENTHS: Final = 0.9
 #: Requests by client, by the start of their table.
 _Tables = dict[int, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientShares:
+    """The number of clients, and how many of them sent half and nine tenths of the requests.
+
+    `largest` is the share of the busiest client, 0 to 1; None without a request.
+    """
+
+    clients: int
+    half: int
+    nine_tenths: int
+    largest: float | None
 
 
 class ClientCounts(Stage):
