@@ -18,25 +18,36 @@ PAGES = build_pages(Settings())
 
 
 def test_the_documentation_shows_each_operation_of_the_description() -> None:
+    post = {
+        "summary": "Check names",
+        "tags": ["Check"],
+        "requestBody": {"content": {"application/json": {"example": ["10.1000/182"]}}},
+        "responses": {},
+    }
     schema = {
         "info": {"summary": "A resolver."},
+        "tags": [{"name": "Resolve", "description": "From `a` to b."}, {"name": "Check", "description": "Lists."}],
         "paths": {
             "/{doi}": {
-                "summary": "members of a path that are no operation are passed over",
                 "get": {
                     "summary": "Resolve <it>",
+                    "tags": ["Resolve"],
                     "description": "Redirect to `a`.\n\nOr not.",
+                    "x-example": "/10.1000/182",
                     "parameters": [{"name": "type", "in": "query", "description": "A type."}],
                     "responses": {"302": {"description": "Found."}},
                 },
             },
-            "/healthz": {"get": {}},
+            "/api/resolve": {"post": post},
         },
     }
-    facts: dict[str, Any] = {"schema": schema, "problems": {}}
+    facts: dict[str, Any] = {"schema": schema, "problems": {}, "address": "https://x.example/doi"}
     page = Page(PAGES.render("docs", Link("/doi"), "en", "site.documentation", **facts).decode())
-    assert [element.text for element in page.all("h2")] == ["Resolve <it>", "/healthz"]
-    assert "GET /doi/{doi} Redirect to a. Or not. Parameters type A type. Answers 302 Found." in page.words
+    assert [element.text for element in page.all("h2")] == ["Resolve", "Check"]
+    assert [element.text for element in page.all("h3")] == ["Resolve <it>", "Check names"]
+    command = "curl -s 'https://x.example/doi/10.1000/182'"
+    assert f"Redirect to a. Or not. {command} Parameters type A type. Answers 302 Found." in page.words
+    assert """curl -s --json '["10.1000/182"]' 'https://x.example/doi/api/resolve'""" in page.words
     assert page.links["/doi/openapi.json"] == "openapi.json"
 
 

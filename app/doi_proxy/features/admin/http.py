@@ -72,7 +72,7 @@ def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
 def _add_cache(app: FastAPI, actions: AdminActions) -> None:
     @app.get(
         "/admin/entries/{doi:path}",
-        tags=["cache"],
+        tags=["Operate"],
         summary="Show the cached answer about a name",
         response_description="The entry.",
         responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
@@ -89,7 +89,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
 
     @app.post(
         "/admin/purge",
-        tags=["cache"],
+        tags=["Operate"],
         summary="Delete entries, or make them stale",
         response_description="How many entries it concerned.",
     )
@@ -100,7 +100,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
 
     @app.post(
         "/admin/refresh",
-        tags=["cache"],
+        tags=["Operate"],
         summary="Fetch a record, or those of a prefix, from the upstream now",
         response_description="What was fetched.",
     )
@@ -119,7 +119,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
 def _add_service(app: FastAPI, actions: AdminActions) -> None:
     @app.post(
         "/admin/reload",
-        tags=["service"],
+        tags=["Operate"],
         summary="Reload settings and files, as SIGHUP does",
         response_description="The reload has begun.",
     )
@@ -130,7 +130,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
 
     @app.post(
         "/admin/deny",
-        tags=["service"],
+        tags=["Operate"],
         summary="Refuse the requests of a network for a time",
         response_description="The end of the denial.",
     )
@@ -141,7 +141,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
 
     @app.get(
         "/admin/deny",
-        tags=["service"],
+        tags=["Operate"],
         summary="List the networks that are denied for a time",
         response_description="The denials in force. Those of client_deny_file are not among them.",
     )
@@ -152,7 +152,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
 
     @app.get(
         "/admin/settings",
-        tags=["service"],
+        tags=["Operate"],
         summary="Show the settings in force, with secrets masked",
         response_description="The settings.",
     )

@@ -29,7 +29,7 @@ def add_explain(app: FastAPI, context: Context, core: Core, face: Face) -> None:
 
     @app.get(
         EXPLAIN_PATH,
-        tags=["cache"],
+        tags=["Operate"],
         summary="Explain the answer that a client gets about a name",
         response_description="Every decision, in order.",
         openapi_extra={"x-example": f"{EXPLAIN_PATH}?doi=10.1000/182"},

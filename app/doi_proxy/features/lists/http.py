@@ -148,7 +148,7 @@ def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
         RESOLVE_PATH,
         resolve_list,
         methods=["POST"],
-        tags=["resolution"],
+        tags=["Check"],
         summary="Resolve a list of names",
         response_model=list[RowModel],
         response_description="A row for each name, in their order.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -15,13 +15,11 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from doi_proxy.features.openapi.models import AgencyModel, HandleAnswerModel, ProblemModel
-from doi_proxy.web.media_types import JSON, NDJSON
+from doi_proxy.web.media_types import JSON, NDJSON, TEXT
 
 #: A part of an OpenAPI document.
 Part = dict[str, Any]
 
-#: The member of an operation that names the method of the same path that answers in the same way.
-_LIKE: Final = "x-like"
 #: The member of an operation, until it is complete, that names groups of answers of `api.toml`.
 _GROUPS: Final = "answers"
 #: The schema of text that is not described any further.
@@ -29,9 +27,10 @@ _TEXT: Final = {"type": "string"}
 _MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
 #: Models of FastAPI for the status 422, which no route answers.
 _UNUSED_MODELS: Final = ("HTTPValidationError", "ValidationError")
-_METHODS_OF_NAMES: Final = frozenset({"GET", "HEAD", "POST"})
+#: The methods that a program calls. HEAD has what GET has, and OPTIONS is for browsers.
+_METHODS: Final = ("get", "post")
 #: Answers with these statuses have no body.
-_NO_BODY: Final = ("204", "304")
+_NO_BODY: Final = ("304",)
 
 
 def write_document(
@@ -45,13 +44,13 @@ def write_document(
     data, examples = (files(__package__).joinpath(name).read_text("utf-8") for name in ("api.toml", "examples.json"))
     api = _Api(tomllib.loads(data), json.loads(examples))
     every = [*routes, *admin_routes]
-    document = get_openapi(**api.data["info"], version=version, routes=every, servers=[{"url": server_url}])
-    methods, guarded = _find_methods(every), _find_methods(admin_routes).keys() - _find_methods(routes).keys()
-    pages = {path: item for path, item in api.data["pages"].items() if path in methods}
-    document["paths"] = {
-        path: api.complete(path, item, methods.get(path, _METHODS_OF_NAMES), is_admin=path in guarded)
-        for path, item in (api.read_paths(api.data["names"]) | document["paths"] | api.read_paths(pages)).items()
-    }
+    document = get_openapi(
+        **api.data["info"], version=version, routes=every, servers=[{"url": server_url}], tags=api.data["tags"]
+    )
+    paths, guarded = _list_paths(every), _list_paths(admin_routes) - _list_paths(routes)
+    undescribed = {path: item for path, item in api.data["routes"].items() if path in paths}
+    described = api.read_paths(api.data["names"] | undescribed) | document["paths"]
+    document["paths"] = {path: api.complete(path, item, is_admin=path in guarded) for path, item in described.items()}
     _, schemas = models_json_schema(
         [(model, "serialization") for model in _MODELS], ref_template="#/components/schemas/{model}"
     )
@@ -83,19 +82,15 @@ def replace_references(document: Part) -> Part:
     return {**document, "paths": replace(document["paths"])}
 
 
-def _find_methods(routes: Iterable[BaseRoute]) -> dict[str, set[str]]:
-    """The methods of each path that FastAPI answers."""
-    found: dict[str, set[str]] = {}
-    for route in routes:
-        path = getattr(route, "path_format", getattr(route, "path", ""))
-        found.setdefault(path, set()).update(getattr(route, "methods", None) or ())
-    return found
+def _list_paths(routes: Iterable[BaseRoute]) -> set[str]:
+    """The paths that FastAPI answers."""
+    return {getattr(route, "path_format", getattr(route, "path", "")) for route in routes}
 
 
 def _write_operation_id(method: str, path: str) -> str:
     """A name that follows from method and path alone. Generated clients name their functions by it."""
     words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
-    return "_".join([method, *(words or ["home"]), *(["list"] if words and path.endswith("/") else [])])
+    return "_".join([method, *words, *(["list"] if path.endswith("/") else [])])
 
 
 def _describe(text: str | Part) -> Part:
@@ -131,10 +126,8 @@ class _Api:
         self.data = data
         self._examples = examples
         self.headers = {name: _describe(text) for name, text in data["headers"].items()}
-        #: The statuses of the answers that have a header. Empty for all.
-        self._statuses = {
-            name: () if isinstance(text, str) else text.get("of", ()) for name, text in data["headers"].items()
-        }
+        #: The statuses of the answers that have a header.
+        self._statuses: dict[str, Sequence[int]] = {name: text["of"] for name, text in data["headers"].items()}
         self.parameters: Part = {}
         self.responses: Part = {}
         self._parameters = {
@@ -145,27 +138,18 @@ class _Api:
         self._groups = {name: dict(self._read_group(group)) for name, group in data["answers"].items()}
 
     def read_paths(self, paths: Part) -> Part:
-        """These paths in the form of OpenAPI, each with its operations GET and POST."""
-        found: Part = {}
-        for path, item in paths.items():
-            like = paths.get(item.get("like"), {})
-            read = {method: like.get(method, {}) | item.get(method, {}) for method in ("get", "post")}
-            if _LIKE in read["post"]:
-                read["post"] = read["get"] | read["post"]
-            found[path] = {method: self._read_operation(operation) for method, operation in read.items() if operation}
-        return found
+        """These paths in the form of OpenAPI."""
+        return {
+            path: {method: self._read_operation(operation) for method, operation in item.items()}
+            for path, item in paths.items()
+        }
 
     def _read_operation(self, operation: Part) -> Part:
         """An operation in the form of OpenAPI, still with the names of its groups of answers."""
-        read = {"tags": ["pages"], _GROUPS: [], **operation}
+        read = {_GROUPS: [], **operation}
         read["responses"] = dict(self._read_group(operation.get("responses", {})))
         if "parameters" in operation:
             read["parameters"] = self._refer_to_parameters(operation["parameters"])
-        if "body" in operation:
-            body = self.data["bodies"][read.pop("body")]
-            content = {kind: {"schema": body["schema"], "example": body["example"]} for kind in body["types"]}
-            text = {key: body[key] for key in ("description", "required") if key in body}
-            read["requestBody"] = {**text, "content": content}
         return read
 
     def _refer_to_parameters(self, entries: Iterable[str]) -> list[Part]:
@@ -182,86 +166,48 @@ class _Api:
             schema = answer.get("json", group.get("json"))
             example = {key: answer[key] for key in ("example",) if key in answer}
             described = {"description": answer.get("text") or self.data["meanings"][status]}
-            content = {
-                kind: {"schema": schema} | example if kind == JSON else {"schema": self._find_schema(kind)}
-                for kind in types
-            }
+            content = {kind: {"schema": schema if kind == JSON else self._find_schema(kind)} for kind in types}
+            for kind in content.keys() & {JSON, TEXT}:
+                content[kind] |= example
             yield status, described | ({"content": content} if content else {})
 
     def _find_schema(self, media_type: str) -> Part:
         schema: Part = self.data["types"].get(media_type, _TEXT)
         return schema
 
-    def complete(self, path: str, item: Part, methods: Collection[str], *, is_admin: bool) -> Part:
-        """A path with HEAD and OPTIONS, and with the answers and headers that all paths have."""
-        operations: Part = {method: dict(item[method]) for method in ("get", "post") if method in item}
-        if is_admin:
-            for operation in operations.values():
-                operation |= {_GROUPS: ["admin"], "security": [{"admin": []}]}
-        if "HEAD" in methods:
-            operations["head"] = {**operations["get"], _LIKE: "get"}
-        first = next(iter(operations))
-        operations["options"] = self._describe_options(operations[first], first, is_admin=is_admin)
-        has_cors = not is_admin and path not in self.data["paths-without-cors"]
+    def complete(self, path: str, item: Part, *, is_admin: bool) -> Part:
+        """A path with the answers that FastAPI does not know."""
+        operations: Part = {method: dict(item[method]) for method in _METHODS if method in item}
         for method, operation in operations.items():
+            if is_admin:
+                operation |= {_GROUPS: ["admin"], "security": [{"admin": []}]}
             operation["operationId"] = _write_operation_id(method, path)
             example = self._examples.get(operation["operationId"], {})
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 content.setdefault("example", example.get("body"))
             operation["responses"] = self._complete_answers(
-                operation.pop(_GROUPS, []),
-                operation["responses"],
-                example.get("answer"),
-                has_cors=has_cors or (method == "options" and not is_admin),
-                has_body=method != "head",
+                operation.pop(_GROUPS, []), operation["responses"], example.get("answer")
             )
         return operations
 
-    def _describe_options(self, like: Part, method: str, *, is_admin: bool) -> Part:
-        """OPTIONS, which limits of clients concern as every method."""
-        parameters = like.get("parameters", [])
-        found = (
-            self.parameters.get(reference.get("$ref", "").rpartition("/")[2], reference) for reference in parameters
-        )
-        in_path = [
-            reference for reference, parameter in zip(parameters, found, strict=True) if parameter["in"] == "path"
-        ]
-        return {
-            "tags": like.get("tags", []),
-            "summary": "The methods of this path",
-            "parameters": [*in_path, *self._refer_to_parameters(["preflight"])],
-            _LIKE: method,
-            _GROUPS: ["admin-options" if is_admin else "options"],
-            "responses": {},
-        }
-
-    def _complete_answers(
-        self, groups: Sequence[str], own: Part, example: Any, *, has_cors: bool, has_body: bool
-    ) -> Part:
+    def _complete_answers(self, groups: Sequence[str], own: Part, example: Any) -> Part:
         """The answers of these groups and of the operation. Those of groups alone are components."""
-        invalid = ["invalid"] if "422" in own else []
-        named = [self._groups[name] for name in ("server", *groups, *invalid)]
+        named = [self._groups[name] for name in (*groups, *(["invalid"] if "422" in own else []))]
         answers = _merge(
             *named, {status: self._fill(own_answer, example) for status, own_answer in own.items() if status != "422"}
         )
-        if "500" not in answers:
-            answers |= self._groups["fault"]
         complete: Part = {}
-        for status, answer in answers.items():
-            kept = {key: part for key, part in answer.items() if key != "content" or has_body}
-            complete[status] = kept | {
-                "headers": self._find_headers(status, has_cors=has_cors) | kept.get("headers", {})
-            }
-        if own:
-            return complete
-        # Some generators of clients do not look behind a reference for the media type of an answer.
-        names = {
-            status: "-".join(groups) + f".{status}" + ("" if has_body else ".head")
-            for status, answer in complete.items()
-            if not (status == "200" and JSON in answer.get("content", {}))
-        }
-        self.responses |= {name: complete[status] for status, name in names.items()}
-        return complete | {status: {"$ref": f"#/components/responses/{name}"} for status, name in names.items()}
+        for status, answer in sorted(answers.items()):
+            headers = self._find_headers(status) | answer.get("headers", {})
+            described = answer | ({"headers": headers} if headers else {})
+            # Some generators of clients do not look behind a reference for the media type of an answer.
+            if status in own or (status == "200" and JSON in answer.get("content", {})):
+                complete[status] = described
+            else:
+                name = "-".join([*groups, status])
+                self.responses[name] = described
+                complete[status] = {"$ref": f"#/components/responses/{name}"}
+        return complete
 
     def _fill(self, answer: Part, example: Any) -> Part:
         """An answer of FastAPI with the example of its JSON. A route gives some media types without a schema."""
@@ -273,13 +219,9 @@ class _Api:
                 content[kind] |= {"example": example if kind == JSON else example[0]}
         return answer | ({"content": content} if content else {})
 
-    def _find_headers(self, status: str, *, has_cors: bool) -> Part:
-        names = [name for name, statuses in self._statuses.items() if int(status) in statuses or not statuses]
-        headers: Part = {
+    def _find_headers(self, status: str) -> Part:
+        return {
             name: {"$ref": f"#/components/headers/{name}"}
-            for name in names
-            if has_cors or not name.startswith("Access-Control-")
+            for name, statuses in self._statuses.items()
+            if int(status) in statuses
         }
-        if status.startswith("3") and "Location" in headers:
-            headers["Location"] = {**self.headers["Location"], "required": True}
-        return headers

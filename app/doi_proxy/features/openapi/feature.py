@@ -22,7 +22,8 @@ class OpenAPI(Feature):
     @classmethod
     def samples(cls) -> dict[str, dict[str, Any]]:
         """See Feature."""
-        return {"docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}}
+        schema: dict[str, Any] = {"info": {}, "tags": [], "paths": {}}
+        return {"docs": {"schema": schema, "problems": {"not-a-doi": "Not a DOI"}, "address": "BASE"}}
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the description of the routes that were added before."""

@@ -31,6 +31,7 @@ def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, 
     def describe() -> dict[str, Any]:
         return write_document(app.routes, admin_routes, version=app.version, server_url=server_url)
 
+    address = "BASE" if server_url == "/" else server_url.rstrip("/")
     app.openapi = describe  # type: ignore[method-assign]
     encode = cache(lambda: JSONResponse(describe()).body)
     describe_in_place = cache(lambda: replace_references(describe()))
@@ -50,7 +51,7 @@ def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, 
         language = language_of(request, face.pages)
 
         def render() -> bytes:
-            facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles()}
+            facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles(), "address": address}
             return face.pages.render("docs", face.link, language, "site.documentation", **facts)
 
         return own_page(await make(render), OWN_PAGE)

@@ -51,7 +51,7 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         PROOF_PATH + "{name:path}",
         get_proof,
         methods=["GET"],
-        tags=["resolution"],
+        tags=["Resolve"],
         summary="Prove an answer",
         response_model=ProofModel,
         response_description="The messages, their signatures and keys.",

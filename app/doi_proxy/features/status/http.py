@@ -12,13 +12,13 @@ from doi_proxy.features.status.models import Health, Readiness
 def add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> None:
     """Answer /healthz and /readyz."""
 
-    @app.get("/healthz", tags=["operation"], summary="Is the process alive?", response_description="It is.")
+    @app.get("/healthz", tags=["Operate"], summary="Is the process alive?", response_description="It is.")
     async def healthz() -> Health:
         return Health(status="ok")
 
     @app.get(
         "/readyz",
-        tags=["operation"],
+        tags=["Operate"],
         summary="Can it answer?",
         response_description="It can, from its cache at least.",
         responses={503: {"model": Readiness, "description": "It cannot: send requests elsewhere."}},

@@ -53,7 +53,7 @@ def add_status(
 
     @app.get(
         STATUS_PATH,
-        tags=["operation"],
+        tags=["Operate"],
         summary="What is the service doing?",
         response_model=Status,
         response_description="The state of this process, and what all workers counted.",

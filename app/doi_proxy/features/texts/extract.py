@@ -75,7 +75,7 @@ def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
         EXTRACT_PATH,
         extract_names,
         methods=["POST"],
-        tags=["parsing"],
+        tags=["Read"],
         summary="Which names are in this text?",
         response_model=list[FoundNameModel],
         response_description="An object for each name, in the order of the text.",
