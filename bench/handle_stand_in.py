@@ -8,9 +8,9 @@ import asyncio
 import msgspec
 
 from bench.records import values_of
-from doi_proxy.features.native.wire.query import Query
-from tests.features.native.records import to_values
-from tests.features.native.server import Content, HandleServer, run
+from handle_protocol.wire.query import Query
+from tests.handle_protocol.records import to_values
+from tests.handle_protocol.server import Content, HandleServer, run
 
 
 class HandleStandIn(HandleServer):

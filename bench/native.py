@@ -16,9 +16,9 @@ from bench.servers import python, served
 from doi_names.name import HandleName
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.native.opening import QueryTokens, open_native
-from doi_proxy.features.native.wire.site_value import TransportProtocol
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.source import Source, UpstreamQuery
+from handle_protocol.wire.site_value import TransportProtocol
 
 _NAMES: Final = 400
 #: Questions at the same time: the proxy's default limit.

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
-from doi_proxy.features.native.wire.response import decode_response
+from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.response import decode_response
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import until
 from tests.features.native_listener.listening import post

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.features.native.wire.value import Value
-from tests.features.native.server import HandleServer, write_bootstrap
+from handle_protocol.wire.value import Value
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.hostile.turns import Exchange
 
 #: A name by what is large in its proof.

@@ -16,11 +16,6 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.bundles.bundle import MAX_LINE
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
-from doi_proxy.features.native.native_answer import read_response
-from doi_proxy.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
-from doi_proxy.features.native.wire.response import Response, Values, decode_response
-from doi_proxy.features.native.wire.value import Value, ValueReference
 from doi_proxy.features.native_listener.messages import read_request, write_record
 from doi_proxy.features.native_listener.responder import convert
 from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
@@ -28,8 +23,13 @@ from doi_proxy.features.texts.list_stream import READERS
 from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.resolver.resolution import Origin, Resolution
 from handle_protocol.answer import Answer, ResponseCode, read_answer
+from handle_protocol.native_answer import read_response
 from handle_protocol.record import MAX_VALUES
-from tests.features.native.encoder import as_received, encode_response
+from handle_protocol.wire.message import Envelope, Header, OpCode, ResponseStatus
+from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.response import Response, Values, decode_response
+from handle_protocol.wire.value import Value, ValueReference
+from tests.handle_protocol.encoder import as_received, encode_response
 from tests.hostile.records import PREFIX
 from tests.hostile.turn_rows import AT_THE_LIMIT, long_texts
 from tests.hostile.upstream import body_of

@@ -7,11 +7,11 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from doi_proxy.features.native.referral import HandleService, Question
-from doi_proxy.features.native.wire.site_value import TransportProtocol
 from doi_proxy.networks.allowed_addresses import SPECIAL, AllowedAddresses, is_public
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.wire.site_value import TransportProtocol
 from tests.features.native.clients import PROTOCOLS, open_exchange
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 from tests.table import table
 
 

@@ -27,7 +27,7 @@ from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.native.clients import TCP, client_of
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 from tests.parts import usual_api, usual_cache, usual_timeouts, usual_ttl_policy
 
 __all__ = ["valkey_url"]

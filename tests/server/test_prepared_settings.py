@@ -11,7 +11,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.features.library.test_prepared_answers import RULE, SERVICE
-from tests.features.native.server import HandleServer, write_bootstrap
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.server.test_prepared_answers import get
 from tests.server.ways import NOWHERE, Server, lane_uses
 from tests.web.test_locations import country, database

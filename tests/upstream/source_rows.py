@@ -20,17 +20,17 @@ from doi_proxy.errors import (
 )
 from doi_proxy.features.bulk_source import BulkSource
 from doi_proxy.features.native.errors import ForeignAnswer, UnreadableMessage
-from doi_proxy.features.native.transport.udp import FIRST_WAIT, TRIES
-from doi_proxy.features.native.wire.message import OpFlag
-from doi_proxy.features.native.wire.site_value import TransportProtocol
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.client import MAX_ANSWER_BYTES, HandleClient
 from doi_proxy.upstream.local import SealedSource
 from doi_proxy.upstream.routed import RoutedSource
 from doi_proxy.upstream.source import Source
+from handle_protocol.transport.udp import FIRST_WAIT, TRIES
+from handle_protocol.wire.message import OpFlag
+from handle_protocol.wire.site_value import TransportProtocol
 from tests.fake_upstream import FakeUpstream
 from tests.features.native.clients import HTTP, PROTOCOLS, TCP, UDP, client_of
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 from tests.parts import usual_api
 from tests.upstream.guards import open_guard
 from tests.world.loop import WorldLoop

@@ -21,7 +21,7 @@ from doi_proxy.upstream.source import Source
 from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.record import MAX_VALUES
 from tests.features.native.clients import query
-from tests.features.native.lies import LIES
+from tests.handle_protocol.lies import LIES
 from tests.upstream.faults import FAULTS
 from tests.upstream.source_rows import MEANINGS, OF_HTTP, OF_NATIVE, PREFIX, ROWS, TOTAL_TIMEOUT, Failure, Row
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 from tests.table import table
 from tests.web.proxy import Proxy, running
 from tests.world.answer import Reply

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.features.native.certificates import new_key, serve_tls
+from tests.handle_protocol.certificates import new_key, serve_tls
 from tests.world.loop import WorldLoop, run_virtually
 from tests.world.network import BUFFER
 

@@ -24,13 +24,6 @@ from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import CouldNotVerify, InvalidParameter, StoreError
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
-from doi_proxy.features.native.json_values import write_json_values
-from doi_proxy.features.native.wire.encoding import decode_filters
-from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
-from doi_proxy.features.native.wire.public_key import decode_public_key, encode_public_key
-from doi_proxy.features.native.wire.query import encode_filters
-from doi_proxy.features.native.wire.response import AnswerText, Values, decode_response
-from doi_proxy.features.native.wire.site_value import decode_site, encode_site
 from doi_proxy.features.native_listener.messages import read_request
 from doi_proxy.features.native_listener.responder import Peer, Responder
 from doi_proxy.features.registry import csv_file
@@ -58,10 +51,17 @@ from doi_proxy.web.negotiation import negotiate
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 from handle_protocol.answer import Answer, ResponseCode, read_answer
 from handle_protocol.errors import MalformedMessage
+from handle_protocol.json_values import write_json_values
 from handle_protocol.location import MalformedLocations, read_locations
 from handle_protocol.namespace import read_namespace
 from handle_protocol.record import read_values, write_values
-from tests.features.native.encoder import encode_response
+from handle_protocol.wire.encoding import decode_filters
+from handle_protocol.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
+from handle_protocol.wire.public_key import decode_public_key, encode_public_key
+from handle_protocol.wire.query import encode_filters
+from handle_protocol.wire.response import AnswerText, Values, decode_response
+from handle_protocol.wire.site_value import decode_site, encode_site
+from tests.handle_protocol.encoder import encode_response
 
 _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.

@@ -14,14 +14,14 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.features.handle_dump.reading import MAX_RECORD_BYTES, InvalidDump, read_dump
-from doi_proxy.features.native.json_values import write_json_values
-from doi_proxy.features.native.value_signature import encode_signed
-from doi_proxy.features.native.wire.encoding import encode_references, encode_values
-from doi_proxy.features.native.wire.site_value import Server, ServiceSite, encode_site
-from doi_proxy.features.native.wire.value import TtlType, Value, ValueReference
-from tests.features.native.keys import dsa_key, public_bytes, rsa_key
-from tests.features.proof.tokens import Key, token
+from handle_protocol.dump import MAX_RECORD_BYTES, InvalidDump, read_dump
+from handle_protocol.json_values import write_json_values
+from handle_protocol.value_signature import encode_signed
+from handle_protocol.wire.encoding import encode_references, encode_values
+from handle_protocol.wire.site_value import Server, ServiceSite, encode_site
+from handle_protocol.wire.value import TtlType, Value, ValueReference
+from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key
+from tests.handle_protocol.tokens import Key, token
 from tests.table import table
 from tests.web.proxy import running
 

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from doi_proxy.features.native.wire.query import Query
-from tests.features.native.records import to_values
-from tests.features.native.server import Content, HandleServer, Referral, write_bootstrap
+from handle_protocol.wire.query import Query
+from tests.handle_protocol.records import to_values
+from tests.handle_protocol.server import Content, HandleServer, Referral, write_bootstrap
 
 _MAX_BYTES = 2 * 1024 * 1024
 _REMEMBERED_QUERIES = 1_000

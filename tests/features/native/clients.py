@@ -11,30 +11,30 @@ from typing import Any, Final
 
 from doi_names.name import HandleName
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
-from doi_proxy.features.native.directory import Directory
 from doi_proxy.features.native.directory_log import DirectoryLog
-from doi_proxy.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
-from doi_proxy.features.native.health import HealthLimits, ServerHealth
-from doi_proxy.features.native.lookups import DirectoryLimits, Lookups
 from doi_proxy.features.native.opening import find_proxy_url
-from doi_proxy.features.native.referral import HandleService
 from doi_proxy.features.native.root_file import RootFile
-from doi_proxy.features.native.site import Candidate, Endpoint
 from doi_proxy.features.native.source import Finder, NativeSource
-from doi_proxy.features.native.transport.base import Transport
-from doi_proxy.features.native.transport.egress import Egress
-from doi_proxy.features.native.transport.http import HttpAnswer
-from doi_proxy.features.native.transport.stream import ConnectionPool
-from doi_proxy.features.native.transport.tcp import TcpTransport
-from doi_proxy.features.native.transport.tunnel import TunnelTransport
-from doi_proxy.features.native.transport.udp import UdpTransport
-from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
-from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.upstream.breaker import Breaker
 from doi_proxy.upstream.source import UpstreamQuery, Verification
+from handle_protocol.directory import Directory
 from handle_protocol.errors import HandleProtocolError, QueryNotAdmitted
-from tests.features.native.server import HandleServer
+from handle_protocol.exchange import Clocks, Purpose, QueryLimits, ServiceClient
+from handle_protocol.health import HealthLimits, ServerHealth
+from handle_protocol.lookups import DirectoryLimits, Lookups
+from handle_protocol.referral import HandleService
+from handle_protocol.site import Candidate, Endpoint
+from handle_protocol.transport.base import Transport
+from handle_protocol.transport.egress import Egress
+from handle_protocol.transport.http import HttpAnswer
+from handle_protocol.transport.stream import ConnectionPool
+from handle_protocol.transport.tcp import TcpTransport
+from handle_protocol.transport.tunnel import TunnelTransport
+from handle_protocol.transport.udp import UdpTransport
+from handle_protocol.wire.message import ENVELOPE_BYTES
+from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
+from tests.handle_protocol.server import HandleServer
 
 MAX_BYTES: Final = 1024 * 1024
 #: Seconds that no answer takes. Only a test about silence has shorter waits: to another test, each would be a race.

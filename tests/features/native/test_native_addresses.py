@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from doi_proxy.features.native import direct
-from doi_proxy.features.native.referral import HandleService, Question
-from doi_proxy.features.native.wire.message import ResponseStatus
-from doi_proxy.features.native.wire.site_value import TransportProtocol
 from handle_protocol.answer import ResponseCode
-from tests.features.native.certificates import new_key, serve_tls
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.wire.message import ResponseStatus
+from handle_protocol.wire.site_value import TransportProtocol
 from tests.features.native.clients import (
     HTTP,
     HTTPS,
@@ -26,7 +25,8 @@ from tests.features.native.clients import (
     open_exchange,
     query,
 )
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.certificates import new_key, serve_tls
+from tests.handle_protocol.server import HandleServer
 
 
 def _has_ipv6() -> bool:

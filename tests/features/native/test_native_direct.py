@@ -17,21 +17,21 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import UnprovenAnswer, UpstreamUnreachable
 from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
-from doi_proxy.features.native.health import ServerHealth
 from doi_proxy.features.native.opening import QueryTokens, open_native
-from doi_proxy.features.native.referral import HandleService, Question
-from doi_proxy.features.native.site import rank_candidates
-from doi_proxy.features.native.wire.message import Envelope, Header, OpCode
-from doi_proxy.features.native.wire.response import AnswerText, Response
-from doi_proxy.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from handle_protocol.answer import ResponseCode
 from handle_protocol.errors import MalformedMessage, ServerUnreachable
+from handle_protocol.health import ServerHealth
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.site import rank_candidates
+from handle_protocol.wire.message import Envelope, Header, OpCode
+from handle_protocol.wire.response import AnswerText, Response
+from handle_protocol.wire.site_value import Interface, Purpose, Server, ServiceSite
 from tests.clock import Clock
-from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import HEALTH, HTTPS, TCP, Tokens, client_of, direct_server, open_exchange, query
-from tests.features.native.keys import dsa_key, public_bytes
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.certificates import new_key, serve_tls
+from tests.handle_protocol.keys import dsa_key, public_bytes
+from tests.handle_protocol.server import HandleServer
 
 pytestmark = pytest.mark.anyio
 

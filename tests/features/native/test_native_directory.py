@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.native.referral import read_lead
-from doi_proxy.features.native.wire.message import ResponseStatus
-from doi_proxy.features.native.wire.site_value import Server, ServiceSite, encode_site
-from doi_proxy.features.native.wire.value import Permission, TtlType, Value
 from handle_protocol.errors import QueryNotAdmitted, ServerTimeout, ServiceNotFound, SignatureInvalid
+from handle_protocol.referral import read_lead
+from handle_protocol.wire.message import ResponseStatus
+from handle_protocol.wire.site_value import Server, ServiceSite, encode_site
+from handle_protocol.wire.value import Permission, TtlType, Value
 from tests.features.native.world import (
     LIMITS,
     ROOT,

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.features.native.transport.strangers import Strangers
-from doi_proxy.features.native.transport.udp import _Packets
-from doi_proxy.features.native.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
-from doi_proxy.features.native.wire.packets import split_message
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from handle_protocol.errors import MalformedMessage, ServerUnreachable
+from handle_protocol.transport.strangers import Strangers
+from handle_protocol.transport.udp import _Packets
+from handle_protocol.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
+from handle_protocol.wire.packets import split_message
+from handle_protocol.wire.query import Filters, Query, encode_query
 from tests.constants import changed
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 
 pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
-MAX_STRANGERS = "doi_proxy.features.native.transport.udp._MAX_STRANGERS"
+MAX_STRANGERS = "handle_protocol.transport.udp._MAX_STRANGERS"
 
 
 def message(request_id: int) -> bytes:

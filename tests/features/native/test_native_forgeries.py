@@ -19,16 +19,16 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
-from doi_proxy.features.native.wire.fields import U32
-from doi_proxy.features.native.wire.message import Credential, OpFlag, Signature
-from doi_proxy.features.native.wire.query import Query
-from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values
-from doi_proxy.features.native.wire.site_value import ServiceSite, decode_site, encode_site
-from doi_proxy.features.native.wire.value import Value
+from handle_protocol.wire.fields import U32
+from handle_protocol.wire.message import Credential, OpFlag, Signature
+from handle_protocol.wire.query import Query
+from handle_protocol.wire.response import AnswerText, Digest, Response, Values
+from handle_protocol.wire.site_value import ServiceSite, decode_site, encode_site
+from handle_protocol.wire.value import Value
 from tests.features.native.clients import LONG
-from tests.features.native.encoder import encode_content, encode_response, encode_signature
-from tests.features.native.keys import dsa_key, other_dsa_key, rsa_key, sign
-from tests.features.native.server import Content, HandleServer, write_bootstrap
+from tests.handle_protocol.encoder import encode_content, encode_response, encode_signature
+from tests.handle_protocol.keys import dsa_key, other_dsa_key, rsa_key, sign
+from tests.handle_protocol.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio

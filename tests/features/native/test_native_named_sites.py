@@ -18,9 +18,10 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.check import Inspection
 from doi_proxy.features.native.check import find_native_problems
-from doi_proxy.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
-from doi_proxy.features.native.json_values import write_json_values
-from doi_proxy.features.native.wire.site_value import (
+from doi_proxy.main import create
+from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
+from handle_protocol.json_values import write_json_values
+from handle_protocol.wire.site_value import (
     Interface,
     Purpose,
     ServiceSite,
@@ -28,9 +29,8 @@ from doi_proxy.features.native.wire.site_value import (
     encode_site,
     pack_address,
 )
-from doi_proxy.features.native.wire.value import Value
-from doi_proxy.main import create
-from tests.features.native.server import HandleServer, write_bootstrap
+from handle_protocol.wire.value import Value
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import running
 

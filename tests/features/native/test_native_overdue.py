@@ -9,8 +9,6 @@ from typing import Final
 import pytest
 
 from doi_proxy.features.native.errors import as_failure_of_server
-from doi_proxy.features.native.referral import Question
-from doi_proxy.features.native.wire.value import Value
 from handle_protocol.answer import ResponseCode
 from handle_protocol.errors import (
     HandleProtocolError,
@@ -22,10 +20,12 @@ from handle_protocol.errors import (
     ServiceUnreachable,
     SignatureInvalid,
 )
+from handle_protocol.referral import Question
+from handle_protocol.wire.value import Value
 from tests.clock import Clock
 from tests.features.native.clients import client_of, query
-from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.native.world import ROOT, Bench, Content, Referral, serv_value, site_value
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio

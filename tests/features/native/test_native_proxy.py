@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.native.wire.message import OpFlag
-from doi_proxy.features.native.wire.value import Value
 from doi_proxy.main import create
+from handle_protocol.wire.message import OpFlag
+from handle_protocol.wire.value import Value
 from tests.constants import BYPASSES
-from tests.features.native.server import HandleServer, write_bootstrap
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio

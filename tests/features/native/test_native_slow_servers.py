@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from doi_proxy.features.native.health import HealthLimits, ServerHealth
 from doi_proxy.upstream.budget import SLOW_PREFIX_SECONDS
 from doi_proxy.upstream.places import SLOW_AFTER
+from handle_protocol.health import HealthLimits, ServerHealth
 from tests.clock import Clock
 from tests.features.native.clients import client_of, query
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 
 LIMITS = HealthLimits(entries=100)
 NOW = 1_000.0

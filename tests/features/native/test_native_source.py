@@ -9,14 +9,14 @@ import pytest
 
 from doi_proxy.errors import OversizedAnswer, UnprovenAnswer, UpstreamRefused, UpstreamUnreachable
 from doi_proxy.features.native.errors import HandleServerUnreachable, NoResponsibleService
-from doi_proxy.features.native.wire.message import OpFlag
-from doi_proxy.features.native.wire.site_value import SiteKind
-from doi_proxy.features.native.wire.value import Permission, Value, ValueReference
 from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.record import MAX_VALUES
+from handle_protocol.wire.message import OpFlag
+from handle_protocol.wire.site_value import SiteKind
+from handle_protocol.wire.value import Permission, Value, ValueReference
 from tests.features.native.clients import TCP, Exchanges, client_of, query
-from tests.features.native.keys import dsa_key
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.keys import dsa_key
+from tests.handle_protocol.server import HandleServer
 from tests.table import table
 
 pytestmark = pytest.mark.anyio

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.native.json_sites import read_service_values
-from doi_proxy.features.native.json_values import write_json_values
-from doi_proxy.features.native.wire.value import TtlType, Value
 from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.errors import ServerUnreachable, SignatureInvalid
+from handle_protocol.json_sites import read_service_values
+from handle_protocol.json_values import write_json_values
 from handle_protocol.record import read_values
+from handle_protocol.wire.value import TtlType, Value
 from tests.clock import Clock
-from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.native.world import POLICY, ROOT, Bench, Content, serv_value, site_value
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.parts import usual_cache
 from tests.web.proxy import running
 

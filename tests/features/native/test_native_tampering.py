@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.native.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
-from doi_proxy.features.native.wire.query import Query
-from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values
-from tests.features.native.encoder import encode_response, encode_signature
-from tests.features.native.keys import dsa_key, rsa_key, sign
-from tests.features.native.server import Content, HandleServer, write_bootstrap
+from handle_protocol.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
+from handle_protocol.wire.query import Query
+from handle_protocol.wire.response import AnswerText, Digest, Response, Values
+from tests.handle_protocol.encoder import encode_response, encode_signature
+from tests.handle_protocol.keys import dsa_key, rsa_key, sign
+from tests.handle_protocol.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio

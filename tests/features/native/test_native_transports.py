@@ -12,14 +12,14 @@ import pytest
 from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.native import direct
 from doi_proxy.features.native.errors import ForeignAnswer
-from doi_proxy.features.native.health import HealthLimits
-from doi_proxy.features.native.referral import Question
 from doi_proxy.features.native.source import NativeSource
-from doi_proxy.features.native.transport.udp import FIRST_WAIT
-from doi_proxy.features.native.wire.message import OpFlag
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from handle_protocol.answer import ResponseCode
 from handle_protocol.errors import ServerTimeout
+from handle_protocol.health import HealthLimits
+from handle_protocol.referral import Question
+from handle_protocol.transport.udp import FIRST_WAIT
+from handle_protocol.wire.message import OpFlag
+from handle_protocol.wire.query import Filters, Query, encode_query
 from tests.features.native.clients import (
     HEALTH,
     HTTP,
@@ -34,7 +34,7 @@ from tests.features.native.clients import (
     open_transports,
     query,
 )
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.server import HandleServer
 
 pytestmark = pytest.mark.anyio
 

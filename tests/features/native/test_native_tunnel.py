@@ -13,18 +13,18 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.features.native.referral import HandleService, Question
-from doi_proxy.features.native.server_keys import compare_certificate
-from doi_proxy.features.native.site import Candidate, Endpoint
-from doi_proxy.features.native.transport.http import HttpConnection
-from doi_proxy.features.native.wire.message import ResponseStatus
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
 from handle_protocol.errors import HandleProtocolError, ServerRefused, ServerTimeout, ServerUnreachable, UnusableAnswer
-from tests.features.native.certificates import new_key, serve_tls
+from handle_protocol.key import compare_certificate
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.site import Candidate, Endpoint
+from handle_protocol.transport.http import HttpConnection
+from handle_protocol.wire.message import ResponseStatus
+from handle_protocol.wire.query import Filters, Query, encode_query
 from tests.features.native.clients import HTTP, HTTPS, MAX_BYTES, Exchanges, Tokens, open_exchange, open_transports
-from tests.features.native.keys import dsa_key
-from tests.features.native.recorded import needs_recordings, rows
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.certificates import new_key, serve_tls
+from tests.handle_protocol.keys import dsa_key
+from tests.handle_protocol.recorded import needs_recordings, rows
+from tests.handle_protocol.server import HandleServer
 from tests.table import table
 
 pytestmark = pytest.mark.anyio

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import UnprovenAnswer
-from doi_proxy.features.native.server_keys import verify_bytes
-from doi_proxy.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
-from doi_proxy.features.native.wire.encoding import decode_filters
-from doi_proxy.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
-from doi_proxy.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
-from doi_proxy.features.native.wire.response import AnswerText, Digest, Response, Values, decode_response
 from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
+from handle_protocol.key import verify_bytes
+from handle_protocol.signature import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
+from handle_protocol.wire.encoding import decode_filters
+from handle_protocol.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
+from handle_protocol.wire.public_key import RSA, KeyNumbers, encode_public_key
+from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.response import AnswerText, Digest, Response, Values, decode_response
 from tests.features.native.clients import client_of, query
-from tests.features.native.encoder import as_received, encode_signature
-from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
-from tests.features.native.recorded import Row, messages, needs_recordings, row, rows
-from tests.features.native.server import HandleServer
+from tests.handle_protocol.encoder import as_received, encode_signature
+from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key, sign
+from tests.handle_protocol.recorded import Row, messages, needs_recordings, row, rows
+from tests.handle_protocol.server import HandleServer
 from tests.table import table
 
 _QUERY: Final = Query(

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.native.directory import Directory
-from doi_proxy.features.native.lookups import Lookups
-from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.root_file import RootFile
 from doi_proxy.features.native.service_records import ServiceRecords
-from doi_proxy.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
-from doi_proxy.features.native.wire.response import AnswerText, Response, Values
-from doi_proxy.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
-from doi_proxy.features.native.wire.value import Value
 from doi_proxy.resolver.resolution import TtlPolicy
+from handle_protocol.directory import Directory
 from handle_protocol.errors import HandleProtocolError
+from handle_protocol.lookups import Lookups
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.wire.message import Envelope, Header, OpCode, ResponseStatus
+from handle_protocol.wire.response import AnswerText, Response, Values
+from handle_protocol.wire.site_value import Interface, Server, ServiceSite, encode_site
+from handle_protocol.wire.value import Value
 from tests.clock import Clock
 from tests.features.native.clients import LIMITS as USUAL_LIMITS
 from tests.features.native.clients import Reports, Tokens, breaker

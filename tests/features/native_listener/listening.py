@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from doi_proxy.features.native.transport.tunnel import MESSAGE
-from doi_proxy.features.native.wire.message import OpFlag
-from doi_proxy.features.native.wire.query import Filters, Query, encode_query
-from doi_proxy.features.native.wire.response import Response, decode_response
+from handle_protocol.transport.tunnel import MESSAGE
+from handle_protocol.wire.message import OpFlag
+from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.response import Response, decode_response
 from tests.server.served import Served, serving
 
 TRANSPORTS: Final = ("udp", "tcp", "http")

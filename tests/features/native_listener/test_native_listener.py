@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.native.json_sites import read_site_file
-from doi_proxy.features.native.wire.encoding import encode_message
-from doi_proxy.features.native.wire.message import Envelope, Header, Message, OpCode, OpFlag
-from doi_proxy.features.native.wire.query import Filters, Query, encode_digested, encode_query
-from doi_proxy.features.native.wire.response import AnswerText, Values, decode_response
-from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
-from doi_proxy.features.native.wire.value import TtlType
+from handle_protocol.json_sites import read_site_file
+from handle_protocol.wire.encoding import encode_message
+from handle_protocol.wire.message import Envelope, Header, Message, OpCode, OpFlag
+from handle_protocol.wire.query import Filters, Query, encode_digested, encode_query
+from handle_protocol.wire.response import AnswerText, Values, decode_response
+from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
+from handle_protocol.wire.value import TtlType
 from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import TRANSPORTS, listening
 from tests.table import table

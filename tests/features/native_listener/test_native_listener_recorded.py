@@ -14,13 +14,13 @@ from typing import Final
 import pytest
 
 from doi_names.name import fold
-from doi_proxy.features.native.json_values import write_json_values
-from doi_proxy.features.native.wire.message import OpFlag
-from doi_proxy.features.native.wire.packets import PacketBuffer
-from doi_proxy.features.native.wire.response import Response, Values, decode_response
-from doi_proxy.features.native.wire.value import Permission, TtlType, Value
-from tests.features.native.recorded import Row, messages, needs_recordings
+from handle_protocol.json_values import write_json_values
+from handle_protocol.wire.message import OpFlag
+from handle_protocol.wire.packets import PacketBuffer
+from handle_protocol.wire.response import Response, Values, decode_response
+from handle_protocol.wire.value import Permission, TtlType, Value
 from tests.features.native_listener.listening import Listening, listening, post
+from tests.handle_protocol.recorded import Row, messages, needs_recordings
 
 pytestmark = [pytest.mark.anyio, needs_recordings]
 

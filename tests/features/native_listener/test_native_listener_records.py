@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.native.wire.message import OpFlag
+from handle_protocol.wire.message import OpFlag
 from tests.features.native_listener.listening import TRANSPORTS, listening
 
 pytestmark = pytest.mark.anyio

@@ -13,13 +13,13 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.features.native.json_sites import read_bootstrap
-from doi_proxy.features.native.wire.site_value import ServiceSite, encode_site
-from doi_proxy.features.native.wire.value import Value
-from doi_proxy.features.proof.document import verify_document
 from handle_protocol.errors import HandleProtocolError
-from tests.features.native.keys import dsa_key, public_bytes
-from tests.features.native.server import HandleServer, write_bootstrap
+from handle_protocol.json_sites import read_bootstrap
+from handle_protocol.proof_document import verify_document
+from handle_protocol.wire.site_value import ServiceSite, encode_site
+from handle_protocol.wire.value import Value
+from tests.handle_protocol.keys import dsa_key, public_bytes
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import Proxy, running
 

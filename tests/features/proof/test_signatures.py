@@ -13,12 +13,12 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from doi_proxy.features.native.json_values import write_json_values
-from doi_proxy.features.native.value_signature import encode_signed
-from doi_proxy.features.native.wire.value import Value, ValueReference
-from tests.features.native.keys import dsa_key, rsa_key
-from tests.features.native.server import HandleServer, write_bootstrap
-from tests.features.proof.tokens import Json, Key, base64url, token
+from handle_protocol.json_values import write_json_values
+from handle_protocol.value_signature import encode_signed
+from handle_protocol.wire.value import Value, ValueReference
+from tests.handle_protocol.keys import dsa_key, rsa_key
+from tests.handle_protocol.server import HandleServer, write_bootstrap
+from tests.handle_protocol.tokens import Json, Key, base64url, token
 from tests.web.proxy import Proxy, running
 from tests.world.answer import Reply
 

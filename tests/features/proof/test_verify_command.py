@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from tests.features.native.server import HandleServer, write_bootstrap
+from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
 NAME: Final = "10.1000/182"

@@ -10,7 +10,7 @@ import pytest
 from doi_proxy.assembly.checks import examine_upstreams
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.check import Finding, exit_status
-from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstrap
+from tests.handle_protocol.server import TRANSPORTS, HandleServer, write_bootstrap
 
 # A check of the settings runs an event loop of its own.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]

@@ -17,7 +17,6 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.features.handle_dump.reading import DumpRecord, InvalidDump, read_dump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.files import FileBounds, read_files
 from doi_proxy.features.native.feature import Native
@@ -25,6 +24,7 @@ from doi_proxy.features.options import Settings
 from doi_proxy.features.watched_files import list_toml_files
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.regular_file import explain_failure, open_regular
+from handle_protocol.dump import DumpRecord, InvalidDump, read_dump
 from handle_protocol.errors import MalformedMessage, SignatureInvalid
 
 #: Keys of the dump that are remembered to verify its signatures, and signatures of one record.
@@ -107,7 +107,7 @@ def _write(path: Path, part: Path) -> Counter[str]:
 
 def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     """The public keys of the dump by "index:HANDLE". The whole dump is read, so one that is not complete ends here."""
-    from doi_proxy.features.native.value_signature import read_value_data  # noqa: PLC0415 - it loads the library of signatures
+    from handle_protocol.value_signature import read_value_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
     position = 0
@@ -169,7 +169,7 @@ class _Records:
 
     def _check_signatures(self, handle: str, values: Values) -> None:
         """Compare the values with the digests of each HS_SIGNATURE, and verify it if the dump has its key."""
-        from doi_proxy.features.native.value_signature import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
+        from handle_protocol.value_signature import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
         if len(signatures) > _MAX_SIGNATURES:

@@ -19,9 +19,9 @@ from doi_proxy.features.native.opening import (
     read_named_sites,
     read_root,
 )
-from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
 from doi_proxy.features.options import Settings
 from doi_proxy.system.redaction import redact
+from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 
 #: Longest time for one upstream or transport, in seconds.
 _DEADLINE: Final = 10.0

@@ -15,11 +15,15 @@ from ipaddress import ip_address
 from typing import Final
 
 from doi_proxy.errors import UpstreamUnreachable
-from doi_proxy.features.native.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
-from doi_proxy.features.native.referral import HandleService, Question
-from doi_proxy.features.native.wire.message import UNKNOWN_SERIAL
-from doi_proxy.features.native.wire.response import Response
-from doi_proxy.features.native.wire.site_value import (
+from doi_proxy.networks.allowed_addresses import Address
+from doi_proxy.resolver.single_flight import SingleFlight
+from doi_proxy.system.host_lookup import look_up
+from handle_protocol.errors import HandleProtocolError
+from handle_protocol.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.wire.message import UNKNOWN_SERIAL
+from handle_protocol.wire.response import Response
+from handle_protocol.wire.site_value import (
     Interface,
     Purpose,
     Server,
@@ -27,10 +31,6 @@ from doi_proxy.features.native.wire.site_value import (
     TransportProtocol,
     pack_address,
 )
-from doi_proxy.networks.allowed_addresses import Address
-from doi_proxy.resolver.single_flight import SingleFlight
-from doi_proxy.system.host_lookup import look_up
-from handle_protocol.errors import HandleProtocolError
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4

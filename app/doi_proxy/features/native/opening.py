@@ -17,33 +17,12 @@ import httpx
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
 from doi_proxy.features.feature import SourceContext, require_libraries
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
-from doi_proxy.features.native.directory import Directory
 from doi_proxy.features.native.directory_log import DirectoryLog
 from doi_proxy.features.native.errors import translated_errors
-from doi_proxy.features.native.exchange import Clocks, QueryLimits, ServiceClient
 from doi_proxy.features.native.feature import FROM_ROOT, Native, is_from_root
-from doi_proxy.features.native.health import HealthLimits, ServerHealth
-from doi_proxy.features.native.json_sites import (
-    MAX_BOOTSTRAP_BYTES,
-    read_bootstrap,
-    read_bootstrap_keys,
-    read_site_file,
-)
-from doi_proxy.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, Lookups
-from doi_proxy.features.native.referral import HandleService, Question
 from doi_proxy.features.native.root_file import RootFile, root_file_path
 from doi_proxy.features.native.service_records import ServiceRecords
-from doi_proxy.features.native.site_bundle import unpack_bundle
 from doi_proxy.features.native.source import Finder, NativeSource
-from doi_proxy.features.native.transport.base import Transport
-from doi_proxy.features.native.transport.egress import Egress
-from doi_proxy.features.native.transport.http import HttpAnswer
-from doi_proxy.features.native.transport.stream import ConnectionPool
-from doi_proxy.features.native.transport.tcp import TcpTransport
-from doi_proxy.features.native.transport.tunnel import TunnelTransport
-from doi_proxy.features.native.transport.udp import UdpTransport
-from doi_proxy.features.native.wire.message import ENVELOPE_BYTES
-from doi_proxy.features.native.wire.site_value import ServiceSite, TransportProtocol
 from doi_proxy.features.options import Settings
 from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.system.regular_file import read_regular
@@ -54,7 +33,28 @@ from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identif
 from doi_proxy.upstream.engine import read_egress_proxy
 from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import CONTROL_NAME
+from handle_protocol.directory import Directory
 from handle_protocol.errors import InvalidSite, QueryNotAdmitted
+from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
+from handle_protocol.health import HealthLimits, ServerHealth
+from handle_protocol.json_sites import (
+    MAX_BOOTSTRAP_BYTES,
+    read_bootstrap,
+    read_bootstrap_keys,
+    read_site_file,
+)
+from handle_protocol.lookups import LOOKUP_TIMEOUT, DirectoryLimits, Lookups
+from handle_protocol.referral import HandleService, Question
+from handle_protocol.site_bundle import unpack_bundle
+from handle_protocol.transport.base import Transport
+from handle_protocol.transport.egress import Egress
+from handle_protocol.transport.http import HttpAnswer
+from handle_protocol.transport.stream import ConnectionPool
+from handle_protocol.transport.tcp import TcpTransport
+from handle_protocol.transport.tunnel import TunnelTransport
+from handle_protocol.transport.udp import UdpTransport
+from handle_protocol.wire.message import ENVELOPE_BYTES
+from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -129,7 +129,7 @@ def _open_client(
 ) -> ServiceClient:
     require_libraries(Native)
     # Before the first answer: the import takes longer than an answer.
-    import_module("doi_proxy.features.native.server_keys")
+    import_module("handle_protocol.key")
     transports = _open_transports(settings, may_ask_again)
     inside = read_inside(url)
     # The operator names a server. Everything that the root leads to comes from the network.

@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.native.referral import HandleService
-from doi_proxy.features.native.root_chain import extend_chain, fingerprint, follow_chain
-from doi_proxy.features.native.wire.response import Response, SignedAnswer
 from doi_proxy.system.private_file import replace_private
 from doi_proxy.system.regular_file import read_regular
 from handle_protocol.errors import HandleProtocolError
+from handle_protocol.referral import HandleService
+from handle_protocol.root_chain import extend_chain, fingerprint, follow_chain
+from handle_protocol.wire.response import Response, SignedAnswer
 
 log = logging.getLogger(__name__)
 

@@ -12,17 +12,17 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.native.evidence import read_proof
-from doi_proxy.features.native.json_sites import read_service_values
-from doi_proxy.features.native.lookups import DirectoryLimits
-from doi_proxy.features.native.native_answer import read_response
-from doi_proxy.features.native.referral import read_lead
-from doi_proxy.features.native.service_cache import ServiceEntry
-from doi_proxy.features.native.wire.response import Response
 from doi_proxy.resolver.resolution import TtlPolicy
 from handle_protocol.answer import ResponseCode
 from handle_protocol.errors import HandleProtocolError, UnusableAnswer
+from handle_protocol.json_sites import read_service_values
+from handle_protocol.lookups import DirectoryLimits
+from handle_protocol.native_answer import read_response
+from handle_protocol.proof import read_proof
 from handle_protocol.record import parse_record
+from handle_protocol.referral import read_lead
+from handle_protocol.service_cache import ServiceEntry
+from handle_protocol.wire.response import Response
 
 
 @dataclass(frozen=True, slots=True)

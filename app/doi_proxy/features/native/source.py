@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from doi_proxy.features.native.errors import translated_errors
-from doi_proxy.features.native.exchange import ServiceClient
-from doi_proxy.features.native.lookups import within
-from doi_proxy.features.native.native_answer import read_response
-from doi_proxy.features.native.referral import Question
-from doi_proxy.features.native.wire.message import ResponseStatus
-from doi_proxy.features.native.wire.response import Response
 from doi_proxy.resolver.proof import needs_proof
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.exchange import ServiceClient
+from handle_protocol.lookups import within
+from handle_protocol.native_answer import read_response
+from handle_protocol.referral import Question
+from handle_protocol.wire.message import ResponseStatus
+from handle_protocol.wire.response import Response
 
 _LATE: Final = "The handle servers did not answer in time."
 _CONTROL: Final = Question(CONTROL_NAME.text.encode())

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any, Final, cast
 
-from doi_proxy.features.native.wire.message import OpCode, OpFlag
-from doi_proxy.features.native.wire.packets import MAX_PACKET_BYTES
 from doi_proxy.features.native_listener.messages import HandleRequest, read_request
 from doi_proxy.features.native_listener.responder import Peer, Responder
 from doi_proxy.web.client_network import client_of
 from handle_protocol.errors import MalformedMessage
+from handle_protocol.wire.message import OpCode, OpFlag
+from handle_protocol.wire.packets import MAX_PACKET_BYTES
 
 #: Answers to one network in any second. With MAX_PACKET_BYTES, a forged sender gets 2.5 kB a second.
 MAX_ANSWERS: Final = 5

@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 from typing import Final
 
-from doi_proxy.features.native.json_wire import to_wire
-from doi_proxy.features.native.wire.encoding import decode_filters, encode_message, encode_values
-from doi_proxy.features.native.wire.fields import U8, encode_string
-from doi_proxy.features.native.wire.message import (
+from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from doi_proxy.web.client_network import read_address
+from doi_proxy.web.freshness import STALE_MAX_AGE
+from handle_protocol.answer import ResponseCode
+from handle_protocol.errors import MalformedMessage
+from handle_protocol.json_wire import to_wire
+from handle_protocol.record import Record
+from handle_protocol.wire.encoding import decode_filters, encode_message, encode_values
+from handle_protocol.wire.fields import U8, encode_string
+from handle_protocol.wire.message import (
     NO_CREDENTIAL,
     NO_REQUEST_ID,
     VERSION,
@@ -24,9 +30,9 @@ from doi_proxy.features.native.wire.message import (
     decode_message,
     signed_part,
 )
-from doi_proxy.features.native.wire.query import Filters
-from doi_proxy.features.native.wire.response import DIGEST_NAMES
-from doi_proxy.features.native.wire.site_value import (
+from handle_protocol.wire.query import Filters
+from handle_protocol.wire.response import DIGEST_NAMES
+from handle_protocol.wire.site_value import (
     Interface,
     Purpose,
     Server,
@@ -35,13 +41,7 @@ from doi_proxy.features.native.wire.site_value import (
     encode_site,
     pack_address,
 )
-from doi_proxy.features.native.wire.value import TtlType, Value
-from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
-from doi_proxy.web.client_network import read_address
-from doi_proxy.web.freshness import STALE_MAX_AGE
-from handle_protocol.answer import ResponseCode
-from handle_protocol.errors import MalformedMessage
-from handle_protocol.record import Record
+from handle_protocol.wire.value import TtlType, Value
 
 #: Bytes of the longest request. A name has at most 8 KiB, and a request at most a thousand types.
 MAX_REQUEST_BYTES: Final = 65_536

@@ -27,9 +27,6 @@ from doi_proxy.errors import (
     UnreadableName,
     as_failure,
 )
-from doi_proxy.features.native.json_wire import to_wire
-from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
-from doi_proxy.features.native.wire.value import Value
 from doi_proxy.features.native_listener.messages import (
     HandleRequest,
     convert_record,
@@ -45,6 +42,9 @@ from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.conditions import REQUEST_SECONDS
 from doi_proxy.web.stage import PreparedRequest, Stages
+from handle_protocol.json_wire import to_wire
+from handle_protocol.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
+from handle_protocol.wire.value import Value
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from doi_proxy.features.native.wire.message import ENVELOPE_BYTES, decode_envelope
 from doi_proxy.features.native_listener.messages import MAX_REQUEST_BYTES, HandleRequest, read_request, write_unreadable
 from doi_proxy.features.native_listener.responder import Peer, Responder
 from doi_proxy.server.connections import Connections, Phase, Reason
 from handle_protocol.errors import MalformedMessage
+from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
 
 #: The first byte of the method of HTTP. A message begins with its major version.
 _FIRST_LETTER: Final = ord("A")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from doi_proxy.features.native.transport.tunnel import MESSAGE
 from doi_proxy.features.native_listener.messages import MAX_REQUEST_BYTES, read_request, write_unreadable
 from doi_proxy.features.native_listener.responder import Peer, Responder
 from doi_proxy.web.request import Fields
 from doi_proxy.web.responses import Receive, Scope, Send
 from handle_protocol.errors import MalformedMessage
+from handle_protocol.transport.tunnel import MESSAGE
 
 _TEXT: Final = b"text/plain; charset=utf-8"
 _METHOD: Final = b"This port speaks the native Handle protocol; send a message by POST.\n"

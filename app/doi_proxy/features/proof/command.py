@@ -37,7 +37,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     require_libraries(Native)
     # These modules load the library of signatures.
     from doi_proxy.features.native.opening import read_root
-    from doi_proxy.features.proof.document import MAX_DOCUMENT_BYTES, verify_document
+    from handle_protocol.proof_document import MAX_DOCUMENT_BYTES, verify_document
 
     root = read_root(context.settings)
     if root is None:

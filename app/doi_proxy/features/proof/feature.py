@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.features.feature import Core, Opened, Others, Part
-    from doi_proxy.features.native.referral import HandleService
     from doi_proxy.web.operations import Face
+    from handle_protocol.referral import HandleService
 
 log = logging.getLogger(__name__)
 

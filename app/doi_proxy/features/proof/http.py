@@ -21,7 +21,7 @@ from handle_protocol.proven_answer import ProvenAnswer
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
-    from doi_proxy.features.native.referral import HandleService
+    from handle_protocol.referral import HandleService
 
 
 def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
@@ -62,7 +62,7 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
 
 def _write(root: HandleService, text: str, entry: Entry) -> bytes:
     # The import loads the library of signatures.
-    from doi_proxy.features.proof.document import write_proof_of_entry  # noqa: PLC0415
+    from handle_protocol.proof_document import write_proof_of_entry  # noqa: PLC0415
 
     try:
         return write_proof_of_entry(root, text, entry)

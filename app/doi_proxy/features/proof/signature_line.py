@@ -22,8 +22,8 @@ from handle_protocol.record import Record
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
-    from doi_proxy.features.native.value_signature import ValueSignature
-    from doi_proxy.features.proof.signature_chain import SignatureChain, SignatureVerdict
+    from handle_protocol.signature_chain import SignatureChain, SignatureVerdict
+    from handle_protocol.value_signature import ValueSignature
 
 #: Records whose verdict is remembered, and for how many seconds.
 _MAX_VERDICTS: Final = 256
@@ -56,8 +56,8 @@ class SignatureLine(Section):
         if values is None or self._recall(name, values) is not None:
             return
         # The import loads the library of signatures, in a thread: it takes 150 ms.
-        await asyncio.to_thread(import_module, "doi_proxy.features.proof.signature_chain")
-        from doi_proxy.features.proof.signature_chain import SignatureVerdict, judge_signatures, read_signatures  # noqa: PLC0415
+        await asyncio.to_thread(import_module, "handle_protocol.signature_chain")
+        from handle_protocol.signature_chain import SignatureVerdict, judge_signatures, read_signatures  # noqa: PLC0415
 
         signatures = read_signatures(read_record(values))
         deadline = asyncio.get_running_loop().time() + _TIMEOUT
@@ -76,7 +76,7 @@ class SignatureLine(Section):
 
     async def _follow(self, signature: ValueSignature, demand: Demand, deadline: float) -> SignatureChain:
         """A signature with the certificates of its issuers, as far as they can be looked up."""
-        from doi_proxy.features.proof.signature_chain import (  # noqa: PLC0415 - see prepare_record
+        from handle_protocol.signature_chain import (  # noqa: PLC0415 - see prepare_record
             MAX_CERTIFICATES,
             SignatureChain,
             find_certificate,

@@ -1,0 +1,314 @@
+"""From the root to the servers that hold a handle (RFC 3650, RFC 3651).
+
+The record of a prefix says where its names live: in the sites of its HS_SITE values, or of a service handle that an
+HS_SERV value names. A server refers the client onwards for derived prefixes (response code 303).
+
+A service is looked up again after its lifetime. If that fails, its last known sites are used on for a while: names of
+known prefixes do not need the root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from handle_protocol.errors import (
+    HandleProtocolError,
+    ServerUnreachable,
+    ServiceNotFound,
+    ServiceUnreachable,
+    SignatureInvalid,
+)
+from handle_protocol.lookups import Lookups, within
+from handle_protocol.proof import join_proofs
+from handle_protocol.referral import (
+    HandleService,
+    Lead,
+    Question,
+    prefix_record,
+    read_lead,
+    read_referral,
+)
+from handle_protocol.root import Root, RootKeeper
+from handle_protocol.service_cache import ServiceCache, ServiceEntry
+from handle_protocol.wire.message import ResponseStatus
+from handle_protocol.wire.response import Response, SignedAnswer, Values, decode_response
+
+_LATE: Final = "The service of a prefix could not be looked up in time."
+_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What is left for all branches of a way, so a record that names many services does not multiply the work."""
+
+    #: Queries to servers.
+    queries: int
+    #: Records that lead onwards, also those that are remembered.
+    records: int
+    #: Queries whose tokens of the budget the caller has spent.
+    paid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """One branch of a way: the records that it came through."""
+
+    left: Allowance
+    handles: frozenset[bytes] = frozenset()
+
+    @property
+    def is_start(self) -> bool:
+        """Whether no record was entered yet."""
+        return not self.handles
+
+    def enter(self, handle: bytes) -> Trail:
+        """The way through a record. Raises ServiceNotFound if it came through this record before, or is too long."""
+        key = handle.upper()
+        if key in self.handles:
+            raise ServiceNotFound(detail=f"the records of the services form a loop at {handle[:100]!r}")
+        if not self.left.records:
+            raise ServiceNotFound(detail="the way has too many service handles")
+        self.left.records -= 1
+        return Trail(self.left, self.handles | {key})
+
+    def count_query(self) -> None:
+        """One more query. Raises ServiceNotFound if there are too many."""
+        if not self.left.queries:
+            raise ServiceNotFound(detail="the way has too many queries, service handles and referrals")
+        self.left.queries -= 1
+
+    def take_paid(self) -> bool:
+        """Whether the token of the next query is spent already. Each is used once."""
+        if not self.left.paid:
+            return False
+        self.left.paid -= 1
+        return True
+
+
+class ServiceStore(Protocol):
+    """Keeps lookups beyond this process."""
+
+    async def load(self, record: bytes) -> ServiceEntry | None:
+        """The lookup that is kept. None if there is none that names a service."""
+
+    async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
+        """Keep the record that an answer has, with its lookup. The query was sent at `sent_at`, since the epoch."""
+
+
+class Directory:
+    """Finds the servers of a handle, and queries them.
+
+    `records` has the lookups of other processes and of earlier starts. For all names under a prefix, one lookup of the
+    prefix runs at a time.
+    """
+
+    def __init__(self, root: RootKeeper, lookups: Lookups, records: ServiceStore | None = None) -> None:
+        self._records = records
+        self._root = Root(root, lookups)
+        self._ask = lookups.ask
+        self._limits = lookups.limits
+        self._clock = lookups.clock
+        self._observer = lookups.observer
+        self._admit_query = lookups.admit_query
+        self._are_signed = lookups.are_signed and root.service.is_verified
+        self._services = ServiceCache(self._limits.services)
+        self._lookups: dict[tuple[bytes, bool], asyncio.Task[HandleService | None]] = {}
+        self._is_closed = False
+
+    async def resolve(self, question: Question) -> Response | None:
+        """The answer of a server that is responsible for the handle. None if its prefix does not exist.
+
+        Raises HandleProtocolError.
+        """
+        response = await self._resolve(question, self._new_trail(paid=1))
+        return self._prove_absence(question) if response is None and question.certified else response
+
+    def _prove_absence(self, question: Question) -> Response | None:
+        """The signed answer of the root that the prefix does not exist. None if it is not known."""
+        record = prefix_record(question.handle) or b""
+        entry = self._services.find(record, self._clock(), certified=True)
+        if entry is None or entry.lead is not None or not entry.proof:
+            return None
+        return replace(decode_response(entry.proof[-1].answer, digest_requested=True), proof=entry.proof)
+
+    async def probe(self, question: Question) -> Response | None:
+        """The answer of the root, or if it fails, of the service that was used last. Raises HandleProtocolError.
+
+        Names of known prefixes can be resolved without the root.
+        """
+        try:
+            return await self.resolve(question)
+        except HandleProtocolError:
+            lead = self._services.last_lead(self._clock())
+            if lead is None:
+                raise
+            return await self._ask_service(HandleService(lead.sites, is_verified=False), question)
+
+    async def aclose(self) -> None:
+        """Stop the lookups that are under way."""
+        self._is_closed = True
+        running = [*self._lookups.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._root.aclose()
+
+    def _new_trail(self, paid: int = 0) -> Trail:
+        return Trail(Allowance(self._limits.queries, self._limits.queries, paid))
+
+    async def _resolve(self, question: Question, trail: Trail) -> Response | None:
+        record = prefix_record(question.handle)
+        if record is None:
+            return await self._query(None, question, trail)
+        service = await self._find_shared(record, question.certified, trail)
+        if service is None:
+            return None
+        response = await self._query(service, question, trail)
+        is_refusal = response.code == ResponseStatus.NOT_RESPONSIBLE
+        if not is_refusal and response.header.site_serial in {site.serial for site in service.sites}:
+            return response
+        # The service changed, and the record that led here is old. The pause bounds the lookups if it is never
+        # corrected: any registrant can name a server that is not responsible.
+        now = self._clock()
+        is_due = self._services.make_due(record, now, older_than=now - self._limits.shortest_lifetime)
+        if not is_refusal or not is_due:
+            return response
+        service = await self._find_shared(record, question.certified, trail)
+        return None if service is None else await self._query(service, question, trail)
+
+    async def _query(self, service: HandleService | None, question: Question, trail: Trail) -> Response:
+        """Ask a service, or the root if it is None, and follow the referrals."""
+        while True:
+            trail.count_query()
+            if not trail.take_paid():
+                await self._admit_query()
+            if service is None:
+                response = await self._root.query(question, is_needed=self._services.is_empty)
+            else:
+                response = await self._ask_service(service, question)
+            if response.code not in _REFERRALS or not isinstance(response.body, Values):
+                return response
+            lead = read_referral(response.body.values, self._clock())
+            if lead is None:
+                raise ServiceNotFound(detail="a referral names no service")
+            service = await self._follow(lead, question.certified, trail, response.proof)
+
+    async def _ask_service(self, service: HandleService, question: Question) -> Response:
+        if question.certified and not service.is_verified:
+            raise SignatureInvalid("No chain of signatures leads from the root to the keys of the handle server.")
+        try:
+            return await self._ask(service, question)
+        except ServerUnreachable as error:
+            raise ServiceUnreachable(detail=error.detail) from error
+
+    async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
+        """The service that a record names; None if the record does not exist. Concurrent callers share one lookup.
+
+        A lookup does not wait for another: two that wait for each other would wait for ever.
+        """
+        certified = certified or self._are_signed
+        if not trail.is_start:
+            return await self._find(record, certified, trail.enter(record))
+        if self._is_closed:
+            raise asyncio.CancelledError
+        key = record.upper(), certified
+        task = self._lookups.get(key)
+        if task is None:
+            task = self._lookups[key] = asyncio.create_task(self._find_in_time(record, certified))
+            task.add_done_callback(lambda done: self._end_lookup(key, done))
+        # One caller that goes away does not end the lookup of the others.
+        return await asyncio.shield(task)
+
+    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[HandleService | None]) -> None:
+        del self._lookups[key]
+        if not task.cancelled():
+            # asyncio reports an exception that is never retrieved, and all callers may have left.
+            task.exception()
+
+    async def _find_in_time(self, record: bytes, certified: bool) -> HandleService | None:
+        return await within(self._limits.timeout, self._find(record, certified, self._new_trail().enter(record)), _LATE)
+
+    async def _find(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
+        entry = await self._recall(record, certified)
+        if entry is None or entry.due_at <= self._clock():
+            entry = await self._look_up_or_keep(record, entry, certified, trail)
+            self._services.put(record, entry)
+        return None if entry.lead is None else await self._follow(entry.lead, certified, trail, entry.proof)
+
+    async def _recall(self, record: bytes, certified: bool) -> ServiceEntry | None:
+        """The lookup that this process remembers. If there is none, or it is due, the cache may have a later one."""
+        now = self._clock()
+        known = self._services.find(record, now, certified=certified)
+        if self._records is None or (known is not None and now < known.due_at):
+            return known
+        stored = await self._records.load(record)
+        if stored is None or now >= stored.ends_at or (certified and not stored.is_verified):
+            return known
+        if known is not None and stored.fetched_at <= known.fetched_at:
+            return known
+        self._services.put(record, stored)
+        return stored
+
+    async def _look_up_or_keep(
+        self, record: bytes, known: ServiceEntry | None, certified: bool, trail: Trail
+    ) -> ServiceEntry:
+        """Look up a service. If that fails, the one that is known is due again after a pause."""
+        if known is None or known.lead is None:
+            return await self._look_up(record, certified, trail)
+        now = self._clock()
+        if not self._root.has_failed(now):
+            try:
+                return await self._look_up_again(record, certified, trail)
+            except HandleProtocolError as error:
+                self._observer.record_overdue(error)
+                now = self._clock()
+        return replace(known, due_at=now + self._limits.shortest_lifetime)
+
+    async def _look_up_again(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
+        entry = await within(self._limits.lookup_timeout, self._look_up(record, certified, trail), _LATE)
+        if entry.lead is None and not entry.is_verified:
+            # The servers of the service say which of its names exist. An unsigned answer does not end all of them.
+            raise ServiceNotFound(detail=f"{record[:100]!r} does not exist any more, says an answer without signature")
+        return entry
+
+    async def _look_up(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
+        sent_at = self._clock()
+        # All types: the answer is the record of this name in the cache.
+        response = await self._resolve(Question(record, certified=certified, is_lookup=True), trail)
+        now = self._clock()
+        if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
+            ends_at = now + self._limits.bound(0.0)
+            proof = None if response is None else response.proof
+            return ServiceEntry(None, certified, now, ends_at, ends_at, proof)
+        lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
+        if lead is None:
+            raise ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
+        due_at = now + self._limits.bound(lead.lifetime)
+        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace, response.proof)
+        if self._records is not None:
+            await self._records.save(record, response, entry, sent_at=sent_at)
+        return entry
+
+    async def _follow(
+        self, lead: Lead, certified: bool, trail: Trail, proof: tuple[SignedAnswer, ...] | None
+    ) -> HandleService:
+        """The service at the end of a lead. With `certified`, every record on the way was signed; `proof` has them.
+
+        Of several service handles, the first that leads to sites counts. If none does, the first failure is raised.
+        """
+        if not lead.service_handles:
+            return HandleService(lead.sites, certified, proof)
+        failures: list[HandleProtocolError] = []
+        for handle in lead.service_handles:
+            try:
+                service = await self._find(handle, certified or self._are_signed, trail.enter(handle))
+            except HandleProtocolError as error:
+                failures.append(error)
+                continue
+            if service is not None:
+                known = proof is not None and service.proof is not None
+                return replace(service, proof=join_proofs(proof or (), service.proof or ()) if known else None)
+            failures.append(ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
+        raise failures[0]

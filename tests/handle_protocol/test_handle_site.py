@@ -1,0 +1,193 @@
+"""The server of a site for a handle, and the order in which its interfaces are tried."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any, Final
+
+import pytest
+
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from handle_protocol.health import HealthLimits, ServerHealth
+from handle_protocol.site import Candidate, rank_candidates, select_server
+from handle_protocol.wire.site_value import (
+    HashOption,
+    Interface,
+    Server,
+    ServiceSite,
+    SiteKind,
+    TransportProtocol,
+)
+from tests.handle_protocol.recorded import Row, needs_recordings, rows
+from tests.table import table
+
+_LIMITS: Final = HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=3)
+_ALL: Final = (Interface(3, 1, 2641), Interface(2, 0, 2641), Interface(3, 2, 8000))
+
+
+def _server(number: int, interfaces: tuple[Interface, ...] = _ALL, address: str = "93.184.216.0") -> Server:
+    packed = (ip_address(address) + number).packed
+    return Server(number, packed.rjust(16, b"\0"), b"key", interfaces)
+
+
+def _site(count: int, option: int = HashOption.HANDLE, **more: Any) -> ServiceSite:
+    return ServiceSite(1, tuple(_server(number) for number in range(count)), hash_option=option, **more)
+
+
+@needs_recordings
+@table("item", [item for item in rows() if item["what"] == "server selection"])
+def test_the_server_is_the_one_that_the_reference_software_selects(item: Row) -> None:
+    handle = item["decoded"]["handle"].encode()
+    options = {"by_all": HashOption.HANDLE, "by_prefix": HashOption.PREFIX, "by_suffix": HashOption.SUFFIX}
+    for name, option in options.items():
+        for count, position in item["decoded"][name].items():
+            server = select_server(_site(int(count), option), handle)
+            assert server is not None
+            assert server.id == position, (name, count)
+
+
+@pytest.mark.parametrize(
+    ("option", "same", "other"),
+    [
+        (HashOption.HANDLE, [b"10.5072/abc", b"10.5072/ABC"], b"10.5072/abd"),
+        (HashOption.PREFIX, [b"10.5072/abc", b"10.5072/xyz"], b"10.5073/abc"),
+        (HashOption.SUFFIX, [b"10.5072/abc", b"10.5073/abc"], b"10.5072/abd"),
+        (HashOption.PREFIX, [b"10.5072", b"0.NA/10.5073"], b"10.5072/abc"),
+        (HashOption.SUFFIX, [b"10.5072"], b"10.5072/abc"),
+    ],
+)
+def test_the_hash_option_says_which_part_selects_the_server(option: int, same: list[bytes], other: bytes) -> None:
+    site = _site(97, option)
+    assert len({select_server(site, handle) for handle in same}) == 1
+    assert select_server(site, other) != select_server(site, same[0])
+
+
+def test_letters_that_are_not_ascii_keep_their_case() -> None:
+    assert select_server(_site(97), "10.5072/ä".encode()) != select_server(_site(97), "10.5072/Ä".encode())
+
+
+def test_a_site_without_servers_has_no_server() -> None:
+    assert select_server(_site(0), b"10.5072/1") is None
+
+
+def _candidates(
+    *sites: ServiceSite,
+    health: ServerHealth | None = None,
+    now: float = 0.0,
+    authoritative: bool = False,
+    private: bool = False,
+) -> list[Candidate]:
+    return rank_candidates(
+        sites,
+        b"10.5072/1",
+        authoritative=authoritative,
+        allowed=AllowedAddresses(private),
+        health=health or ServerHealth(_LIMITS),
+        now=now,
+    )
+
+
+def _protocols(candidates: list[Candidate]) -> list[str]:
+    return [candidate.endpoint.protocol.name for candidate in candidates]
+
+
+def test_a_rare_query_goes_by_udp_and_a_busy_server_gets_the_tunnel() -> None:
+    health = ServerHealth(_LIMITS)
+    assert _protocols(_candidates(_site(1), health=health)) == ["UDP", "TCP", "HTTP"]
+    for _ in range(10):
+        health.record_query(ip_address("93.184.216.0"), now=0.0)
+    assert _protocols(_candidates(_site(1), health=health)) == ["HTTP", "UDP", "TCP"]
+    assert _protocols(_candidates(_site(1), health=health, now=60.0)) == ["UDP", "TCP", "HTTP"]
+
+
+def test_an_interface_that_failed_comes_last_until_its_pause_is_over() -> None:
+    health = ServerHealth(_LIMITS)
+    udp = _candidates(_site(1))[0].endpoint
+    health.record_failure(udp, now=0.0)
+    assert _protocols(_candidates(_site(1), health=health, now=0.9)) == ["TCP", "HTTP", "UDP"]
+    assert _protocols(_candidates(_site(1), health=health, now=1.0)) == ["UDP", "TCP", "HTTP"]
+
+
+def test_the_pause_doubles_with_each_failure_and_ends_with_an_answer() -> None:
+    health = ServerHealth(_LIMITS)
+    for expected in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
+        health.record_failure("udp", now=100.0)
+        assert health.rests("udp", 100.0 + expected - 0.1)
+        assert not health.rests("udp", 100.0 + expected)
+    health.record_answer("udp", "server", 0.1)
+    assert not health.rests("udp", 100.0)
+    for _ in range(2_000):
+        health.record_failure("udp", now=100.0)
+    assert not health.rests("udp", 160.0)
+
+
+def test_the_faster_server_comes_first() -> None:
+    near, far = _site(1), ServiceSite(1, (_server(9),))
+    health = ServerHealth(_LIMITS)
+    health.record_answer("near", ip_address("93.184.216.0"), 0.01)
+    health.record_answer("far", ip_address("93.184.216.9"), 0.3)
+    assert _candidates(far, near, health=health)[0].endpoint.address == ip_address("93.184.216.0")
+    for _ in range(20):
+        health.record_answer("near", ip_address("93.184.216.0"), 1.0)
+    assert _candidates(far, near, health=health)[0].endpoint.address == ip_address("93.184.216.9")
+
+
+def test_each_attempt_is_at_another_server_by_another_transport() -> None:
+    sites = [ServiceSite(1, (_server(number),)) for number in range(3)]
+    found = [(one.endpoint.address.packed[-1], one.endpoint.protocol.name) for one in _candidates(*sites)]
+    assert found[:3] == [(0, "UDP"), (1, "TCP"), (2, "HTTP")]
+    assert found[3:6] == [(0, "TCP"), (1, "HTTP"), (2, "UDP")]
+    assert len(set(found)) == 9
+
+
+def test_a_server_whose_interfaces_all_failed_comes_after_the_others() -> None:
+    health = ServerHealth(HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=10))
+    down, up = _site(1), ServiceSite(1, (_server(9),))
+    for candidate in _candidates(down):
+        health.record_failure(candidate.endpoint, now=0.0)
+    found = [one.endpoint.address.packed[-1] for one in _candidates(down, up, health=health, now=0.5)]
+    assert found == [9, 9, 9, 0, 0, 0]
+
+
+def test_health_remembers_a_bounded_number_of_servers_and_interfaces() -> None:
+    health = ServerHealth(_LIMITS)
+    for number in range(5):
+        health.record_answer(number, number, 1.0)
+        health.record_failure(number, now=0.0)
+    assert [health.round_trip(number) for number in range(5)] == [0.0, 0.0, 1.0, 1.0, 1.0]
+    assert [health.rests(number, 0.5) for number in range(5)] == [False, False, True, True, True]
+
+
+def test_an_authoritative_query_goes_to_primary_sites_alone() -> None:
+    copy = ServiceSite(1, (_server(9),), kind=SiteKind.SEVERAL_PRIMARIES)
+    assert _candidates(copy, authoritative=True) == []
+    assert len(_candidates(copy, _site(1), authoritative=True)) == 3
+    assert len(_candidates(copy, _site(1))) == 6
+
+
+def test_interfaces_without_queries_and_impossible_ports_are_left_out() -> None:
+    interfaces = (
+        Interface(1, 1, 2641),
+        Interface(0, 1, 2642),
+        Interface(2, 1, 0),
+        Interface(2, 1, 65_536),
+        Interface(2, 9, 2643),
+        Interface(2, 3, 8_443),
+        Interface(2, 1, 65_535),
+    )
+    found = _candidates(ServiceSite(7, (_server(1, interfaces),), attributes=((b"domain", b"handles.example.org"),)))
+    assert [(one.endpoint.protocol, one.endpoint.port) for one in found] == [
+        (TransportProtocol.TCP, 65_535),
+        (TransportProtocol.HTTPS, 8_443),
+    ]
+    assert (found[0].host, found[0].site_serial, found[0].public_key) == (b"handles.example.org", 7, b"key")
+
+
+def test_an_interface_in_two_site_values_is_one_candidate() -> None:
+    assert len(_candidates(_site(1), _site(1))) == 3
+
+
+def test_private_servers_are_queried_if_the_operator_allows_them() -> None:
+    site = ServiceSite(1, (_server(1, address="10.0.0.0"),))
+    assert _candidates(site) == []
+    assert len(_candidates(site, private=True)) == 3
