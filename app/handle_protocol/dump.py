@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
+from handle_protocol.errors import InvalidDump
+
 #: Bytes of one record, with the blanks of its layout, and of one piece that is read.
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 64 * 1024
 _BLANK: Final = re.compile(r"\s*")
 _decode: Final = json.JSONDecoder().raw_decode
-
-
-class InvalidDump(ValueError):
-    """The dump cannot be used. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,8 @@
 """Why a handle could not be resolved, or an answer could not be read. The docstring of a class is its default message.
 
-HandleProtocolError
-  UnusableAnswer        InvalidRecord, MalformedMessage, AnswerMismatch, AnswerTooLarge, SignatureInvalid
-  ServerRefused
-  ServerUnreachable     ServiceUnreachable
-  ServerTimeout
-  ServiceNotFound
-  HandleNotFound
-  RootPaused, QueryNotAdmitted
-  InvalidSite
+Every error is a HandleProtocolError. An answer that came and cannot be used is an UnusableAnswer: it is malformed, is
+about something else, is too large, or is not signed as it must be. A server that did not answer refused, was silent
+(ServerTimeout), or could not be reached (ServerUnreachable).
 """
 
 from __future__ import annotations
@@ -109,3 +103,7 @@ class QueryNotAdmitted(HandleProtocolError):
 
 class InvalidSite(HandleProtocolError):
     """The file does not describe a site of handle servers."""
+
+
+class InvalidDump(HandleProtocolError):
+    """The dump of a handle server cannot be used."""

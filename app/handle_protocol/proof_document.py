@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_proxy.cache.entry import Entry
-from handle_protocol.answer import ResponseCode
+from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.errors import SignatureInvalid
 from handle_protocol.key import write_pem
 from handle_protocol.native_answer import read_response
@@ -69,14 +68,17 @@ def write_proof_document(
     }
 
 
-def write_proof_of_entry(root: HandleService, text: str, entry: Entry) -> bytes:
-    """The document of an entry of the cache as JSON. `text` is its name. Raises HandleProtocolError."""
-    answers = read_proof(entry.answer)
+def write_proof_of_answer(root: HandleService, text: str, answer: Answer, fetched_at: float) -> bytes:
+    """The document of an answer as JSON. `text` is its name; it arrived at `fetched_at`, in seconds since the epoch.
+
+    Raises HandleProtocolError.
+    """
+    answers = read_proof(answer)
     if not answers:
         raise SignatureInvalid("it cannot be read.")
     # A prefix is a handle with and without its 0.NA/.
     handle = text.encode() if "/" in text else request_handle(answers[-1])
-    return msgspec.json.encode(write_proof_document(root, answers, handle, time=_format_time(entry.fetched_at)))
+    return msgspec.json.encode(write_proof_document(root, answers, handle, time=_format_time(fetched_at)))
 
 
 def verify_document(content: bytes, root: HandleService, at: float) -> str:

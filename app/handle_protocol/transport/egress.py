@@ -120,7 +120,7 @@ class Egress:
 
     @cached_property
     def _server_tls(self) -> ssl.SSLContext:
-        """TLS to handle servers. They sign their own certificates; see `server_keys`."""
+        """TLS to handle servers. They sign their own certificates; see `key`."""
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE

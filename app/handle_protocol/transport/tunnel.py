@@ -1,7 +1,7 @@
 """Messages in the bodies of HTTP requests, for networks that let nothing else pass. Connections are kept.
 
 The HTTP is our own, because a message takes a third of the time that it takes with a client library. An HTTPS interface
-shows the key of its server; see `server_keys`.
+shows the key of its server; see `key`.
 """
 
 from __future__ import annotations

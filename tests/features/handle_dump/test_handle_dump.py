@@ -14,7 +14,8 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from handle_protocol.dump import MAX_RECORD_BYTES, InvalidDump, read_dump
+from handle_protocol.dump import MAX_RECORD_BYTES, read_dump
+from handle_protocol.errors import InvalidDump
 from handle_protocol.json_values import write_json_values
 from handle_protocol.value_signature import encode_signed
 from handle_protocol.wire.encoding import encode_references, encode_values

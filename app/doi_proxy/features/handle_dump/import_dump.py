@@ -24,8 +24,8 @@ from doi_proxy.features.options import Settings
 from doi_proxy.features.watched_files import list_toml_files
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.regular_file import explain_failure, open_regular
-from handle_protocol.dump import DumpRecord, InvalidDump, read_dump
-from handle_protocol.errors import MalformedMessage, SignatureInvalid
+from handle_protocol.dump import DumpRecord, read_dump
+from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 
 #: Keys of the dump that are remembered to verify its signatures, and signatures of one record.
 _MAX_KEYS: Final = 10_000

@@ -62,9 +62,9 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
 
 def _write(root: HandleService, text: str, entry: Entry) -> bytes:
     # The import loads the library of signatures.
-    from handle_protocol.proof_document import write_proof_of_entry  # noqa: PLC0415
+    from handle_protocol.proof_document import write_proof_of_answer  # noqa: PLC0415
 
     try:
-        return write_proof_of_entry(root, text, entry)
+        return write_proof_of_answer(root, text, entry.answer, entry.fetched_at)
     except HandleProtocolError as error:
         raise NotVerified(f"The proof of this name does not hold any more: {error.message}") from error
