@@ -11,6 +11,7 @@ import pytest
 
 from doi_proxy.assembly.resolving import RECHECK
 from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import BreakerOpen, CouldNotVerify, UpstreamRefused, UpstreamUnreachable
 from doi_proxy.server.protocol import ServerProtocol
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
@@ -33,14 +34,25 @@ REQUESTS = [
     get("/10.1000/182?urlappend=%3Fx"),
     get("/api/handles/10.1000/182"),
     get("/api/handles/10.1000/182?type=URL"),
+    get("/10.1000/new", *BROWSER),
+    get("/10.1000/new", "Accept: application/json"),
+    get("/10.1000/new", "Accept-Language: fr", method="HEAD"),
+    get("/10.1000/new?auth"),
+    get("/api/handles/10.1000/new"),
+]
+#: The second has a time, in seconds, that is not whole. It is about one name.
+FAILURES: list[CouldNotVerify] = [
+    UpstreamUnreachable(),
+    UpstreamRefused(upstream_status=403, retry_after=3.4),
+    BreakerOpen(retry_after=2.7),
 ]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=STATES)
-async def test_every_way_gives_the_same_bytes_and_lines(mode: dict[str, Any]) -> None:
-    ways = Ways(privacy=0, **mode)
+@pytest.mark.parametrize("options", [{"mode": "sealed"}, *({"failure": failure} for failure in FAILURES)])
+async def test_every_way_gives_the_same_bytes_and_lines(options: dict[str, Any]) -> None:
+    ways = Ways(privacy=0, **options)
     first = [([request], 0.0) for request in REQUESTS]
-    later = [([request], step) for step in (0.3, 0.8, 1.0, RECHECK, 0.1) for request in REQUESTS]
+    later = [([request], step) for step in (0.3, 0.2, 0.8, 1.0, RECHECK, 0.1) for request in REQUESTS]
     # The last part of its lifetime, in which a record is due for a refresh; its end; and a day past it.
     for wait in (TTL * 0.95, TTL - 5, TTL, 2 * TTL):
         await ways.compare([*first, ([get("/")], wait), *later])
@@ -105,6 +117,35 @@ async def test_a_stale_answer_ends_within_the_second_with_its_record() -> None:
     assert b"/moved.html\r\n" in (await server.answers(get("/10.1000/182")))[0]
     server.memory.drop("10.1000/182")
     assert b" 502 Bad Gateway\r\n" in (await server.answers(get("/10.1000/182")))[0]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=STATES)
+@pytest.mark.parametrize(
+    "request_",
+    [get("/10.1000/new", *BROWSER), get("/api/handles/10.1000/new")],
+    ids=["page", "REST"],
+)
+async def test_a_failure_is_prepared_for_the_rest_of_its_second(mode: dict[str, Any], request_: bytes) -> None:
+    server = Server(Clock(), ServerProtocol, **mode)
+    for _ in range(3):
+        first, _ = await server.answers(request_)
+    uses = lane_uses(server.application)
+    server.clock.advance(0.5)
+    assert (await server.answers(request_))[0] == first
+    assert len(uses) == 1
+    server.clock.advance(0.5)
+    assert (await server.answers(request_))[0] == first
+    assert len(uses) == 1
+
+
+async def test_a_failure_ends_within_its_second_with_an_answer() -> None:
+    server = Server(Clock(), ServerProtocol)
+    for _ in range(3):
+        assert b" 502 Bad Gateway\r\n" in (await server.answers(get("/10.1000/new")))[0]
+    now = server.clock()
+    record = Answer(ResponseCode.SUCCESS, b"[" + URL + b"]")
+    server.memory.keep(Entry("10.1000/NEW", record, now, now + TTL, now + TTL))
+    assert b" 302 Found\r\n" in (await server.answers(get("/10.1000/new")))[0]
 
 
 async def test_a_stale_answer_is_not_used_after_the_time_at_which_the_upstream_is_queried_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from doi_proxy.assembly.resolving import read_resolver_timeouts
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import UpstreamUnreachable
+from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
 from doi_proxy.features.privacy.access_log import AccessLog
 from doi_proxy.features.privacy.line import LineFormat
 from doi_proxy.main import SuppliedParts, create
@@ -51,11 +52,14 @@ MISSING = ("10.1000/182.", "10.1000/MISSING")
 
 
 class NoUpstream:
-    """A source that reaches nobody, in place of an HTTP client, whose connections a test would have to close."""
+    """A source that fails, in place of an HTTP client, whose connections a test would have to close."""
+
+    def __init__(self, failure: CouldNotVerify) -> None:
+        self._failure = failure
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
-        """Fail as a client does that finds nothing at its port."""
-        raise UpstreamUnreachable
+        """Raises a copy of the failure."""
+        raise copy(self._failure)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -112,10 +116,15 @@ class Server:
         ttl: float = 86_400.0,
         *,
         privacy: int | None = None,
+        failure: CouldNotVerify | None = None,
         **more: Any,
     ) -> None:
-        """With a level of `privacy` it writes an access log; `more` are settings."""
+        """With a level of `privacy` it writes an access log; `more` are settings.
+
+        The `failure` of each query is by default that of a client that finds nothing at its port.
+        """
         self.lines: list[bytes] = []
+        self._failure = failure or UpstreamUnreachable()
         self._sources: list[Source] = []
         form = LineFormat("json", privacy or 0)
         log = AccessLog(
@@ -145,7 +154,7 @@ class Server:
 
     def _without_connections(self, source: Source) -> Source:
         self._sources.append(source)
-        return source if isinstance(source, SealedSource) else NoUpstream()
+        return source if isinstance(source, SealedSource) else NoUpstream(self._failure)
 
     async def close(self) -> None:
         """Close the connections of requests to Which RA. Other requests open none."""

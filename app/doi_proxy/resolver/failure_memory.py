@@ -64,6 +64,18 @@ class FailureMemory:
         failure = self._failures.get(key)
         return failure.error if failure is not None and 0 <= now - failure.at < seconds else None
 
+    def find_current(self, key: str, now: float) -> CouldNotVerify | None:
+        """The failure of a name within its second, or until the next query. `retry_after` is the time from now."""
+        failure = self._failures.get(key)
+        if failure is None or not failure.at <= now < max(failure.until, int(failure.at) + 1):
+            return None
+        error = copy(failure.error)
+        if now < failure.until:
+            error.retry_after = failure.until - now
+        elif error.retry_after is not None:
+            error.retry_after = max(0.0, error.retry_after - (now - failure.at))
+        return error
+
     def find_refusal(self, key: str, now: float) -> CouldNotVerify | None:
         """The failure to answer with instead of a query. Its `retry_after` is the time until the next query."""
         failure = self._failures.get(key)

@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import FAILURES
+from doi_proxy.errors import FAILURES, CouldNotVerify
 from doi_proxy.resolver.resolution import HIT, Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server.generations import Generations
 from doi_proxy.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
-from doi_proxy.server.prepared_reply import Ground, Prepared, hash_resolution
+from doi_proxy.server.prepared_reply import Ground, Prepared, hash_failure, hash_resolution
 from doi_proxy.web.application import ADMITTED, TRIED
+from doi_proxy.web.header import header_lines
 from doi_proxy.web.operations import Face
 from doi_proxy.web.request import below
-from doi_proxy.web.responses import Hit, Reply, frame_lines
+from doi_proxy.web.responses import Basis, FailureBasis, Reply, frame_lines
 from doi_proxy.web.route import DOI_PATH
 from doi_proxy.web.stage import PreparedRequest
 from doi_proxy.web.variants import Variant, Varies, narrow, select_variant
@@ -108,7 +110,9 @@ class PreparedAnswers:
         #: The targets of rare replies that were requested once.
         self._seen: Generations[int, bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
 
-    def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
+    def offer(
+        self, target: bytes, reply: Reply, basis: Basis | FailureBasis, header: Callable[[bytes], str | None]
+    ) -> None:
         """Prepare the application's reply to a plain request for `target`, the raw path and query as it was sent.
 
         `header` returns a header of the request. A rare reply is prepared when its target is requested again.
@@ -116,25 +120,62 @@ class PreparedAnswers:
         selected = select_variant(header, self._pages.languages)
         if selected is None:
             return
-        is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in hit.varies
-        targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, hit.varies)
-        first, *followed = hit.chain.resolutions
-        source, known = hash_resolution(first), targets.get(target) or ()
+        is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in basis.varies
+        targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, basis.varies)
+        known = targets.get(target) or ()
+        source = (
+            hash_failure(basis.failure)
+            if isinstance(basis, FailureBasis)
+            else hash_resolution(basis.chain.resolutions[0])
+        )
         is_known = any(answer.variant == variant and answer.source == source for answer in known)
         if is_known or (is_rare and not known and not self._is_seen(target)):
             return
-        if hash_resolution(self._resolver.resolve_now(first.name)) != source:
-            return  # memory has not admitted the record, or this answer took a query: the next one can be another
-        others = (
-            *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
-            *[Ground(name, hash_resolution(self._resolver.resolve_now(name)), False) for name in hit.find_watched()],
-        )
-        prepared = _prepare(target, variant, first, reply, hit, others)
-        if hit.seconds is not None:
-            prepared.until = self._clock() + hit.seconds
-        if prepared.size <= MAX_ANSWER_BYTES:
+        if isinstance(basis, FailureBasis):
+            prepared = self._prepare_failure(target, variant, reply, basis)
+        else:
+            prepared = self._prepare(target, variant, reply, basis)
+        if prepared is not None and prepared.size <= MAX_ANSWER_BYTES:
             rest = [answer for answer in known if answer.variant != variant]
             targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
+
+    def _prepare(self, target: bytes, variant: Variant, reply: Reply, basis: Basis) -> Prepared | None:
+        first, *followed = basis.chain.resolutions
+        if hash_resolution(self._resolver.resolve_now(first.name)) != hash_resolution(first):
+            return None  # memory has not admitted the record, or this answer took a query: the next one can be another
+        others = (
+            *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
+            *[Ground(name, hash_resolution(self._resolver.resolve_now(name)), False) for name in basis.find_watched()],
+        )
+        prepared = _prepare(target, variant, first, reply, basis, others)
+        if basis.seconds is not None:
+            prepared.until = self._clock() + basis.seconds
+        return prepared
+
+    def _prepare_failure(self, target: bytes, variant: Variant, reply: Reply, basis: FailureBasis) -> Prepared | None:
+        """A reply that is used while the same failure is the last one about the name, in its second."""
+        source = hash_failure(self._find_failure(basis.name))
+        # A request with a query can bypass the cache. Another name, or a share of the client, can have failed.
+        if b"?" in target or source == 0 or source != hash_failure(basis.failure):
+            return None
+        return Prepared(
+            target=target,
+            variant=variant,
+            name=basis.name,
+            source=source,
+            others=(),
+            freshness=lambda *_: reply.freshness,
+            token=basis.failure.token,
+            status=reply.status,
+            lines=frame_lines(reply) + header_lines(reply.freshness),
+            tail=_EMPTY_LINE + reply.body,
+        )
+
+    def _find_failure(self, name: HandleName) -> CouldNotVerify | None:
+        """The failure that a request for a name meets now, if memory has no record of it."""
+        if self._peek(name.key) is not None or self._resolver.local_records is not self._local_records:
+            return None
+        return self._resolver.failures.find_current(name.key, self._clock())
 
     def clear(self) -> None:
         """Drop every reply, because something besides the records has changed."""
@@ -164,17 +205,13 @@ class PreparedAnswers:
             if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
                 return None
         now = self._clock()
-        entry, chain = self._find_same(prepared, now), None
-        if entry is None or int(now) != prepared.second or default_headers != prepared.first:
-            chain = self._find_chain(prepared, read, entry)
-            if chain is None:
-                self._drop(request, prepared.target)
-                self._done = prepared.target, {ADMITTED}
-                return None
-        if chain is None:
+        entry = None if prepared.token else self._find_same(prepared, now)
+        if entry is not None and int(now) == prepared.second and default_headers == prepared.first:
             self._count_same(prepared.origin)
-        else:
-            self._renew(prepared, *chain, int(now), default_headers)
+        elif not self._renew(prepared, read, entry, int(now), default_headers):
+            self._drop(request, prepared.target)
+            self._done = prepared.target, {ADMITTED}
+            return None
         method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
         self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
@@ -231,9 +268,20 @@ class PreparedAnswers:
         return None if followed is None else (found, followed)
 
     def _renew(
-        self, prepared: Prepared, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes
-    ) -> None:
-        """Count the records of a reply, and write its head anew if a part of it has changed."""
+        self, prepared: Prepared, read: Resolution | None, same: Entry | None, second: int, first: bytes
+    ) -> bool:
+        """Count what a reply depends on, and write its head anew if a part of it has changed. False if it has ended."""
+        if prepared.token:
+            if hash_failure(self._find_failure(prepared.name)) != prepared.source:
+                return False
+            self._resolver.observer.record_failure(prepared.token)
+            if first != prepared.first:
+                prepared.frame(first, b"")
+            return True
+        chain = self._find_chain(prepared, read, same)
+        if chain is None:
+            return False
+        found, followed = chain
         for resolution in (found, *followed):
             self._resolver.count_answer(resolution)
         entry = found.entry
@@ -241,6 +289,7 @@ class PreparedAnswers:
         written = (prepared.second, prepared.first, prepared.fetched_at, prepared.fresh_until)
         if followed or wanted != written:
             prepared.write_head(found, followed, second, first)
+        return True
 
     def _count_sample(self, client: str, prepared: Prepared) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
@@ -311,10 +360,11 @@ class PreparedAnswers:
             reply = None if found is None else self._redirect(found)
         except FAILURES:
             pass  # the full path meets the same error, and answers it
-        if found is None or reply is None or reply.hit is None:
+        basis = None if reply is None else reply.basis
+        if found is None or reply is None or not isinstance(basis, Basis):
             self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
             return None
-        prepared = _prepare(target, narrow(selected, reply.hit.varies), found, reply, reply.hit)
+        prepared = _prepare(target, narrow(selected, basis.varies), found, reply, basis)
         if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):
             self._usual.targets.put(target, (prepared,))
         return prepared, found
@@ -344,7 +394,7 @@ class PreparedAnswers:
 
 
 def _prepare(
-    target: bytes, variant: Variant, first: Resolution, reply: Reply, hit: Hit, others: tuple[Ground, ...] = ()
+    target: bytes, variant: Variant, first: Resolution, reply: Reply, basis: Basis, others: tuple[Ground, ...] = ()
 ) -> Prepared:
     return Prepared(
         target=target,
@@ -352,8 +402,8 @@ def _prepare(
         name=first.name,
         source=hash_resolution(first),
         others=others,
-        freshness=hit.freshness,
-        countdown=hit.countdown,
+        freshness=basis.freshness,
+        countdown=basis.countdown,
         status=reply.status,
         lines=frame_lines(reply),
         tail=_EMPTY_LINE + reply.body,

@@ -9,8 +9,10 @@ from typing import Final
 import msgspec
 
 from doi_names.name import HandleName
+from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, refresh_from
 from doi_proxy.web.countdown import Countdown
+from doi_proxy.web.failure_headers import seconds_to_wait
 from doi_proxy.web.freshness import cache_status_text
 from doi_proxy.web.header import Header, header_lines
 from doi_proxy.web.responses import status_line
@@ -42,12 +44,15 @@ class Prepared(msgspec.Struct, gc=False):
     source: int
     others: tuple[Ground, ...]
     freshness: Callable[[Chain, int], tuple[Header, ...]]
-    countdown: Countdown
     status: int
     #: The header lines that do not change.
     lines: bytes
     #: The empty line and the body.
     tail: bytes
+    #: How the freshness of one fresh record is written. None for a reply about a failure.
+    countdown: Countdown | None = None
+    #: The token of the failure that the reply is about. "" for one about records.
+    token: str = ""
     #: When the reply ends, whatever the records are.
     until: float = inf
     #: The inputs of `head`: the time, the times of the record, the pattern of its freshness, the server's header lines.
@@ -85,14 +90,14 @@ class Prepared(msgspec.Struct, gc=False):
     def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
         """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
         entry = found.entry
-        if found.origin is not HIT or followed:
+        if found.origin is not HIT or followed or self.countdown is None:
             chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
             freshness = header_lines(self.freshness(chain, second))
         else:
             if entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
-        self.second, self.first, self.uses, self.logged = second, first, 0, None
+        self.second = second
         # While no query is sent, the record is looked up anew each second: the upstream may answer again.
         until = float(second + 1)
         if found.origin is HIT:
@@ -100,7 +105,17 @@ class Prepared(msgspec.Struct, gc=False):
         self.sure_until = -inf if self.others or entry.is_negative else min(until, self.until)
         self.origin, self.values = found.origin, hash(entry.answer.values)
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
+        self.frame(first, freshness)
+
+    def frame(self, first: bytes, freshness: bytes) -> None:
+        """Write the head, given the server's header lines and those of the freshness."""
+        self.first, self.uses, self.logged = first, 0, None
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
+
+
+def hash_failure(failure: CouldNotVerify | None) -> int:
+    """A number that changes with what an answer says about a failure: which one, and when to try again. 0 for None."""
+    return 0 if failure is None else hash((failure.token, failure.message, seconds_to_wait(failure)))
 
 
 def hash_resolution(resolution: Resolution | None) -> int:

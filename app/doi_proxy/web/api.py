@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Final, Literal
 
 import msgspec
+from msgspec import structs
 
 from doi_names.errors import EmptyName, InvalidName, NotADOI
 from doi_names.name import HandleName
@@ -24,7 +25,7 @@ from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
 from doi_proxy.web.header import Header
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Parameters, is_true, read_api_options
-from doi_proxy.web.responses import JAVASCRIPT, JSON, NOT_MODIFIED, Hit, Reply
+from doi_proxy.web.responses import JAVASCRIPT, JSON, NOT_MODIFIED, Basis, FailureBasis, Reply
 from doi_proxy.web.stage import Stages
 from handle_protocol.answer import ResponseCode
 from handle_protocol.record import write_values
@@ -127,18 +128,19 @@ class RestApi:
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
         is_repeatable = resolution.origin in CACHED and not options.bypasses_cache
-        hit = Hit(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_repeatable else None
+        basis = Basis(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_repeatable else None
         if code is ResponseCode.HANDLE_NOT_FOUND:
-            return Reply(404, (kind, tag), body, freshness, hit)
+            return Reply(404, (kind, tag), body, freshness, basis)
         if _has(request, tag):
             # Without the headers of a body (RFC 9110, section 15.4.5).
             return Reply(NOT_MODIFIED, (tag,), b"", freshness)
-        return Reply(200, (kind, tag), body, freshness, hit)
+        return Reply(200, (kind, tag), body, freshness, basis)
 
     def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
         """responseCode 2. It must not be 100, which means that the name does not exist."""
         body = _object(ERROR, ("message", failure.message), ("handle", name.text))
-        return _error(failure.status, body, failure_headers(failure), parameters)
+        reply = _error(failure.status, body, failure_headers(failure), parameters)
+        return structs.replace(reply, basis=FailureBasis(name, failure))
 
     def answer_limit(self, error: TooManyRequests, parameters: Parameters) -> Reply:
         """A client is over one of its limits. responseCode 2, as with every temporary error."""

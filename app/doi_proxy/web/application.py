@@ -28,7 +28,8 @@ from doi_proxy.web.request_id import REQUEST_ID, answer_identifier, echo_identif
 from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
 from doi_proxy.web.responses import (
     NOT_MODIFIED,
-    Hit,
+    Basis,
+    FailureBasis,
     Message,
     Receive,
     Reply,
@@ -52,7 +53,9 @@ TRIED = "tried"
 class Preparation(Protocol):
     """The prepared answers, which a server tries before the application."""
 
-    def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
+    def offer(
+        self, target: bytes, reply: Reply, basis: Basis | FailureBasis, header: Callable[[bytes], str | None]
+    ) -> None:
         """Prepare a reply to a plain request for `target`, the raw path and query. `header` reads a header of it."""
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
@@ -226,10 +229,10 @@ class Application:
 
     def _offer(self, request: Request, reply: Reply) -> None:
         """Let a reply be prepared that depends only on records, and on what selects it."""
-        hit = reply.hit
+        basis = reply.basis
         if (
             self.prepared is None
-            or hit is None
+            or basis is None
             or request.method == "POST"
             or request.header(CACHE_CONTROL) is not None
         ):
@@ -238,7 +241,7 @@ class Application:
         if request.scope["http_version"] != "1.0":
             query = request.query
             target: bytes = request.scope["raw_path"]
-            self.prepared.offer(target + b"?" + query if query else target, reply, hit, request.header)
+            self.prepared.offer(target + b"?" + query if query else target, reply, basis, request.header)
 
     async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""

@@ -9,6 +9,8 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any, Final
 
+from msgspec import structs
+
 from doi_names.errors import NotADOI
 from doi_names.name import HandleName
 from doi_proxy.errors import (
@@ -24,7 +26,7 @@ from doi_proxy.errors import (
     UnreadableName,
     as_failure,
 )
-from doi_proxy.web.failure_headers import failure_headers, quota_headers
+from doi_proxy.web.failure_headers import failure_headers, quota_headers, seconds_to_wait
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.header import Header
 from doi_proxy.web.negotiation import wants_problem
@@ -32,8 +34,9 @@ from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.problem import error_problem, problem
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import format_query
-from doi_proxy.web.responses import Reply, page
+from doi_proxy.web.responses import FailureBasis, Reply, page
 from doi_proxy.web.section import PageKind, Section, read_sections
+from doi_proxy.web.variants import Varies
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +88,8 @@ class ErrorPages:
         error = as_failure(error)
         if wants_problem(request.header(b"accept")):
             members = self._read_sections("problem", error, name, typed)
-            return error_problem(error, base=self._link.base, name=name, members=members)
+            reply = error_problem(error, base=self._link.base, name=name, members=members)
+            return structs.replace(reply, basis=_find_basis(error, name))
         return self._answer_page(request, error, name, typed)
 
     def _answer_page(self, request: Request, error: DoiProxyError, name: HandleName | None, typed: str) -> Reply:
@@ -95,10 +99,9 @@ class ErrorPages:
             body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
             return _page(error.status, body, failure_headers(error))
         if isinstance(error, CouldNotVerify) and name is not None:
-            again = None if error.retry_after is None else max(1, round(error.retry_after))
-            reason = self._pages.failure_reason(language, error.token)
+            again, reason = seconds_to_wait(error), self._pages.failure_reason(language, error.token)
             body = self._pages.could_not_verify(link, language, name=name, reason=reason, retry_after=again)
-            return _page(error.status, body, failure_headers(error))
+            return structs.replace(_page(error.status, body, failure_headers(error)), basis=_find_basis(error, name))
         if isinstance(error, AliasChainTooLong) and name is not None:
             reached = HandleName(error.reached)
             body = self._pages.alias_chain_too_long(link, language, name=name, reached=reached)
@@ -148,6 +151,12 @@ class ErrorPages:
         if not isinstance(error, UnreadableName) or error.status != HTTPStatus.BAD_REQUEST:
             return {}
         return read_sections(self._sections, kind, name, typed)
+
+
+def _find_basis(error: DoiProxyError, name: HandleName | None) -> FailureBasis | None:
+    if name is None or not isinstance(error, CouldNotVerify):
+        return None
+    return FailureBasis(name, error, Varies.PROBLEM | Varies.LANGUAGE)
 
 
 def _page(status: int, body: bytes, headers: tuple[Header, ...] = ()) -> Reply:

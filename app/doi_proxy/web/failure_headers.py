@@ -14,6 +14,11 @@ def retry_after(seconds: float) -> Header:
     return b"retry-after", b"%d" % max(1, ceil(seconds))
 
 
+def seconds_to_wait(failure: CouldNotVerify) -> int | None:
+    """The value of `Retry-After`. None if it is not known when to try again."""
+    return None if failure.retry_after is None else max(1, ceil(failure.retry_after))
+
+
 def quota_headers(quota: Quota, seconds: float) -> tuple[Header, ...]:
     """The headers of a 429: when to try again, the limit, and what is left of it.
 
@@ -34,5 +39,6 @@ def failure_headers(failure: CouldNotVerify) -> tuple[Header, ...]:
     if isinstance(failure, ShareSpent):
         again = quota_headers(failure.quota, failure.retry_after)
     else:
-        again = () if failure.retry_after is None else (retry_after(failure.retry_after),)
+        wait = seconds_to_wait(failure)
+        again = () if wait is None else (retry_after(wait),)
     return ((b"proxy-status", status.encode()), *again)

@@ -23,7 +23,7 @@ from doi_proxy.web.pages import Link, Pages, RecordFacts, StaleNote
 from doi_proxy.web.problem import not_found_problem
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import format_query
-from doi_proxy.web.responses import XML, Hit, Reply, page
+from doi_proxy.web.responses import XML, Basis, Reply, page
 from doi_proxy.web.section import Section, read_sections
 from doi_proxy.web.variants import Varies
 
@@ -58,14 +58,14 @@ class NamePages:
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain(resolution), self._now())
         varies = Varies.PAGE | Varies.PROBLEM | Varies.LANGUAGE
-        hit = self._hit(options, found, varies, watches=resolution.tombstone is None)
+        basis = self._find_basis(options, found, varies, watches=resolution.tombstone is None)
         if wants_problem(request.header(b"accept")):
             members = read_sections(self.sections, "problem", name)
-            return structs.replace(not_found_problem(resolution, self._link.base, freshness, members), hit=hit)
+            return structs.replace(not_found_problem(resolution, self._link.base, freshness, members), basis=basis)
         if resolution.tombstone is not None:
             stone = resolution.tombstone
             body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
-            return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, hit=hit)
+            return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, basis=basis)
         body = self._pages.not_found(
             replace(self._link, query=format_query(request.query)),
             language,
@@ -74,8 +74,8 @@ class NamePages:
             contact=contact,
         )
         # The next page may have the contact that is missing here.
-        hit = hit if contact.is_complete else None
-        return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, hit=hit)
+        basis = basis if contact.is_complete else None
+        return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, basis=basis)
 
     def locations(self, request: Request, found: Destination) -> Reply:
         """The locations of a name: XML for programs, a page for a browser."""
@@ -98,7 +98,9 @@ class NamePages:
         note = self._stale_note(language, resolution)
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
         freshness = self._freshness.of_page(Chain(resolution), self._now())
-        return page(200, body, cite_as(resolution), freshness=freshness, hit=self._hit(options, found, Varies.LANGUAGE))
+        return page(
+            200, body, cite_as(resolution), freshness=freshness, basis=self._find_basis(options, found, Varies.LANGUAGE)
+        )
 
     def values(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """The values of a name. `contact` is what memory knows of its agency."""
@@ -121,10 +123,16 @@ class NamePages:
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
         # The records of issuers decide what a signature is worth.
         is_alone = signature is None
-        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS) if is_alone else None
-        return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), hit=hit)
+        basis = (
+            self._find_basis(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)
+            if is_alone
+            else None
+        )
+        return page(
+            200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), basis=basis
+        )
 
-    def _hit(
+    def _find_basis(
         self,
         options: ResolveOptions,
         found: Destination,
@@ -132,7 +140,7 @@ class NamePages:
         *,
         watches: bool = False,
         seconds: int | None = None,
-    ) -> Hit | None:
+    ) -> Basis | None:
         """What a page depends on, if that is one fresh record and, if it `watches`, what its sections look up."""
         if not found.is_repeatable or found.chain.is_alias or options.bypasses_cache:
             return None
@@ -142,7 +150,7 @@ class NamePages:
             return [other for section in self.sections if watches for other in section.list_watched(name)]
 
         seconds = _SECTION_SECONDS if watches else seconds
-        return Hit(found.chain, self._freshness.of_page, self._countdown, varies, find_watched, seconds)
+        return Basis(found.chain, self._freshness.of_page, self._countdown, varies, find_watched, seconds)
 
     def _now(self) -> int:
         return int(self._clock())

@@ -27,7 +27,7 @@ from doi_proxy.web.name_pages import NamePages
 from doi_proxy.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Parameters, read_options
-from doi_proxy.web.responses import HTML, PAGE_POLICY, Hit, Reply
+from doi_proxy.web.responses import HTML, PAGE_POLICY, Basis, Reply
 from doi_proxy.web.stage import NO_DETOUR, Detour, Stages
 from doi_proxy.web.variants import Varies
 
@@ -143,8 +143,8 @@ class Redirects:
         """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
         (location, stub), chain = _location_and_stub(target), Chain(resolution)
         freshness = self._freshness.of_redirect_hit(chain, self._now()) if is_timed else ()
-        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown, _DATA)
-        return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
+        basis = Basis(chain, self._freshness.of_redirect_hit, self._countdown, _DATA)
+        return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, basis)
 
     def _redirect(
         self, request: Request, options: ResolveOptions, found: Destination, target: Target, detour: Detour
@@ -169,8 +169,8 @@ class Redirects:
             and not options.bypasses_cache
         )
         if found.is_repeatable and is_for_all:
-            hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
-            return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)
+            basis = Basis(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
+            return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), basis)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
 
@@ -218,12 +218,12 @@ class Redirects:
         location = (b"location", request.url_of(chain.last.name).encode() + query)
         # Without a URL of its own, this resolver takes the host of the request.
         is_for_all = found.is_repeatable and not options.bypasses_cache and request.public_url is not None
-        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
+        basis = Basis(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
         freshness = self._freshness.of_redirect(chain, self._now())
         if options.redirection_headers:
             stub = redirect_stub(location[1].decode("latin-1"))
-            return Reply(200, (HTML, location, *PAGE_POLICY), stub, freshness, hit)
-        return Reply(301, (location,), freshness=freshness, hit=hit)
+            return Reply(200, (HTML, location, *PAGE_POLICY), stub, freshness, basis)
+        return Reply(301, (location,), freshness=freshness, basis=basis)
 
     def _now(self) -> int:
         return int(self._facts.clock())

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from doi_names.name import HandleName
+from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver.resolution import Chain
 from doi_proxy.web.countdown import Countdown
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
@@ -52,8 +53,8 @@ NOT_MODIFIED: Final = 304
 _BODILESS: Final = (204, NOT_MODIFIED)
 
 
-class Hit(msgspec.Struct, frozen=True, gc=False):
-    """The fresh records that a reply depends on, and the function that writes the freshness of such a reply.
+class Basis(msgspec.Struct, frozen=True, gc=False):
+    """The records that a reply depends on, and the function that writes the freshness of such a reply.
 
     The function takes the current records, and the time in whole seconds since the epoch.
     """
@@ -70,6 +71,14 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     seconds: int | None = None
 
 
+class FailureBasis(msgspec.Struct, frozen=True, gc=False):
+    """The failed query that a reply "could not verify" depends on."""
+
+    name: HandleName
+    failure: CouldNotVerify
+    varies: Varies = SAME_FOR_ALL
+
+
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """A whole answer, without the headers that `frame` adds. The headers in `freshness` alone change with the time."""
 
@@ -77,8 +86,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[Header, ...]
     body: bytes = b""
     freshness: tuple[Header, ...] = ()
-    #: None if the reply depends on anything but fresh records, such as a fact about the client.
-    hit: Hit | None = None
+    #: None if the reply depends on anything else, such as a fact about the client.
+    basis: Basis | FailureBasis | None = None
 
 
 def frame(reply: Reply) -> tuple[Header, ...]:
@@ -129,7 +138,7 @@ def page(
     *,
     freshness: tuple[Header, ...] = (NO_STORE,),
     vary: Header = VARY_LANGUAGE,
-    hit: Hit | None = None,
+    basis: Basis | FailureBasis | None = None,
 ) -> Reply:
     """An HTML page. `vary` is one header: older caches read only one of several lines."""
-    return Reply(status, (HTML, *PAGE_POLICY, vary, *headers), body, freshness, hit)
+    return Reply(status, (HTML, *PAGE_POLICY, vary, *headers), body, freshness, basis)

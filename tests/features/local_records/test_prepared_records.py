@@ -98,7 +98,7 @@ async def test_a_hot_name_without_a_local_record_is_not_looked_up_among_them(rec
         asked.append(key)
         return None
 
-    known._find = find  # type: ignore[assignment, method-assign]
+    known._find = find  # type: ignore[assignment]
     assert HOT in (await server.answers(get("/10.1000/182")))[0]
     assert asked == []
     records.write_text(RECORDS.replace("10.1000/target", "10.1000/182"), encoding="utf-8")

@@ -118,8 +118,8 @@ class Compression(Stage):
         """The answer with Accept-Encoding in `Vary`, if it has a compressed form."""
         if not self.is_large(reply):
             return reply
-        hit = None if reply.hit is None else structs.replace(reply.hit, varies=reply.hit.varies | Varies.CODING)
-        return structs.replace(reply, headers=vary_by_encoding(reply.headers), hit=hit)
+        basis = None if reply.basis is None else structs.replace(reply.basis, varies=reply.basis.varies | Varies.CODING)
+        return structs.replace(reply, headers=vary_by_encoding(reply.headers), basis=basis)
 
     def _find(self, key: tuple[Coding, bytes]) -> bytes | None:
         body = self._known.get(key)
