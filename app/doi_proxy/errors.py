@@ -275,15 +275,40 @@ class UpstreamLoop(CouldNotVerify):
     token = "upstream-loop"
 
 
-class BudgetSpent(CouldNotVerify):
-    """This resolver's budget of upstream queries is spent; try again later."""
+class NotAdmitted(CouldNotVerify):
+    """This resolver cannot send this query to the upstream now; try again later."""
 
     status = 503
     proxy_error = "connection_limit_reached"
+
+
+class BudgetSpent(NotAdmitted):
+    """This resolver's budget of upstream queries is spent; try again later."""
+
     token = "budget-spent"
 
 
-class ShareSpent(BudgetSpent):
+class PlacesFull(NotAdmitted):
+    """As many upstream queries as this resolver allows at once are in flight; try again later."""
+
+    token = "places-full"
+
+
+class UpstreamSlow(NotAdmitted):
+    """The upstream is slow: its answers take so long that other queries wait for their turn; try again later."""
+
+    token = "upstream-slow"
+
+
+class ResourcesShort(CouldNotVerify):
+    """This resolver is short of memory or of open files, so it could not query the upstream; try again later."""
+
+    status = 503
+    proxy_error = "proxy_internal_error"
+    token = "resources-short"
+
+
+class ShareSpent(NotAdmitted):
     """This client has reached its limit of waiting upstream queries; try again later."""
 
     status = 429

@@ -26,6 +26,9 @@ _PAUSE: Final = "pause"
 #: The faults that a failure may name, by its token.
 _CAUSES: Final[Mapping[str, frozenset[str]]] = {
     "upstream-timeout": SLOW,
+    # Without a slow upstream, no place is taken for long.
+    "upstream-slow": SLOW,
+    "places-full": SLOW,
     "upstream-unreachable": _CUT,
     "upstream-refused": _REFUSED,
     "upstream-bad-answer": _UNREADABLE,

@@ -18,8 +18,8 @@ _LINES: Final = (
     (re.compile(r"is up again after .* s$"), "outage", False),
     (re.compile(r"gets no queries for .* s: "), "pause", True),
     (re.compile(r"gets queries again after"), "pause", False),
-    (re.compile(r"the budget of upstream queries is spent(?P<token>)"), "budget", True),
-    (re.compile(r"the budget of upstream queries suffices again"), "budget", False),
+    (re.compile(r"queries about new names are refused: (?P<token>[a-z-]+): "), "refusal", True),
+    (re.compile(r"queries about new names are sent again after"), "refusal", False),
     (re.compile(r"The store is down"), "store", True),
     (re.compile(r"The store is up again"), "store", False),
 )
@@ -47,7 +47,7 @@ def read_lines(lines: list[str]) -> Iterator[Line]:
         for pattern, kind, begins in _LINES:
             if found := pattern.search(line):
                 token = found.groupdict().get("token")
-                yield Line(kind, begins, line, "budget-spent" if kind == "budget" and begins else token or "")
+                yield Line(kind, begins, line, token or "")
 
 
 class Incidents:
@@ -92,7 +92,7 @@ class Incidents:
             self._report("an incident ends when its cause has ended", f"the log has no end of: {kind}")
         events = status["events"]
         for event in events:
-            if event["kind"] in {"outage", "store"} and event["until"] is None:
+            if event["kind"] in {"outage", "pause", "refusal", "store"} and event["until"] is None:
                 self._report("an incident ends when its cause has ended", f"/status has no end of: {event['kind']}")
         for kind in self._seen - {event["kind"] for event in events}:
             self._report(name_event(kind), "the log tells of one, /status does not")

@@ -15,9 +15,9 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from tests.fake_upstream import FakeUpstream, Fault
-from tests.simulation.causes import AFTERMATH, BURST, RATE, SLOW_UPSTREAM, SPENT_BUDGET, Causes
+from tests.simulation.causes import AFTERMATH, BURST, RATE, Causes
 from tests.simulation.history import PATIENT, Request
-from tests.simulation.incidents import Incidents, name_event
+from tests.simulation.incidents import Incidents
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
 from tests.world.answer import Reply
@@ -61,7 +61,7 @@ _SKEW: Final = 50.0
 
 _CONTROL: Final = "0.NA/10"
 #: Refusals because of what other clients do.
-_OF_OTHERS: Final = frozenset({"budget-spent", "share-spent", "rate-exceeded"})
+_OF_OTHERS: Final = frozenset({"budget-spent", "places-full", "upstream-slow", "share-spent", "rate-exceeded"})
 
 
 class Known(NamedTuple):
@@ -110,23 +110,6 @@ KNOWN: Final = {
         "When the clock is set forward, the bucket in the store fills up, beside the tokens that each worker has taken "
         "and not spent.",
     ),
-    SPENT_BUDGET: Known(
-        11_836,
-        40,
-        "A query that waited 5 s for a place in flight is refused as if the tokens were spent (upstream/budget.py, "
-        "`_wait`): a slow upstream is called a spent budget, in the answer and in the log.",
-    ),
-    SLOW_UPSTREAM: Known(
-        27,
-        40,
-        "A query behind a stale answer that has no answer after 1.8 s is remembered as a slow upstream "
-        "(resolver/resolver.py, `_await_or_answer_stale`), also if it was never sent and waits for the budget.",
-    ),
-    name_event("outage"): Known(
-        7, 40, "An outage that ends before the next tick has two lines in the log and no event (features/status)."
-    ),
-    name_event("pause"): Known(7, 60, "A pause that the upstream requested has two lines in the log and no event."),
-    name_event("budget"): Known(5, 40, "A spent budget has two lines in the log and no event."),
 }
 
 

@@ -86,6 +86,7 @@ async def test_the_words_of_outcomes_stay_the_same() -> None:
     assert {
         "found", "not_found", "no_values", "agencies", "cancelled", "upstream-timeout", "upstream-unreachable",
         "upstream-refused", "upstream-bad-answer", "breaker-open", "upstream-paused", "upstream-loop", "budget-spent",
-        "share-spent", "sealed", "not-asked", "malformed-message", "answer-mismatch", "signature-invalid",
+        "places-full", "upstream-slow", "resources-short", "share-spent", "sealed", "not-asked", "malformed-message",
+        "answer-mismatch", "signature-invalid",
         "service-not-found", "handle-server-unreachable",
     } == list_outcomes()  # fmt: skip

@@ -9,12 +9,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from doi_proxy.errors import BudgetSpent, Quota, ShareSpent
+from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
 from tests.constants import changed
 from tests.table import table
+from tests.world.loop import run_virtually
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +143,7 @@ async def test_who_would_wait_longer_than_its_patience_is_refused_at_once_and_to
 async def test_who_gets_no_place_within_its_patience_is_refused() -> None:
     budget = budget_of(Clock(0.0), places=1)
     async with budget.admit(PERSON, ENOUGH):
-        with pytest.raises(BudgetSpent):
+        with pytest.raises(PlacesFull):
             async with budget.admit(PERSON, 0.01):
                 pass
     assert (budget.waiting, budget.in_flight) == (0, 0)
@@ -263,7 +264,7 @@ async def test_a_line_that_is_full_refuses_at_once(few_wait: None) -> None:
         waiting = [line.create_task(enter(budget, BULK, 600)) for _ in range(FEW)]
         await settle()
         assert budget.waiting == FEW
-        with pytest.raises(BudgetSpent):
+        with pytest.raises(PlacesFull):
             await enter(budget, BACKGROUND, 600)
         for task in waiting:
             task.cancel()
@@ -325,7 +326,13 @@ async def test_comings_goings_and_cancellations_leave_nothing_behind(seed: int) 
         if dice.random() < 0.2:
             await asyncio.sleep(0)
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {type(result) for result in results} <= {type(None), BudgetSpent, asyncio.CancelledError}
+    assert {type(result) for result in results} <= {
+        type(None),
+        BudgetSpent,
+        PlacesFull,
+        UpstreamSlow,
+        asyncio.CancelledError,
+    }
     assert most == 3
     assert (budget.waiting, budget.in_flight) == (0, 0)
 
@@ -456,3 +463,39 @@ class TestClients:
         await asyncio.gather(*people)
         assert (admitted, guests.entered) == ([self.A, self.B], ["first", "bulk"])
         await guests.all_go()
+
+
+@table(
+    ("seconds", "cause"),
+    [(0.5, PlacesFull), (3.0, UpstreamSlow)],
+)
+def test_what_a_query_waits_for_is_named_as_its_cause(seconds: float, cause: type[NotAdmitted]) -> None:
+    """9 new names a second at 2 places: 4 a second at an upstream of 0.5 s, and 0.7 at one of 3 s. Tokens are left."""
+
+    async def resolve() -> tuple[list[NotAdmitted], float]:
+        limits = BudgetLimits(rate=10, burst=50, max_concurrency=2, reserved_for_people=0.5, most_of_client=100)
+        budget = Budget(limits, asyncio.get_running_loop().time)
+        refusals = list[NotAdmitted]()
+
+        async def query(number: int) -> None:
+            await asyncio.sleep(number / 9)
+            try:
+                async with budget.admit(PERSON, 5.0, prefix="10.1234"):
+                    await asyncio.sleep(seconds)
+            except NotAdmitted as error:
+                refusals.append(error)
+
+        async with asyncio.TaskGroup() as queries:
+            for number in range(180):
+                queries.create_task(query(number))
+            await asyncio.sleep(10.0)
+            numbers = budget.describe()
+            tokens = budget.tokens
+        assert numbers.startswith("2 of 2 queries are in flight") and numbers.endswith("and no token is missing")
+        return refusals, tokens
+
+    refusals, tokens = run_virtually(resolve())
+    assert len(refusals) > 50 and {type(error) for error in refusals} == {cause}
+    assert tokens > 9
+    assert {error.status for error in refusals} == {503}
+    assert all(1.0 <= (error.retry_after or 0.0) <= max(1.0, seconds) for error in refusals)

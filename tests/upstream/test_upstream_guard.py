@@ -426,8 +426,8 @@ async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplo
     assert [line.partition(":")[0] for line in caplog.messages] == [
         "upstream 1 gets no queries for 20 s",
         "upstream 1 gets queries again after 20 s",
-        "the budget of upstream queries is spent",
-        "the budget of upstream queries suffices again after 100 s",
+        "queries about new names are refused",
+        "queries about new names are sent again after 100 s",
     ]
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.errors import InvalidAnswer, UpstreamPaused, UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.errors import (
+    BudgetSpent,
+    InvalidAnswer,
+    PlacesFull,
+    ResourcesShort,
+    UpstreamPaused,
+    UpstreamRefused,
+    UpstreamSlow,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from doi_proxy.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.certificates import END, LOOPBACK, PAST, Authority
 from tests.clock import Clock
@@ -148,22 +158,54 @@ def test_the_name_is_in_the_log_at_debug_alone_and_if_the_privacy_level_allows(
     assert any("'10.5555/name\\nforged'" in line for line in written.lines) is shows_names
 
 
-def test_a_spent_budget_is_two_lines_and_over_only_after_a_quiet_while(written: Written) -> None:
+def test_refused_queries_are_two_lines_and_over_only_after_a_quiet_while(written: Written) -> None:
     budget = BudgetLog(written.clock)
-    budget.admission()
+    budget.notice_quiet()
     for _ in range(50):
-        budget.refusal()
-        budget.admission()
+        budget.refusal(BudgetSpent(), "2 of 16 queries are in flight")
+        budget.notice_quiet()
         written.clock.advance(1)
-    budget.admission()
+    budget.notice_quiet()
     assert len(written.lines) == 1
     written.clock.advance(10)
-    budget.admission()
-    budget.admission()
-    assert [line.partition(":")[0] for line in written.lines] == [
-        "the budget of upstream queries is spent",
-        "the budget of upstream queries suffices again after 60 s",
+    budget.notice_quiet()
+    budget.notice_quiet()
+    assert written.lines == [
+        "queries about new names are refused: budget-spent: 2 of 16 queries are in flight; limit the clients that need "
+        "most (client_rate), or agree with the upstream on a higher upstream_rate",
+        "queries about new names are sent again after 60 s",
     ]
+
+
+def test_another_cause_is_another_line_and_another_incident(written: Written) -> None:
+    budget = BudgetLog(written.clock)
+    for error in (PlacesFull(), UpstreamSlow(), UpstreamSlow(), ResourcesShort()):
+        budget.refusal(error, "16 of 16 queries are in flight")
+        written.clock.advance(5)
+    written.clock.advance(5)
+    budget.notice_quiet()
+    assert [line.partition(": 16 of")[0] for line in written.lines] == [
+        "queries about new names are refused: places-full",
+        "queries about new names are refused for another reason: upstream-slow",
+        "queries about new names are refused for another reason: resources-short",
+        "queries about new names are sent again after 25 s",
+    ]
+    found = budget.refusals.read()
+    assert [(incident.cause, incident.ended is not None) for incident in found] == [
+        ("places-full", True),
+        ("upstream-slow", True),
+        ("resources-short", True),
+    ]
+    assert budget.refusals.read() == []
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(429, "; lower upstream_rate"), (403, "; the upstream may block")])
+def test_an_upstream_that_refuses_us_is_a_line_with_what_to_write_to_whom(
+    written: Written, status: int, remedy: str
+) -> None:
+    written.log.failure(UpstreamRefused(upstream_status=status), is_open=True)
+    (line,) = written.lines
+    assert remedy in line and "the DOI Foundation" in line
 
 
 @pytest.mark.anyio

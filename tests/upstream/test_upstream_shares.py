@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.errors import BudgetSpent, UpstreamTimeout
+from doi_proxy.errors import NotAdmitted, UpstreamTimeout
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.world.loop import run_virtually
@@ -53,7 +53,7 @@ async def _hang(
                 if is_known:
                     budget.mark_slow(prefix)
                 await asyncio.sleep(HANGING)
-        except (BudgetSpent, UpstreamTimeout):
+        except (NotAdmitted, UpstreamTimeout):
             await asyncio.sleep(1.0)
 
 
@@ -78,7 +78,7 @@ async def _attack(
             async with budget.admit(priority, wait, WaitingClients({VICTIM: None}), "10.1000"):
                 assert budget.in_flight <= LIMITS.max_concurrency
                 await asyncio.sleep(took)
-        except (BudgetSpent, UpstreamTimeout):
+        except (NotAdmitted, UpstreamTimeout):
             failed += 1
         waits.append(clock() - began - took)
         await asyncio.sleep(PAUSE)

@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied, UpstreamTimeout
+from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied
 from doi_proxy.resolver.demand import ORDINARY, Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import Fetcher, ResolverOptions
@@ -235,7 +235,7 @@ class Resolver:
         try:
             fresh = await await_shielded(task, until if due is None else min(until, due))
         except TimeoutError:
-            slow = UpstreamTimeout("The upstream is slow. The query continues in the background.")
+            slow = self._flights.explain_delay(name.key)
             # The next request does not wait as long. A late answer of the upstream ends this.
             self.failures.remember(name.key, slow, self._clock())
             return Resolution(name, entry, stale_origin(entry), slow)

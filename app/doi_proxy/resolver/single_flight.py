@@ -7,14 +7,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from doi_proxy.errors import BudgetSpent, UpstreamTimeout
+from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
 from doi_proxy.upstream.budget import USUAL_RETRY
 from doi_proxy.upstream.source import ClientNetwork, WaitingClients
 
 Result = TypeVar("Result")
-#: What used up the time of a request.
 _SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
-_LONG_QUEUE: Final = "This request waited too long for the budget of upstream queries; try again later."
+_OTHER_PROCESS: Final = "Another process queries the upstream about this name and has no answer yet; try again later."
 
 
 class Replaced(Exception):
@@ -72,10 +71,16 @@ class SingleFlight(Generic[Result]):
         try:
             return await await_shielded(task, due)
         except TimeoutError:
-            flight = self._flights.get(key)
-            if flight is None or flight.waiters.is_sent:
-                raise UpstreamTimeout(_SLOW_UPSTREAM) from None
-            raise BudgetSpent(_LONG_QUEUE, retry_after=USUAL_RETRY) from None
+            raise self.explain_delay(key) from None
+
+    def explain_delay(self, key: str) -> CouldNotVerify:
+        """Why the query of a key has no answer yet: the upstream is slow, or what the query lacks to be sent."""
+        flight = self._flights.get(key)
+        if flight is None or flight.waiters.is_sent:
+            return UpstreamTimeout(_SLOW_UPSTREAM)
+        if flight.waiters.find_lack is not None:
+            return flight.waiters.find_lack()
+        return CouldNotVerify(_OTHER_PROCESS, retry_after=USUAL_RETRY)
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:

@@ -16,7 +16,7 @@ from doi_proxy.sharing.file import SharedFile
 
 #: Seconds since the epoch, until the year 9999. An event that is read may be forged.
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
-EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "store"]
+EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "pause", "refusal", "store"]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
 #: Characters of a detail that is read.
@@ -26,14 +26,14 @@ NEAR: Final = 10
 #: The kinds whose counts are added.
 _COUNTED: Final = frozenset({"purge", "deny"})
 #: The kinds that have an end.
-LASTING: Final = frozenset({"outage", "store"})
+LASTING: Final = frozenset({"outage", "pause", "refusal", "store"})
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event. An outage, of an upstream or the store, without `until` goes on.
+    """An event. One that lasts, without `until`, goes on.
 
-    `detail` is the host of an upstream, or the version of a start.
-    `count` is the number of entries of a purge, or of denials.
+    `detail` is the host of an upstream, the version of a start, or the cause of a refusal of new names.
+    `cause` is the token of an error. `count` is the number of entries of a purge, or of denials.
     """
 
     kind: EventKind
@@ -41,6 +41,7 @@ class Event(msgspec.Struct, frozen=True):
     until: Moment | None = None
     detail: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
     count: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] = 1
+    cause: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
 
 
 def add_event(events: Iterable[Event], new: Event) -> list[Event]:
@@ -66,7 +67,7 @@ def _join(event: Event, new: Event) -> Event:
     is_counted = event.kind in _COUNTED
     until = new.until if event.kind in LASTING else new.at if is_counted else event.until
     count = event.count + new.count if is_counted else event.count
-    return Event(event.kind, min(event.at, new.at), until, event.detail, count)
+    return Event(event.kind, min(event.at, new.at), until, event.detail, count, event.cause)
 
 
 class EventLog:

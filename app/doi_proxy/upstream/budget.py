@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from cachetools import TTLCache
 
-from doi_proxy.errors import BudgetSpent, Quota, ShareSpent, UpstreamTimeout
+from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow, UpstreamTimeout
 from doi_proxy.rationing.token_bucket import Bucket, back_off, count_tokens, take_token
 from doi_proxy.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, choose_slow
 from doi_proxy.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
@@ -36,6 +36,9 @@ SLOW_PREFIX_SECONDS: Final = 600.0
 SHARE: Final = "share"
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
 USUAL_RETRY: Final = 1.0
+#: The share of slow queries among those in flight from which the upstream is slow, not the places too few. Where every
+#: query takes twice SLOW_AFTER, half of them are slow at any time.
+_SLOW_SHARE: Final = 0.5
 #: Seconds between two looks for a slow query.
 _SHORTEST_WAIT: Final = 0.001
 _GAVE_WAY: Final = "The upstream was slow, and queries of other clients needed the place of this one; try again later."
@@ -127,6 +130,22 @@ class Budget:
         return self._people.in_flight + self._others.in_flight
 
     @property
+    def places(self) -> int:
+        """How many queries may be in flight."""
+        return self._people.most
+
+    @property
+    def slow_in_flight(self) -> int:
+        """Queries in flight for longer than SLOW_AFTER."""
+        return sum(self._is_slow(place) for owner in (self._people, self._others) for place in owner.places)
+
+    @property
+    def longest_in_flight(self) -> float:
+        """The seconds of the query that has been in flight for longest. 0.0 without one."""
+        starts = [place.since for owner in (self._people, self._others) for place in owner.places]
+        return self._clock() - min(starts) if starts else 0.0
+
+    @property
     def waiting(self) -> int:
         """Queries that wait to be admitted."""
         return self._people.waiting + self._others.waiting
@@ -139,6 +158,13 @@ class Budget:
     def clients_waiting(self) -> int:
         """Clients that have a person's query waiting."""
         return self._people.clients_waiting
+
+    def describe(self) -> str:
+        """The places, the tokens and the queries that wait, for the log."""
+        tokens = "no token is missing" if self.tokens >= 1.0 else "no token is left"
+        slow = self.slow_in_flight
+        how_long = f", {slow} of them for more than {SLOW_AFTER:g} s" if slow else ""
+        return f"{self.in_flight} of {self.places} queries are in flight{how_long}, {self.waiting} wait, and {tokens}"
 
     @property
     def tokens(self) -> float:
@@ -157,8 +183,9 @@ class Budget:
     ) -> AsyncIterator[None]:
         """Hold one place and spend one token. Waits so many seconds at most after the last client joined.
 
-        `prefix` is that of the name, or the server that has it. Raises BudgetSpent, or ShareSpent if the line of each
-        client that waits is full, and UpstreamTimeout if the query is slow and gives its place to another client.
+        `prefix` is that of the name, or the server that has it. Raises NotAdmitted: BudgetSpent, PlacesFull or
+        UpstreamSlow for what the query waited for, or ShareSpent if the line of each client that waits is full. Raises
+        UpstreamTimeout if the query is slow and gives its place to another client.
         """
         owner = self._people if priority is Priority.PERSON else self._others
         queue = owner.slow if hash(prefix) in self._slow_prefixes else owner.quick
@@ -246,17 +273,31 @@ class Budget:
             async with query.timeout:
                 self._line_up(queue, query, waiters)
                 waiters.notify(lambda client: self._also_wait(queue, query, waiters, client))
+                waiters.find_lack = lambda: self._find_lack(queue)
                 turn = await query.turn
-                if isinstance(turn, BudgetSpent):
+                if isinstance(turn, NotAdmitted):
                     raise turn
                 return turn
-        except (BudgetSpent, TimeoutError) as error:
+        except NotAdmitted:
             waiters.refused = True
-            if isinstance(error, BudgetSpent):
-                raise
-            raise BudgetSpent(retry_after=USUAL_RETRY) from error
+            raise
+        except TimeoutError as error:
+            waiters.refused = True
+            raise self._find_lack(queue) from error
         finally:
             waiters.notify(None)
+            waiters.find_lack = None
+
+    def _find_lack(self, queue: Queue) -> NotAdmitted:
+        """What the queries of a queue wait for: a token, one of too few places, or a slow upstream."""
+        if queue.owner is self._others and self._people.waiting:
+            queue = self._people.quick if self._people.quick.lines.queries else self._people.slow
+        if not queue.lacks_place:
+            return BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
+        if queue.is_slow or self.slow_in_flight >= _SLOW_SHARE * self.in_flight:
+            # A query that has just been sent takes as long as the others have.
+            return UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
+        return PlacesFull(retry_after=USUAL_RETRY)
 
     def _line_up(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
         lines = queue.lines
@@ -264,7 +305,7 @@ class Budget:
         if not clients:
             if any(lines.is_full(client) for client in waiters.clients):
                 raise self._share_spent(queue, query)
-            raise BudgetSpent(retry_after=USUAL_RETRY)
+            raise self._find_lack(queue)
         for client in clients:
             self._join(queue, query, client)
         if queue.server is None or queue.server.done():
@@ -295,6 +336,8 @@ class Budget:
         """Admit queries as places and tokens become free, until none waits."""
         while queue.lines.queries:
             if self._next(queue) is None:
+                # A query whose time is over can be why there is no next one.
+                queue.lacks_place = queue.lacks_place or not self._has_place(queue)
                 queue.look.clear()
                 timer = self._make_room(queue)
                 await queue.look.wait()
@@ -303,6 +346,7 @@ class Budget:
                 continue
             seconds = await self._take(queue)
             if seconds:
+                queue.lacks_place, queue.token_in = False, seconds
                 self._refuse_late(queue, seconds)
                 if queue.lines.queries:
                     await self._sleep(seconds)

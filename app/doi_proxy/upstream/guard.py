@@ -18,15 +18,20 @@ from doi_proxy.errors import (
     BreakerOpen,
     BudgetSpent,
     CouldNotVerify,
+    NotAdmitted,
     NotCached,
     NotInBundle,
+    PlacesFull,
     PrefixDenied,
+    ResourcesShort,
     ShareSpent,
     UpstreamPaused,
     UpstreamRefused,
+    UpstreamSlow,
     UpstreamTimeout,
     failure_tokens,
 )
+from doi_proxy.system.shortage import find_shortage
 from doi_proxy.upstream.breaker import Breaker, BreakerState
 from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.pause import Pause
@@ -47,6 +52,8 @@ T = TypeVar("T")
 #: The pause after a 429 without Retry-After, in seconds.
 _PAUSE_AFTER_TOO_MANY: Final = 1.0
 _TOO_MANY_REQUESTS: Final = 429
+#: The Retry-After while this process is short of memory or of open files, in seconds.
+_SHORTAGE_RETRY: Final = 5.0
 
 _ANSWERS: Final = {
     ResponseCode.SUCCESS: "found",
@@ -64,7 +71,8 @@ UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 RecordQuery = Callable[[str, float], None]
 #: The outcomes of queries that were not sent.
 UNSENT_OUTCOMES: Final = frozenset(
-    error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
+    error.token
+    for error in (BreakerOpen, UpstreamPaused, BudgetSpent, PlacesFull, UpstreamSlow, ShareSpent, NotInBundle)
 )
 
 
@@ -163,7 +171,7 @@ class Guard:
     async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: WaitingClients) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
-        Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
+        Raises BreakerOpen, UpstreamPaused, NotAdmitted, ResourcesShort and what `fetch` raises.
         """
         began, admitted = self._clock(), False
         prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
@@ -179,20 +187,20 @@ class Guard:
                 if self.breaker.state is not BreakerState.CLOSED:
                     self.breaker.allow(self._clock())
                 admitted = True
-                if priority is Priority.PERSON and self.budget.log.since is not None:
-                    self.budget.log.admission()
+                if priority is Priority.PERSON and self.budget.log.refusals.under_way is not None:
+                    self.budget.log.notice_quiet()
                 return await self._query(name, fetch)
-        except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
+        except (BreakerOpen, UpstreamPaused, NotAdmitted) as error:
             if not admitted:
                 self._count(error.token, began)
-            # A full share of one client does not mean that the budget is spent.
-            if priority is Priority.PERSON and isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
-                self.budget.log.refusal()
+            # A full share of one client is no trouble of others.
+            if priority is Priority.PERSON and isinstance(error, NotAdmitted) and not isinstance(error, ShareSpent):
+                self.budget.log.refusal(error, self.budget.describe())
             raise
 
     async def _refuse(self) -> None:
         refusal = self.refusal
-        if self.log.pause_since is not None and (refusal is None or refusal.by != "pause"):
+        if self.log.pauses.under_way is not None and (refusal is None or refusal.by != "pause"):
             self.log.pause_end()
             # The bucket starts empty: an upstream that was just overloaded must not get a burst.
             await self.budget.start_empty()
@@ -221,8 +229,14 @@ class Guard:
             outcome = _ANSWERS[answer.code] if isinstance(answer, Answer) else _AGENCIES
             return answer
         except CouldNotVerify as error:
+            if shortage := find_shortage(error):
+                outcome = ResourcesShort.token
+                raise ResourcesShort(retry_after=_SHORTAGE_RETRY, detail=shortage) from error
             outcome = error.token
             raise
+        except MemoryError as error:
+            outcome = ResourcesShort.token
+            raise ResourcesShort(retry_after=_SHORTAGE_RETRY, detail=find_shortage(error)) from error
         finally:
             self._count(outcome, began)
 
@@ -240,7 +254,11 @@ class Guard:
             self.log.answer()
 
     async def _record_failure(self, name: str, error: CouldNotVerify) -> None:
-        if isinstance(error, (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)):
+        if isinstance(error, (BreakerOpen, UpstreamPaused, NotAdmitted, NotInBundle)):
+            return
+        if isinstance(error, ResourcesShort):
+            # It says nothing about the upstream.
+            self.budget.log.refusal(error, error.detail)
             return
         if error.concerns_name:
             self.log.unreadable(name, error)
@@ -269,6 +287,8 @@ class Guard:
         self._is_controlling = True
         try:
             await self._fetch(self._source.probe)
+        except ResourcesShort:
+            pass
         except CouldNotVerify as error:
             self.breaker.open(self._clock())
             self._log_failure(error)

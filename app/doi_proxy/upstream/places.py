@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from doi_proxy.errors import BudgetSpent
+from doi_proxy.errors import NotAdmitted
 from doi_proxy.rationing.shares import ShareTree
 from doi_proxy.upstream.fair_queue import FairQueue
 from doi_proxy.upstream.source import ClientNetwork
@@ -32,7 +32,7 @@ class QueuedQuery:
     deadline: float
     timeout: asyncio.Timeout
     #: The place that the query gets, or the reason why it is refused.
-    turn: asyncio.Future[Place | BudgetSpent]
+    turn: asyncio.Future[Place | NotAdmitted]
     #: The same place, as soon as there is one.
     place: Place | None = None
 
@@ -69,6 +69,9 @@ class Queue:
     look: asyncio.Event = field(default_factory=asyncio.Event)
     #: Admits the queries that wait. Ends when none waits.
     server: asyncio.Task[None] | None = None
+    #: What the queries waited for at the last look: a place, or a token, and the seconds until there is one.
+    lacks_place: bool = False
+    token_in: float = 0.0
 
 
 class QueryClass:

@@ -1,8 +1,10 @@
-"""What an operator can do about an upstream that cannot be reached, by the words of the failure."""
+"""What an operator can do about a query that was not sent or not answered, by the failure and its words."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from doi_proxy.errors import CouldNotVerify, UpstreamRefused
 
 CORRECT_ADDRESS: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 #: Words in the messages of OpenSSL, the resolver of names and the kernel, and what to do. The first one counts.
@@ -19,7 +21,31 @@ _REMEDIES: Final = (
 )
 
 
+#: By the HTTP status of an upstream that refuses queries. Its operator knows this service by `upstream_contact`.
+_OF_STATUSES: Final = {
+    403: "the upstream may block this address: set upstream_contact, and write to its operator (doi.org: the DOI "
+    "Foundation) with the address of this machine, the time and the User-Agent",
+    429: "lower upstream_rate, or agree with the operator of the upstream (doi.org: the DOI Foundation) on this rate",
+}
+#: By the token of the error.
+_OF_TOKENS: Final = {
+    "budget-spent": "limit the clients that need most (client_rate), or agree with the upstream on a higher "
+    "upstream_rate",
+    "places-full": "raise upstream_max_concurrency: queries a second = places / seconds of an answer",
+    "upstream-slow": "wait, or find out what is slow between here and the upstream; a higher upstream_max_concurrency "
+    "lets more queries wait for it",
+    "resources-short": "raise the limit, or lower max_connections and cache_memory_bytes",
+}
+
+
 def find_remedy(detail: str) -> str:
     """What to do about a failure with this text. Empty if no remedy is known."""
     text = detail.lower()
     return next((remedy for words, remedy in _REMEDIES if words in text), "")
+
+
+def remedy_of(error: CouldNotVerify) -> str:
+    """What to do about an error. Empty if no remedy is known."""
+    if isinstance(error, UpstreamRefused) and error.upstream_status in _OF_STATUSES:
+        return _OF_STATUSES[error.upstream_status]
+    return find_remedy(error.detail) or _OF_TOKENS.get(error.token, "")

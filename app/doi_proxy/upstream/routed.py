@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
-from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, UnprovenAnswer, UpstreamPaused
+from doi_proxy.errors import BreakerOpen, CouldNotVerify, NotAdmitted, NotInBundle, UnprovenAnswer, UpstreamPaused
 from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.guard import Guard
 from doi_proxy.upstream.local import SealedSource
@@ -85,7 +85,7 @@ class RoutedSource:
 
 
 def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
-    unsent = (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)
+    unsent = (BreakerOpen, UpstreamPaused, NotAdmitted, NotInBundle)
     sent = (error for error in failures if not isinstance(error, unsent))
     return next(sent, failures[0])
 

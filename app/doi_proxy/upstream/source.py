@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from doi_names.name import HandleName
+from doi_proxy.errors import NotAdmitted
 from handle_protocol.answer import Answer
 
 #: The prefix record of all DOI prefixes. Any handle API answers about it, even if only "not found".
@@ -51,6 +52,8 @@ class WaitingClients:
     is_sent: bool = False
     #: Whether the query was refused. A client that comes afterwards sends its own.
     refused: bool = False
+    #: What the query waits for now, as the error of its refusal. None while it does not wait for the budget.
+    find_lack: Callable[[], NotAdmitted] | None = None
     _on_join: Callable[[ClientNetwork], None] | None = None
 
     def join(self, client: ClientNetwork) -> None:

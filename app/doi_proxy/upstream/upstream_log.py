@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
-from doi_proxy.upstream.remedies import find_remedy
+from doi_proxy.upstream.incidents import Incidents
+from doi_proxy.upstream.remedies import remedy_of
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 OUTAGE_SECONDS: Final = 60.0
 #: Seconds between two lines about answers that cannot be read.
 UNREADABLE_INTERVAL: Final = 60.0
-#: The budget suffices again if no person's query was refused for so many seconds.
+#: Queries are admitted again if no person's query was refused for so many seconds.
 BUDGET_QUIET_SECONDS: Final = 10.0
 
 
@@ -36,27 +37,26 @@ class UpstreamLog:
         self._shows_names = shows_names
         #: When the first failure since the last answer happened.
         self.first_failure: float | None = None
-        self._is_down = False
+        self.outages, self.pauses = Incidents("outage"), Incidents("pause")
         #: Whether the next answer is the first one, or the first after a failure.
         self.awaits_answer = True
         #: Whether it has answered, or its first failure is logged.
         self._is_known = False
         #: The failures in a row without a connection.
         self._unreachable = 0
-        #: When a pause began that is logged, and whose end is not.
-        self.pause_since: float | None = None
         self._unreadable = 0
         self._unreadable_since: float | None = None
 
     @property
     def is_down(self) -> bool:
         """Whether an outage was logged that is not over."""
-        return self._is_down
+        return self.outages.under_way is not None
 
     @property
     def down_seconds(self) -> float:
         """How long the outage has lasted. 0.0 without one."""
-        return self._clock() - self.first_failure if self._is_down and self.first_failure is not None else 0.0
+        outage = self.outages.under_way
+        return 0.0 if outage is None else self._clock() - outage.began
 
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
         """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
@@ -68,8 +68,9 @@ class UpstreamLog:
         self._unreachable = self._unreachable + 1 if isinstance(error, UpstreamUnreachable) else 0
         # Two connections that failed are an outage before the breaker opens. Before the first answer, one is enough.
         is_outage = is_open or self._unreachable > self._is_known or seconds >= OUTAGE_SECONDS
-        if is_outage and not self._is_down:
-            self._is_down = self._is_known = True
+        if is_outage and not self.is_down:
+            self._is_known = True
+            self.outages.begin(self.first_failure, error.token)
             since = f"no answer for {seconds:.0f} s, last " if seconds >= 1.0 else ""
             self._write("down", "is down: %s%s", since, _describe(error))
         elif not self._is_known:
@@ -80,22 +81,23 @@ class UpstreamLog:
 
     def answer(self) -> None:
         """The upstream answered."""
-        if self._is_down:
+        if self.is_down:
             self._write("up", "is up again after %.0f s", self.down_seconds)
+            self.outages.end(self._clock())
         self.first_failure, self._unreachable = None, 0
-        self._is_down, self._is_known, self.awaits_answer = False, True, False
+        self._is_known, self.awaits_answer = True, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""
-        if self.pause_since is None:
-            self.pause_since = self._clock()
+        if self.pauses.under_way is None:
+            self.pauses.begin(self._clock(), error.token)
             self._write("paused", "gets no queries for %.0f s: %s", seconds, _describe(error))
 
     def pause_end(self) -> None:
         """The pause is over."""
-        if self.pause_since is not None:
-            self._write("resumed", "gets queries again after %.0f s", self._clock() - self.pause_since)
-            self.pause_since = None
+        if (pause := self.pauses.under_way) is not None:
+            self._write("resumed", "gets queries again after %.0f s", self._clock() - pause.began)
+            self.pauses.end(self._clock())
 
     def _write(self, state: str, text: str, *values: object) -> None:
         log.warning(f"%s {text}", self.label, *values, extra={"part": self.label, "state": state})
@@ -112,32 +114,36 @@ class UpstreamLog:
 
 
 class BudgetLog:
-    """Whether the budget suffices for people. `clock` is monotonic, in seconds."""
+    """Whether the queries of people are sent, and what they lack. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        #: When the first refusal was logged. None while the budget suffices.
-        self.since: float | None = None
-        self._last_refusal = 0.0
+        self.refusals = Incidents("refusal")
+        self._since = self._last_refusal = 0.0
 
-    def refusal(self) -> None:
-        """A person's query was refused for lack of budget."""
-        self._last_refusal = self._clock()
-        if self.since is None:
-            self.since = self._last_refusal
-            self._write("spent", "is spent: queries for people are answered 503")
+    def refusal(self, error: CouldNotVerify, numbers: str) -> None:
+        """A person's query was not sent. Its first cause, and each further one, is logged with the numbers."""
+        self._last_refusal, under_way = self._clock(), self.refusals.under_way
+        if under_way is not None and error.token == under_way.cause:
+            return
+        self.refusals.begin(self._last_refusal, error.token)
+        if under_way is None:
+            self._since = self._last_refusal
+        begins = "are refused" if under_way is None else "are refused for another reason"
+        self._write(error.token, "%s: %s: %s; %s", begins, error.token, numbers, remedy_of(error))
 
-    def admission(self) -> None:
-        """A person's query was admitted."""
-        if self.since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
-            self._write("enough", "suffices again after %.0f s", self._clock() - self.since)
-            self.since = None
+    def notice_quiet(self) -> None:
+        """End the refusal if none has happened for a while. Called while no query of a person is refused."""
+        now = self._clock()
+        if self.refusals.under_way is not None and now - self._last_refusal >= BUDGET_QUIET_SECONDS:
+            self._write("admitted", "are sent again after %.0f s", now - self._since)
+            self.refusals.end(now)
 
     def _write(self, state: str, text: str, *values: object) -> None:
-        log.warning(f"the budget of upstream queries {text}", *values, extra={"part": "budget", "state": state})
+        log.warning(f"queries about new names {text}", *values, extra={"part": "budget", "state": state})
 
 
 def _describe(error: CouldNotVerify) -> str:
     # The text of a library or an upstream may have line breaks. repr() shows them as escapes.
-    detail, remedy = f" {error.detail!r}" if error.detail else "", find_remedy(error.detail)
+    detail, remedy = f" {error.detail!r}" if error.detail else "", remedy_of(error)
     return f"{error.token}: {error.message}{detail}" + (f"; {remedy}" if remedy else "")

@@ -11,7 +11,7 @@ import pytest
 from doi_proxy.features.status.models import EventStatus, Status, UpstreamName
 from doi_proxy.features.status.reader import StatusReader
 from doi_proxy.features.status.samples import sample_status
-from doi_proxy.features.status.summary import summarize, write_event, write_sentence, write_uptime
+from doi_proxy.features.status.summary import read_english, summarize, write_event, write_sentence, write_uptime
 from doi_proxy.web.languages import Catalogue, read_packaged
 from tests.cache.entries import entry
 from tests.table import table
@@ -66,11 +66,16 @@ def find_reader(proxy: Proxy) -> StatusReader:
         (("purge", 3.0, None, "", 1_200), "Purge: 1,200 entries"),
         (("outage", 3.0, None, "doi.org", 0), "doi.org does not answer"),
         (("outage", 3.0, 63.0, "doi.org", 0), "doi.org did not answer for 1 min"),
+        (("pause", 3.0, None, "doi.org", 0, "upstream-refused"), "doi.org requested a pause"),
+        (
+            ("refusal", 3.0, 63.0, "places-full", 0, "places-full"),
+            "New names were refused for 1 min: This resolver sends as many queries to the registry as it may at once.",
+        ),
     ],
 )
 def test_an_event_is_a_sentence(event: tuple[Any, ...], words: str) -> None:
-    texts = Catalogue("en", read_packaged("doi_proxy.features.status", "en"))
-    assert write_event(texts, EventStatus(**dict(zip(EventStatus.model_fields, event, strict=True)))) == words
+    values = dict(zip(EventStatus.model_fields, event, strict=False))
+    assert write_event(read_english(), EventStatus(**values)) == words
 
 
 async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:

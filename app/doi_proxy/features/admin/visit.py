@@ -14,9 +14,9 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import (
     FAILURES,
     BreakerOpen,
-    BudgetSpent,
     CouldNotVerify,
     DoiProxyError,
+    NotAdmitted,
     PrefixDenied,
     UpstreamPaused,
     as_failure,
@@ -46,7 +46,7 @@ _BULK: Final = Demand(priority=Priority.BULK)
 _METADATA: Final = Negotiation(conneg=True)
 
 #: Failures without a query to the upstream. The name is tried again.
-_NOT_SENT: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
+_NOT_SENT: Final = (NotAdmitted, BreakerOpen, UpstreamPaused)
 
 
 class VisitOutcome(Enum):

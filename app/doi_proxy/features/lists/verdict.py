@@ -14,10 +14,10 @@ from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy.errors import (
     BreakerOpen,
-    BudgetSpent,
     CouldNotVerify,
     DoiProxyError,
     InvalidParameter,
+    NotAdmitted,
     UpstreamPaused,
     UpstreamRefused,
 )
@@ -281,7 +281,7 @@ def is_rate_limit(error: CouldNotVerify) -> bool:
     """Whether a name could not be verified because queries are limited: by the budget, or by the upstream."""
     if isinstance(error, UpstreamRefused):
         return error.upstream_status == _TOO_MANY_REQUESTS
-    return isinstance(error, (BudgetSpent, UpstreamPaused))
+    return isinstance(error, (NotAdmitted, UpstreamPaused))
 
 
 def is_worth_waiting(error: CouldNotVerify) -> bool:

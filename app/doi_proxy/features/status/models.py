@@ -79,11 +79,10 @@ class EventStatus(BaseModel):
 
     kind: EventKind
     at: int = Field(description="Its time, or its beginning, in seconds since the epoch.")
-    until: int | None = Field(
-        description="The end of an outage, or the last of several purges, denials or differing names."
-    )
-    detail: str = Field(description="The host of an upstream, the version of a start, or two handle servers.")
+    until: int | None = Field(description="The end of what lasts, or the last of several purges or denials.")
+    detail: str = Field(description="The host of an upstream, the version of a start, or the cause of a refusal.")
     count: int = Field(description="Entries of a purge, denials, or names.")
+    cause: str = Field("", description="Why it happened: the token of an error, as in docs/errors.md.")
 
 
 class PrefixCount(BaseModel):

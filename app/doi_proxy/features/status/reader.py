@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -33,6 +34,7 @@ from doi_proxy.features.status.upstream_states import UpstreamStates
 from doi_proxy.sharing.events import Event
 from doi_proxy.system.background import Service
 from doi_proxy.system.version import read_version
+from doi_proxy.upstream.incidents import Incident
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -56,8 +58,8 @@ class StatusReader:
         self._client_counts = clients
         #: The services of all features, once they are open.
         self.services: Sequence[Service] = ()
-        #: When the outages that this process knows began, by the URL of their upstream.
-        self._down: dict[str, int] = {}
+        #: The incidents of upstreams and the budget that are events without an end.
+        self._under_way: set[Incident] = set()
         self._store_down: int | None = None
         self._down_seconds, self._recorded_at = 0.0, context.clock()
         self._is_draining = False
@@ -87,20 +89,30 @@ class StatusReader:
         self._history.record(now, {**self._collect().series(), "down": self._down_seconds})
 
     def watch(self) -> None:
-        """Record outages and drains that have begun or ended."""
+        """Record incidents and drains that have begun or ended."""
         now = self._context.clock()
-        for url, guard in self._core.upstream.guards.items():
-            began = self._down.get(url)
-            if guard.log.is_down and began is None:
-                self._down[url] = int(now - guard.log.down_seconds)
-                self._events.add(Event("outage", self._down[url], None, _host(url)))
-            elif began is not None and not guard.log.is_down:
-                del self._down[url]
-                self._events.add(Event("outage", began, int(now), _host(url)))
+        self._watch_upstreams(now - time.monotonic())
         self._watch_store(now)
         if self._context.reloads.draining and not self._is_draining:
             self._is_draining = True
             self._events.add(Event("drain", int(now)))
+
+    def _watch_upstreams(self, epoch: float) -> None:
+        """Record the incidents of upstreams and the budget. `epoch` is what their times need to count since 1970."""
+        upstream, under_way = self._core.upstream, set[Incident]()
+        if not upstream.budget.waiting:
+            upstream.budget.log.notice_quiet()
+        parts = [(_host(url), guard.log.outages) for url, guard in upstream.guards.items()]
+        parts += [(_host(url), guard.log.pauses) for url, guard in upstream.guards.items()]
+        for host, incidents in (*parts, ("", upstream.budget.log.refusals)):
+            for incident in incidents.read():
+                if incident.ended is None:
+                    under_way.add(incident)
+                if incident not in self._under_way:
+                    until = None if incident.ended is None else int(epoch + incident.ended)
+                    at = int(epoch + incident.began)
+                    self._events.add(Event(incident.kind, at, until, host or incident.cause, cause=incident.cause))
+        self._under_way = under_way
 
     def _watch_store(self, now: float) -> None:
         cache, began = self._core.cache, self._store_down

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Final
 
+from doi_proxy.errors import BudgetSpent, PlacesFull, ResourcesShort, UpstreamSlow
 from doi_proxy.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
 from doi_proxy.features.status.numbers import write_count, write_share
 from doi_proxy.sharing.events import LASTING
@@ -28,6 +29,11 @@ _DECIDING: Final[dict[State, str]] = {
     "down": "failing",
     "unknown": "unknown",
 }
+#: The problems that a working service begins its sentence with.
+_HEADLINES: Final = frozenset(
+    {"DoiProxyResourcesShort", "DoiProxyUpstreamSlow", "DoiProxyPlacesFull", "DoiProxyBudgetSpent"}
+    | {"DoiProxyCouldNotVerify", "DoiProxyStoreFails"}
+)
 
 
 def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> StatusSummary:
@@ -74,12 +80,17 @@ def _find_problems(
     """The entries of the runbook about what is wrong, the worst first."""
     states = {upstream.state for upstream in summary.upstreams}
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
+    refused = {event.cause for event in status.events if event.kind == "refusal" and event.until is None}
+    is_spent = status.budget.waiting > 0 and status.budget.tokens < 1
     wrong = {
+        "DoiProxyResourcesShort": ResourcesShort.token in refused,
+        "DoiProxyUpstreamSlow": UpstreamSlow.token in refused,
+        "DoiProxyPlacesFull": PlacesFull.token in refused,
+        "DoiProxyBudgetSpent": BudgetSpent.token in refused or is_spent,
         "DoiProxyCouldNotVerify": failed,
         "DoiProxyUpstreamBreakerOpen": "failing" in states,
         "DoiProxyUpstreamPaused": "backing-off" in states,
         "DoiProxyStoreFails": not status.store.healthy,
-        "DoiProxyBudgetSpent": status.budget.waiting > 0 and status.budget.tokens < 1,
         "DoiProxyServesStale": stale,
         "DoiProxyEventLoopDelayed": bool(delays) and max(delays) > _DELAY,
         "local_records": status.local_records is not None and status.local_records.state == "broken",
@@ -93,8 +104,18 @@ def read_english() -> Catalogue:
 
 
 def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
-    """The state as a sentence or two, in the language of the texts, about the upstreams that are in this state."""
+    """The state as a sentence or two, in the language of the texts: the worst that is wrong, or how upstreams are."""
     language, key = texts.language, f"status.sentence_{summary.state}"
+    worst = next((problem for problem in summary.problems if problem in _HEADLINES), None)
+    if summary.state == "working" and worst is not None:
+        return str(
+            texts(
+                "status.sentence_problem",
+                problem=texts(f"status.problem_{worst}"),
+                failed=write_share(language, summary.failed_share),
+                traffic=_write_traffic(texts, summary),
+            )
+        )
     deciding = _DECIDING.get(summary.state)
     upstreams = [upstream for upstream in summary.upstreams if upstream.state == deciding and not upstream.is_route]
     names = list(dict.fromkeys(upstream.name for upstream in upstreams))
@@ -125,7 +146,10 @@ def write_event(texts: Catalogue, event: EventStatus) -> str:
     elif event.kind in LASTING and event.until is not None:
         duration = write_uptime(event.until - event.at)
     count = write_count(texts, "status.entries", event.count) if event.kind == "purge" else event.count
-    return str(texts(key, detail=event.detail, count=count, duration=duration))
+    cause = f"failure.{event.cause}"
+    # A newer proxy can have causes that this release has no words for.
+    reason = texts(cause) if cause in texts.texts else event.cause
+    return str(texts(key, detail=event.detail, count=count, duration=duration, reason=reason))
 
 
 def write_clock(seconds: float) -> str:
