@@ -20,6 +20,7 @@ import pytest
 import doi_names
 import doi_proxy
 import handle_protocol
+from doi_names.derived import RULES
 from tests.hostile.turns import slowness
 
 #: Seconds of processor time for one text. The simplest quadratic expression, `a+b` as a search, takes three to eight
@@ -28,7 +29,7 @@ DEADLINE: Final = 0.025
 #: Characters of a text.
 LENGTH: Final = 16_384
 #: Expressions that are searched for, or replaced, anywhere in a text; all others begin at its first character.
-#: So are those of `doi_names.repair`.
+#: So are those of `doi_names.repair` and `doi_names.derived`.
 SEARCHED: Final = frozenset(
     {
         "doi_names.name._FORBIDDEN",
@@ -76,6 +77,8 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
         for name, found in vars(importlib.import_module(module.name)).items():
             if isinstance(found, re.Pattern):
                 yield f"{module.name}.{name}", found
+    for rule in RULES:
+        yield f"doi_names.derived.{rule.rule}", rule.pattern
 
 
 EXPRESSIONS: Final = dict(expressions())
@@ -109,7 +112,7 @@ def test_the_table_names_expressions() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_it_takes_linear_time(name: str, alarm: Callable[[], None]) -> None:
-    searches = name in SEARCHED or name in SETTINGS or name.startswith("doi_names.repair.")
+    searches = name in SEARCHED or name in SETTINGS or name.startswith(("doi_names.repair.", "doi_names.derived."))
     try_expression(EXPRESSIONS[name], SETTINGS.get(name, LENGTH), alarm, searches=searches)
 
 

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from doi_names.repair import characters, ends, prefix, programs, sici, surroundings
 
-#: How certain a reading is: the text as it stands, or its most doubtful repair.
-Confidence = Literal["literal", "sure", "likely", "doubtful"]
+#: How certain a reading is: the text as it stands, or its most doubtful repair; or derived from another identifier.
+Confidence = Literal["literal", "sure", "likely", "doubtful", "derived"]
 
 
 class Certainty(Enum):
