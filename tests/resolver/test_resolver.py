@@ -7,13 +7,15 @@ import gc
 import json
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import pytest
 
 from doi_names.name import HandleName
+from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from doi_proxy.resolver.demand import Demand
@@ -565,6 +567,38 @@ class TestSharedStore:
             bench.clock.advance(4)
             async with asyncio.timeout(10):
                 assert target(await waiting) == OLD
+
+    async def test_a_failed_query_is_answered_with_what_another_process_has_stored_since(self, tmp_path: Path) -> None:
+        store = f"sqlite:///{tmp_path}/store.sqlite"
+        async with running(store=store, owner="one") as bench, running(store=store, owner="two") as other:
+            bench.upstream.hold(NAME.text)
+            waiting = asyncio.create_task(bench.ask())
+            await bench.upstream.arrived(NAME.text)
+            # Its lease has ended: the other process was not able to see it.
+            await other.cache.release(NAME.key, "one")
+            await other.cached()
+            await other.cache.flush()
+            bench.upstream.drop_connections()
+            assert target(await waiting) == OLD
+
+    async def test_the_renewal_of_a_lease_ends_with_its_query(self) -> None:
+        """In Python 3.11, asyncio.wait_for may end without the cancellation that came while it waited."""
+
+        class Losing(MemoryStore):
+            async def renew(self, key: str, owner: str, seconds: float) -> None:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3)
+
+        async with running(owner="one", patience=usual_timeouts(lease=6)) as bench:
+            bench.cache.memory = Losing(10_000, clock=bench.clock)
+            bench.upstream.put(NAME.text, url=OLD)
+            bench.upstream.hold(NAME.text)
+            asked = asyncio.create_task(bench.ask())
+            await asyncio.sleep(3)
+            bench.upstream.release(NAME.text)
+            await asked
+            await several_turns()
+            assert not [task for task in asyncio.all_tasks() if "renew_lease" in repr(task)]
 
 
 async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_name() -> None:

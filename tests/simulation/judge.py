@@ -78,12 +78,11 @@ KNOWN: Final = {
         25,
         40,
         "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
-        "It queries the upstream again, and answers 502 or 503 if that fails. A query that began before the answer was "
-        "in the file, and that waits for the budget in vain, does not look there again either (seed 20, 5 steps).",
+        "It queries the upstream again, and answers 502 or 503 if that fails.",
     ),
     MISSED: Known(
-        135,
-        10,
+        3_071,
+        40,
         "What is fetched while Valkey is away is never written to it (cache/fallback.py): the other machine, and "
         "the same one after a restart, answer 502 or 503 if the upstream fails. SQLite gets it (cache/late.py).",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -80,7 +80,7 @@ class TieredStore(FallbackStore):
         given: object = store
         self.store = store
         self._read_now = given.read_now if isinstance(given, ImmediateStore) else None
-        #: Whether `get_late` may find something.
+        #: Whether `get_late` may find what another read did not.
         self.is_patient = isinstance(given, PatientStore)
 
     async def get(self, key: str, *, newest: bool = False) -> Entry | None:
@@ -107,12 +107,16 @@ class TieredStore(FallbackStore):
         return self._choose(None, self._bound(stored))
 
     async def get_late(self, key: str) -> bool:
-        """Read an entry whose last read failed, with a longer timeout. Returns whether memory has it now."""
-        store: object = self.store
-        late = await self._try("get", store.get_late(key), None) if isinstance(store, PatientStore) else None
-        if (entry := self._bound(late)) is not None:
-            self.memory.keep(entry)
-        return entry is not None
+        """Read the store again before a refusal, with a longer timeout if it has one: another process may have stored
+        an answer since the last read, or that read may have failed. Returns whether memory has a newer entry now.
+        """
+        known, store = self.memory.peek(key), cast("object", self.store)
+        late = self._try("get", store.get_late(key), None) if isinstance(store, PatientStore) else None
+        found = self._choose(known, await self._read_store(key) if late is None else self._bound(await late))
+        if found is None or found is known or not found.is_confirmed:
+            return False
+        self.memory.keep(found)
+        return True
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
         """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""

@@ -118,7 +118,9 @@ class Fetcher:
 
     async def _renew_lease(self, key: str, owner: str) -> None:
         """Renew a lease until the task is cancelled."""
-        while True:
+        task = asyncio.current_task()
+        # asyncio.wait_for of Python 3.11, which redis uses, loses a cancellation if its future ends in the same turn.
+        while task is not None and not task.cancelling():
             await asyncio.sleep(self._timeouts.lease / _RENEWALS)
             await self._cache.renew(key, owner, self._timeouts.lease)
 

@@ -149,7 +149,8 @@ class Resolver:
             _refuse_too_stale(found, demand, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
-            if self.cache.is_patient and not is_repeated and await self.cache.get_late(name.key):
+            may_be_stored = self.cache.is_patient or self.options.owner is not None
+            if may_be_stored and not is_repeated and await self.cache.get_late(name.key):
                 # A bypass was charged before its query failed.
                 return await self._resolve(name, replace(demand, admit_bypass=ORDINARY.admit_bypass), is_repeated=True)
             self.observer.record_failure(failure.token)
