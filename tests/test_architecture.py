@@ -81,9 +81,8 @@ PURE: Final = ("doi_names", "handle_protocol", *(
             "library.copy", "library.rules", "library.service_kinds", "lists.verdict",
             "local_records.file_text", "local_records.records", "metadata.csl", "metadata.match",
             "registry.archive", "registry.crossref", "registry.csv_file", "registry.datacite", "registry.json_values",
-            "registry.reading", "registry.record", "texts.json_lists",
-            "texts.lines", "texts.references",
-            "texts.table",
+            "registry.reading", "registry.record", "texts.bibtex", "texts.encodings", "texts.entry_search",
+            "texts.formats", "texts.json_lists", "texts.lines", "texts.table", "texts.tagged",
         )),
     )
 ))  # fmt: skip

@@ -18,8 +18,9 @@ from doi_proxy.features.bundles.bundle import MAX_LINE
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.messages import read_request, write_record
 from doi_proxy.features.native_listener.responder import convert
-from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
-from doi_proxy.features.texts.list_stream import READERS
+from doi_proxy.features.texts.entry_search import expand
+from doi_proxy.features.texts.formats import BY_NAME
+from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem
 from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.resolver.resolution import Origin, Resolution
 from handle_protocol.answer import Answer, ResponseCode, read_answer
@@ -41,11 +42,14 @@ _PIECES: Final = (
     *("https://doi.org/10.1/x ", "TY  - \n", "DO  - 10.1/x\n", "UR  - https://doi.org/10.1/x\n", "ER  - \n"),
     *('{"doi":', "\u00e9", "\\"),
 )
-_BEGINNINGS: Final = dict.fromkeys(READERS, b"") | {
+_BEGINNINGS: Final = dict.fromkeys(BY_NAME, b"") | {
     "csv": b"doi\n",
     "json": b"[",
     "bibtex": b"@article{x,\n title={",
-    "ris": b"TY  - JOUR\n",
+    "ris": b"TY  - JOUR\nN1  - ",
+    "medline": b"PMID- 1\nTI  - ",
+    "endnote": b"%0 Book\n%Z ",
+    "wos": b"PT J\nTI ",
 }
 _LIST_BYTES: Final = 2 * MAX_LINE_BYTES
 
@@ -76,10 +80,19 @@ def readers() -> Iterator[Unit]:
 
 
 def _read(form: str, data: bytes) -> Iterator[Callable[[], object]]:
-    reader: ListReader = READERS[form](MAX_LINE_BYTES, None)
+    reader: ListReader = BY_NAME[form].open(MAX_LINE_BYTES, None, None)
+    items: list[ReadItem] = []
+
+    def feed(block: bytes) -> None:
+        items.extend(reader.feed(block))
+
     for start in range(0, len(data), BLOCK_BYTES):
-        yield partial(reader.feed, data[start : start + BLOCK_BYTES])
-    yield reader.end
+        yield partial(feed, data[start : start + BLOCK_BYTES])
+    yield lambda: items.extend(reader.end())
+    groups = expand(items)
+    found: list[list[Item] | None] = [[]]
+    while found[-1] is not None:
+        yield lambda: found.append(next(groups, None))
 
 
 def bundle_lines() -> Iterator[Unit]:

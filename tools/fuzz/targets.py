@@ -34,12 +34,14 @@ from doi_proxy.features.registry.import_streams import cut_blocks
 from doi_proxy.features.registry.reading import BlockReader, Findings, detect_format
 from doi_proxy.features.registry.record import RecordDates
 from doi_proxy.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
+from doi_proxy.features.texts.bibtex import BibtexReader
+from doi_proxy.features.texts.entry_search import expand
 from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
-from doi_proxy.features.texts.lines import Item, LinesReader, ListReader
+from doi_proxy.features.texts.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.features.texts.lines import LinesReader, ListReader, ReadItem
 from doi_proxy.features.texts.parsed_line import write_line
-from doi_proxy.features.texts.references import BibtexReader, RisReader
 from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.features.texts.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.location_choice import choose_location
 from doi_proxy.resolver.options import Client
@@ -223,10 +225,10 @@ def bibtex(data: bytes) -> None:
 
 def ris(data: bytes) -> None:
     """The same for a RIS file."""
-    _require_lines(_read_cut(lambda: RisReader(_MAX_LINE), data), data)
+    _require_lines(_read_cut(lambda: TaggedReader(RIS, _MAX_LINE), data), data)
 
 
-def _read_cut(make: Callable[[], ListReader], data: bytes) -> list[Item]:
+def _read_cut(make: Callable[[], ListReader], data: bytes) -> list[ReadItem]:
     cut, body = data[0] * (len(data) - 1) // 256 if data else 0, data[1:]
     whole, pieces = _read_list(make(), body), _read_list(make(), body[:cut], body[cut:])
     # Which of two errors comes first may depend on the cut.
@@ -234,21 +236,25 @@ def _read_cut(make: Callable[[], ListReader], data: bytes) -> list[Item]:
     return whole or []
 
 
-def _require_lines(items: list[Item], data: bytes) -> None:
+def _require_lines(items: list[ReadItem], data: bytes) -> None:
     """Each item is text of one of the lines."""
     most = data[1:].count(b"\n") + 1
-    assert all(1 <= item.line <= most and item.text for item in items), items
+    found = [item for group in expand(items) for item in group]
+    assert all(1 <= item.line <= most and item.text for item in found), found
 
 
 _READERS: Final[tuple[Callable[[], ListReader], ...]] = (
     lambda: LinesReader(_MAX_LINE),
     lambda: ColumnReader(_MAX_LINE),
     lambda: JsonLinesReader(_MAX_LINE),
-    lambda: JsonArrayReader(_MAX_LINE),
+    lambda: JsonListReader(_MAX_LINE),
+    lambda: TaggedReader(MEDLINE, _MAX_LINE),
+    lambda: TaggedReader(ENDNOTE, _MAX_LINE),
+    lambda: TaggedReader(WEB_OF_SCIENCE, _MAX_LINE),
 )
 
 
-def _read_list(reader: ListReader, *pieces: bytes) -> list[Item] | None:
+def _read_list(reader: ListReader, *pieces: bytes) -> list[ReadItem] | None:
     try:
         return [item for piece in pieces for item in reader.feed(piece)] + reader.end()
     except UnreadableList:

@@ -23,7 +23,7 @@ async def test_wrong_entries_of_several_lists_are_shown_with_their_places(bench:
     assert ended.status == 1
     assert ended.output.splitlines() == [
         f"{references}:5: not_found 10.5555/a. (dot); did you mean 10.5555/a?",
-        f"{references}:7: not_a_doi @book{{none, (none): This entry has no DOI.",
+        f"{references}:7: not_a_doi x (none): This entry has no DOI.",
         f"{names}:2: not_found 10.5555/b",
     ]
 

@@ -49,7 +49,7 @@ def test_the_first_rows_and_a_list_that_grew_have_no_estimate() -> None:
 
 def test_items_and_distinct_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "list.txt"
-    file.write_bytes(b"10.1000/a\n# comment\n\n10.1000/A\n10.1000/b\n\xff\n")
+    file.write_bytes(b"10.1000/a\n# comment\n\n10.1000/A\n10.1000/b\n" + b"x" * 70_000 + b"\n")
     source = ListSource(str(file))
     monkeypatch.setattr(remaining_time, "MAX_COUNTED", 2)
     assert count_lists([source, source]) == ListSize(8, 2), "an item that cannot be read has a row, and no name"

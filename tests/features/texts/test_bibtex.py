@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from doi_names.presentation import read_typed
+from doi_proxy.features.texts.bibtex import MAX_PART_CHARACTERS, BibtexReader
+from doi_proxy.features.texts.entry_search import MAX_NAMES, expand
 from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.features.texts.references import MAX_LINKS, MAX_PART_CHARACTERS, BibtexReader
 from tests.table import table
 
 LIMIT = 65_536
@@ -15,7 +16,7 @@ LIMIT = 65_536
 def read(content: str | bytes) -> list[tuple[str, int]]:
     reader = BibtexReader(LIMIT)
     items = reader.feed(content.encode() if isinstance(content, str) else content) + reader.end()
-    return [(item.text, item.line) for item in items if isinstance(item, ListItem)]
+    return [(item.text, item.line) for group in expand(items) for item in group if isinstance(item, ListItem)]
 
 
 @table(
@@ -62,10 +63,37 @@ def test_the_name_of_an_entry_is_in_its_doi_field_or_in_a_url(field: str, name: 
     assert read_typed(text).text == name
 
 
+@table(
+    ("field", "name"),
+    [
+        ('doi = pre # "182"', "10.1000/182"),
+        ("doi = PRE#{182}", "10.1000/182"),
+        ('doi = "10.1000/" # {18} # "2"', "10.1000/182"),
+        ("doi = whole", "10.1000/182"),
+    ],
+)
+def test_abbreviations_are_joined(field: str, name: str) -> None:
+    strings = '@string{pre = "10.1000/"}\n@String(whole = {10.1000/182})\n'
+    assert [text for text, _ in read(f"{strings}@misc{{a, {field}, year = 1999}}\n")] == [name]
+
+
+@table(
+    ("field", "names"),
+    [
+        ("doi = {10.1000/1; 10.1000/2}", ["10.1000/1", "10.1000/2"]),
+        ("note = {DOI: 10.1000/182}", ["10.1000/182"]),
+        (r"doi = {10.1000/a\ensuremath{<}b\ensuremath{>}}", ["10.1000/a<b>"]),
+        ("url = {https://publisher.example/doi/abs/10.1000/182}", ["10.1000/182"]),
+    ],
+)
+def test_every_field_is_read_before_an_entry_has_no_name(field: str, names: list[str]) -> None:
+    assert [text for text, _ in read(f"@misc{{a,\n title = {{T}},\n {field}\n}}\n")] == names
+
+
 @table("field", ["doi = {10.1000/182}", "doi = {}", "doi = {{}}", "doi = { }", 'doi = "{}"'])
 def test_a_url_counts_where_the_doi_field_is_empty(field: str) -> None:
     found = read("@article{a,\n url = {https://doi.org/10.1000/url},\n " + field + ",\n}\n")
-    assert [text for text, _ in found] == ["10.1000/182" if "182" in field else "https://doi.org/10.1000/url"]
+    assert [text for text, _ in found] == ["10.1000/182" if "182" in field else "10.1000/url"]
 
 
 def test_entries_without_a_name_comments_and_strings_are_passed_over() -> None:
@@ -73,7 +101,7 @@ def test_entries_without_a_name_comments_and_strings_are_passed_over() -> None:
 A comment, which may hold doi = {10.1000/no}.
 @string{here = "doi = 10.1000/no"}
 @comment{jabref-meta: doi = {10.1000/no}}
-@misc{b, mydoi = {10.1000/no}, isbn = {978-0}}
+@misc{b, number = {10.2000}, isbn = {978-0}}
 @misc{c, doi = {10.1000/1}} @misc{d, doi = {10.1000/2}}
 """
     assert [name for name, _ in read(text)] == ["10.1000/1", "10.1000/2"]
@@ -89,15 +117,15 @@ def test_another_encoding_is_read_where_the_name_is_plain() -> None:
 
 
 def test_the_parts_of_a_long_entry_are_one_entry() -> None:
-    abstract = "title = {see https://doi.org/10.1/other},\n" + "  author and\n" * MAX_PART_CHARACTERS
+    abstract = "title = {see https://doi.org/10.1000/other},\n" + "  author and\n" * MAX_PART_CHARACTERS
     assert read(f"@article{{x,\n{abstract}doi = {{10.1/a}}\n}}\n") == [("10.1/a", MAX_PART_CHARACTERS + 3)]
-    assert read(f"@article{{x,\n{abstract}}}\n@misc{{y}}\n") == [("https://doi.org/10.1/other", 2)]
+    assert read(f"@article{{x,\n{abstract}}}\n@misc{{y}}\n") == [("10.1000/other", 2)]
     assert read(f"@comment{{x,\n{abstract}doi = {{10.1/a}}\n}}\n") == []
 
 
-def test_the_first_links_of_an_entry_without_a_field_count() -> None:
-    links = "".join(f"url = {{https://doi.org/10.1/{number}}},\n" for number in range(MAX_LINKS + 9))
-    assert len(read(f"@article{{x,\n{links}}}\n")) == MAX_LINKS
+def test_the_first_names_of_an_entry_without_a_field_count() -> None:
+    links = "".join(f"url = {{https://doi.org/10.1000/{number}}},\n" for number in range(MAX_NAMES + 9))
+    assert len(read(f"@article{{x,\n{links}}}\n")) == MAX_NAMES
 
 
 @table("piece", ["doi=", "doi={", 'doi="', "doi={{\n", "{", '"\n', "@\n"])

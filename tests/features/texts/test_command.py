@@ -63,9 +63,9 @@ def test_lines_of_standard_input_are_read_without_arguments(lines: Path, capsys:
     rows = [json.loads(line) for line in text.splitlines()]
     assert status == 1
     assert [row["kind"] for row in rows] == ["doi", "not_a_doi", "not_a_doi", "doi"]
-    assert [row["input"] for row in rows] == ["10.1000/182", "\ufffd", "a" * 200, "10.1000/183"]
+    assert [row["input"] for row in rows] == ["10.1000/182", "ÿ", "a" * 200, "10.1000/183"]
     assert [row["message"] for row in rows[1:3]] == [
-        "Line 2 is not UTF-8, from byte 1; save the list as UTF-8.",
+        'A DOI name begins with "10." at character 1.',
         "Line 5 is longer than 65536 bytes; shorten it.",
     ]
 

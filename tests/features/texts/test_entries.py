@@ -59,9 +59,9 @@ def places(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             "text/x-bibtex",
             BIBTEX,
             ENTRIES,
-            "@book{jones1999,",
+            "Without",
         ),
-        ("application/x-bibtex", BIBTEX, ENTRIES, "@book{"),
+        ("application/x-bibtex", BIBTEX, ENTRIES, "Without"),
         ("application/x-research-info-systems", RIS, [(3, "1", "a"), (5, "2", None), (9, "3", "b")], "The second"),
     ],
 )

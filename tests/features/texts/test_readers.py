@@ -12,9 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from doi_proxy.features.texts.bibtex import BibtexReader
+from doi_proxy.features.texts.encodings import Utf8Stream
+from doi_proxy.features.texts.entry_search import expand
 from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
+from doi_proxy.features.texts.formats import format_of_head
+from doi_proxy.features.texts.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
 from doi_proxy.features.texts.lines import (
+    WITHOUT_DOI,
     Item,
     LineCutter,
     LinesReader,
@@ -23,25 +28,28 @@ from doi_proxy.features.texts.lines import (
     UnreadableItem,
     open_gunzip,
 )
-from doi_proxy.features.texts.list_stream import format_of, has_gzip_name
-from doi_proxy.features.texts.references import BibtexReader, RisReader
+from doi_proxy.features.texts.list_stream import ListSource, has_gzip_name
 from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.features.texts.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from tests.table import table
 
 LIMIT: Final = 100
 READERS: Final[dict[str, Callable[[], ListReader]]] = {
     "lines": lambda: LinesReader(LIMIT),
     "table": lambda: ColumnReader(LIMIT),
-    "json": lambda: JsonArrayReader(LIMIT),
+    "json": lambda: JsonListReader(LIMIT),
     "ndjson": lambda: JsonLinesReader(LIMIT),
     "bibtex": lambda: BibtexReader(LIMIT),
-    "ris": lambda: RisReader(LIMIT),
+    "ris": lambda: TaggedReader(RIS, LIMIT),
+    "medline": lambda: TaggedReader(MEDLINE, LIMIT),
+    "endnote": lambda: TaggedReader(ENDNOTE, LIMIT),
+    "wos": lambda: TaggedReader(WEB_OF_SCIENCE, LIMIT),
 }
 
 
 def read(reader: ListReader, *pieces: bytes) -> list[Item]:
     items = [item for piece in pieces for item in reader.feed(piece)]
-    return items + reader.end()
+    return [item for group in expand(items + reader.end()) for item in group]
 
 
 def texts(reader: ListReader, *pieces: bytes) -> list[str]:
@@ -92,13 +100,17 @@ def test_the_borders_of_pieces_do_not_matter(kind: str, data: bytes, cuts: list[
         ("a.jsonl.gz", None, "jsonl"),
         ("a.json", None, "json"),
         ("a.tsv", None, "csv"),
-        ("a.txt", None, "text"),
-        ("-", None, "text"),
+        ("a.nbib", None, "medline"),
+        ("a.ENW", None, "endnote"),
+        ("a.ciw", None, "wos"),
+        ("a.txt", None, None),
+        ("-", None, None),
         ("-", "doi", "csv"),
     ],
 )
-def test_the_name_of_a_file_says_its_format(name: str, column: str | None, form: str) -> None:
-    assert format_of(name, column) == form
+def test_the_name_of_a_file_says_its_format(name: str, column: str | None, form: str | None) -> None:
+    found = ListSource(name, None, column).format
+    assert (found and found.name) == form
     assert has_gzip_name(name) == name.lower().endswith(".gz")
 
 
@@ -113,12 +125,11 @@ def test_lines_without_blanks_and_comments_keep_their_numbers() -> None:
 
 @pytest.mark.parametrize("make", [READERS["lines"], READERS["ndjson"]])
 def test_a_line_that_is_too_long_or_not_utf_8_does_not_end_the_list(make: Callable[[], ListReader]) -> None:
-    items = read(make(), b"x" * (LIMIT + 1) + b"\n\xff\n" + b'"10.5555/a"\n')
-    assert [type(item) for item in items] == [UnreadableItem, UnreadableItem, ListItem]
-    assert [item.message for item in items if isinstance(item, UnreadableItem)] == [
-        "Line 1 is longer than 100 bytes; shorten it.",
-        "Line 2 is not UTF-8, from byte 1; save the list as UTF-8.",
-    ]
+    items = read(make(), b"x" * (LIMIT + 1) + b'\n"10.5555/\xff"\n' + b'"10.5555/a"\n')
+    assert [type(item) for item in items] == [UnreadableItem, ListItem, ListItem]
+    assert isinstance(items[0], UnreadableItem) and items[0].message == "Line 1 is longer than 100 bytes; shorten it."
+    assert "ÿ" in items[1].text and isinstance(items[1], ListItem)
+    assert items[1].note == "Line 2 is not UTF-8; it was read as Windows-1252."
 
 
 def test_a_line_as_long_as_the_limit_is_whole() -> None:
@@ -138,10 +149,34 @@ def test_a_spreadsheet_is_refused_by_name() -> None:
         read(LinesReader(LIMIT), b"PK\x03\x04\x14\x00\n\x00\n")
 
 
-@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
-def test_utf_16_is_refused_by_name(mark: bytes) -> None:
-    with pytest.raises(UnreadableList, match="UTF-16"):
-        read(LinesReader(LIMIT), mark + b"1\x000\x00\n\x00")
+@table("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "utf-8"])
+@table("size", [1, 3, 100])
+def test_a_list_in_utf_16_is_turned_into_utf_8(encoding: str, size: int) -> None:
+    data, stream = "10.5555/ä\n".encode(encoding), Utf8Stream()
+    pieces = [stream.feed(data[start : start + size]) for start in range(0, len(data), size)]
+    assert texts(LinesReader(LIMIT), *pieces, stream.end()) == ["10.5555/ä"]
+
+
+@table(
+    ("head", "form"),
+    [
+        ("@article{a,\n", "bibtex"),
+        ("% a comment\n\n@Misc{b", "bibtex"),
+        ("TY  - JOUR\n", "ris"),
+        ("\nPMID- 123\n", "medline"),
+        ("%0 Book\n", "endnote"),
+        ("FN Clarivate\nVR 1.0\nPT J\n", "wos"),
+        ('{"message": {"items": []}}', "json"),
+        ("[]", "json"),
+        ("title;DOI\n", "csv"),
+        ("sep=;\n", "csv"),
+        ("10.5555/a\n", None),
+        ("Smith, J. (2010), doi: 10.5555/a\n", None),
+    ],
+)
+def test_the_beginning_of_a_list_tells_its_format(head: str, form: str | None) -> None:
+    found = format_of_head(head)
+    assert (found and found.name) == form
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -153,7 +188,11 @@ def test_the_column_doi_is_read_in_any_case(separator: str) -> None:
 def test_a_field_in_quotes_has_separators_quotes_and_line_breaks() -> None:
     """The examples of RFC 4180, section 2, rules 5 to 7."""
     data = b'title,doi\n"a, ""b""\r\nc",10.5555/a\n\n"",10.5555/b\nshort\n'
-    assert read(ColumnReader(LIMIT), data) == [ListItem("10.5555/a", 2), ListItem("10.5555/b", 5), ListItem("", 6)]
+    assert read(ColumnReader(LIMIT), data) == [
+        ListItem("10.5555/a", 2),
+        ListItem("10.5555/b", 5),
+        UnreadableItem("short", 6, WITHOUT_DOI, None, None, "no-doi"),
+    ]
 
 
 def test_a_named_column_is_read() -> None:
@@ -163,8 +202,30 @@ def test_a_named_column_is_read() -> None:
 
 
 def test_a_missing_column_is_an_error_that_names_the_columns() -> None:
-    with pytest.raises(UnreadableList, match="Line 1 has no column 'doi'; name one of its columns: 'title', 'year'"):
-        read(ColumnReader(LIMIT), b"title,year\n")
+    with pytest.raises(UnreadableList, match="Line 1 has no column 'name'; name one of its columns: 'title', 'year'"):
+        read(ColumnReader(LIMIT, "name"), b"title,year\n")
+
+
+@table(
+    ("data", "names"),
+    [
+        ("Title,DOI Link\nx,https://doi.org/10.5555/a\n", ["https://doi.org/10.5555/a"]),
+        ("TI\tDI\nx\t10.5555/a\n", ["10.5555/a"]),
+        ("sep=;\r\nTitle;DOI\r\n\"A; B\";10.5555/a\r\n", ["10.5555/a"]),
+        ("sep=|\nTitle|DOI\nx|10.5555/a\n", ["10.5555/a"]),
+        ("title,link\nx,https://doi.org/10.5555/a\n", ["10.5555/a"]),
+        ("title,doi,link\nx,,https://doi.org/10.5555/a\n", ["10.5555/a"]),
+        ("title,doi\nx,10.5555/a 10.5555/b\n", ["10.5555/a", "10.5555/b"]),
+        ("doi\n'10.5555/a\n\"=HYPERLINK(\"\"https://doi.org/10.5555/b\"\",\"\"x\"\")\"\n", ["10.5555/a", "https://doi.org/10.5555/b"]),
+    ],
+)  # fmt: skip
+def test_tables_as_programs_write_them(data: str, names: list[str]) -> None:
+    assert texts(ColumnReader(LIMIT), data.encode()) == names
+
+
+def test_a_record_without_a_name_has_a_row_with_its_reason() -> None:
+    [item] = read(ColumnReader(LIMIT), b"title,year\nA title,2010\n")
+    assert isinstance(item, UnreadableItem) and (item.text, item.line, item.reason) == ("A title", 2, "no-doi")
 
 
 def test_a_carriage_return_inside_a_record_is_an_error_of_this_record() -> None:
@@ -182,21 +243,22 @@ def test_a_quote_that_is_never_closed_is_an_error_with_its_line() -> None:
 
 def test_an_array_has_strings_and_objects() -> None:
     data = json.dumps(["10.5555/a", {"DOI": "10.5555/b", "x": [{"doi": "no"}]}, {"doi": "10.5555/c"}, None, {"x": 1}])
-    items = read(JsonArrayReader(LIMIT), data.encode())
+    items = read(JsonListReader(LIMIT), data.encode())
     assert items[:3] == [ListItem("10.5555/a", 1), ListItem("10.5555/b", 2), ListItem("10.5555/c", 3)]
     assert [item.message for item in items[3:] if isinstance(item, UnreadableItem)] == [
-        "Item 4 is neither a string nor an object with a string 'doi'.",
-        "Item 5 is neither a string nor an object with a string 'doi'.",
+        "Item 4 is neither a string nor an object.",
+        "This entry has no DOI.",
     ]
-    assert texts(JsonArrayReader(LIMIT, "id"), b'[{"id": "10.5555/a"}]') == ["10.5555/a"]
-    assert read(JsonArrayReader(LIMIT), b" [ ] ") == []
+    assert texts(JsonListReader(LIMIT, "id"), b'[{"id": "10.5555/a"}]') == ["10.5555/a"]
+    assert read(JsonListReader(LIMIT), b" [ ] ") == []
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"10.5555/a\n", "not a JSON array"),
-        (b'{"doi": "10.5555/a"}', "not a JSON array"),
+        (b"10.5555/a\n", "The list is not JSON"),
+        (b'{"doi": "10.5555/a"', "Item 1 is not JSON"),
+        (b'{"items": [{"doi": "10.5555/a"}', "closing bracket is missing"),
         (b'["10.5555/a"', "closing bracket is missing"),
         (b"", "closing bracket is missing"),
         (b'["10.5555/a"] x', "text after the array"),
@@ -208,11 +270,11 @@ def test_an_array_has_strings_and_objects() -> None:
 )
 def test_an_array_that_cannot_be_read_is_an_error(data: bytes, message: str) -> None:
     with pytest.raises(UnreadableList, match=message):
-        read(JsonArrayReader(LIMIT), data)
+        read(JsonListReader(LIMIT), data)
 
 
 def test_a_value_that_is_not_json_does_not_end_the_array() -> None:
-    items = read(JsonArrayReader(LIMIT), b'["10.5555/a", nonsense, "\\ud800", "10.5555/b",]')
+    items = read(JsonListReader(LIMIT), b'["10.5555/a", nonsense, "\\ud800", "10.5555/b",]')
     assert [type(item) for item in items] == [ListItem, UnreadableItem, UnreadableItem, ListItem, UnreadableItem]
 
 

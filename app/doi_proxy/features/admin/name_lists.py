@@ -20,7 +20,6 @@ MAX_LINE_BYTES: Final = 1024 * 1024
 MAX_REMEMBERED: Final = 1_000_000
 #: Characters of an unreadable item that a message shows.
 _SHOWN: Final = 80
-_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,16 @@ def _read_list(source: ListSource, any_handle: bool) -> Iterator[NameItem]:
             if item.reason != NO_DOI:
                 yield RefusedItem(place, item.text.strip()[:_SHOWN], item.message)
         elif item.text.strip():
-            yield _read_item(place, item.text, any_handle)
+            yield _read_item(place, item, any_handle)
 
 
-def _read_item(place: str, text: str, any_handle: bool) -> NameItem:
+def _read_item(place: str, item: ListItem, any_handle: bool) -> NameItem:
+    text = item.text
+    if item.found is not None:
+        return item.found.name
     try:
+        if item.note is not None:
+            raise NotUTF8
         return read_name(text, any_handle=any_handle)
     except InvalidName as error:
         return RefusedItem(place, text.strip()[:_SHOWN], error.message)
@@ -98,8 +102,6 @@ def _read_item(place: str, text: str, any_handle: bool) -> NameItem:
 
 def read_name(text: str, *, any_handle: bool = False) -> HandleName:
     """Read a name in any presentation form. Raises InvalidName; without `any_handle`, NotADOI for other handles."""
-    if _REPLACED in text:
-        raise NotUTF8
     name = read_typed(text)
     if any_handle or name.is_doi or name.is_short_doi:
         return name

@@ -16,6 +16,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import IO, Final
 
+from doi_names.find_names import FoundName
+from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import CommandContext
 from doi_proxy.features.lists.batch import BatchInput
@@ -157,12 +159,19 @@ async def _read_again(source: _Source, inputs: IO[bytes]) -> AsyncGenerator[list
     group: list[BatchInput] = []
     for row in source.rows(inputs).rows():
         if source.is_repeated(row):
-            group.append(ListItem(row.members["input"]))
+            group.append(_read_item(row))
         if len(group) >= _GROUP:
             yield group
             group = []
             await asyncio.sleep(0)
     yield group
+
+
+def _read_item(row: WrittenRow) -> ListItem:
+    """The input of a row. Its name may have been found in a text that is not a name."""
+    text, doi = row.members["input"], row.members.get("doi")
+    found = FoundName(HandleName(doi), 0, len(text), text, "literal", None) if isinstance(doi, str) and doi else None
+    return ListItem(text, found=found)
 
 
 async def _flatten(groups: AsyncIterator[list[ListRow]]) -> AsyncGenerator[ListRow]:

@@ -27,7 +27,7 @@ from doi_proxy.features.texts.body import (
     decompress_body,
     read_list_body,
 )
-from doi_proxy.features.texts.extraction import Extraction
+from doi_proxy.features.texts.extraction import decode_text, find_names_of, write_position
 from doi_proxy.features.texts.lines import ListItem
 from doi_proxy.features.texts.streamed_answer import Output, StreamedAnswer
 from doi_proxy.features.texts.writing import Members
@@ -175,7 +175,6 @@ class RowsAnswer(StreamedAnswer):
         self.read_ahead_bytes = service.limits.read_ahead_bytes
         self._service = service
         self._request = request
-        self._extraction = Extraction(partial(service.text_turns.hold, request.client)) if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         # What a compressed list is large in is not known before its end.
@@ -190,19 +189,19 @@ class RowsAnswer(StreamedAnswer):
 
     async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:
         limits, form = self._service.limits, self._request.form
-        if self._extraction is None:
+        if not self._request.extracts:
             async for item in read_list_body(body.pieces(), form, limits):
                 # A call less for almost every item.
                 yield item if isinstance(item, ListItem) else read_input(item)
             return
-        counter = ListCounter(limits)
-        async for found in self._extraction.find(decompress_body(body.pieces(), limits, is_gzip=form.is_gzip)):
+        counter, hold_turn = ListCounter(limits), partial(self._service.text_turns.hold, self._request.client)
+        text = decode_text(decompress_body(body.pieces(), limits, is_gzip=form.is_gzip))
+        async for found in find_names_of(text, hold_turn):
             counter.count_item()
-            yield found.name.text
+            yield ListItem(found.text, found=found)
 
     def _members(self, row: ListRow) -> Members:
         members = row.members()
-        if self._extraction is not None:
-            position = self._extraction.next_position()
-            members |= {"input": position["text"], **position}
+        if self._request.extracts and row.found is not None:
+            members |= write_position(row.found)
         return {name: members.get(name) for name in self._request.fields}

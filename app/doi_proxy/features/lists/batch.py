@@ -29,6 +29,7 @@ from doi_proxy.features.lists.verdict import (
     Verdict,
     explain_other_name,
     is_worth_waiting,
+    join_notes,
     judge_destination,
     judge_failure,
     judge_target,
@@ -184,7 +185,7 @@ class _Batch:
     async def _start(self, item: ListItem) -> ListRow | _Pending:
         """The row of an input if it is known now. Otherwise its lookup, which this starts if there is none."""
         try:
-            name = read(item.text) if self._options.literal else read_typed_name(item.text)
+            name = self._read(item)
         except InvalidName as error:
             return self._reject(item, error.message)
         if not self._parts.destinations.looks_up(name):
@@ -196,6 +197,12 @@ class _Batch:
                 return self._row(item, name, _Answer(judgement, self._agencies.find_now(name)))
             lookup = await self._launch(name, judgement)
         return _Pending(item, name, lookup)
+
+    def _read(self, item: ListItem) -> HandleName:
+        """The name of an item. Raises InvalidName."""
+        if item.found is not None:
+            return item.found.name
+        return read(item.text) if self._options.literal else read_typed_name(item.text)
 
     def _find_now(self, name: HandleName) -> Judgement | None:
         judgement = self._judgements.find(name.key)
@@ -309,8 +316,8 @@ class _Batch:
         judgement = answer.judgement
         row = ListRow(
             item.text, name.text, judgement.verdict, judgement.url, answer.agency,
-            judgement.age(self._parts.clock()), judgement.is_stale, judgement.message,
-            line=item.line or None, key=item.key, echo=item.echo, judgement=judgement,
+            judgement.age(self._parts.clock()), judgement.is_stale, join_notes(judgement.message, item.note),
+            line=item.line or None, key=item.key, echo=item.echo, found=item.found, judgement=judgement,
         )  # fmt: skip
         if judgement.verdict is Verdict.NOT_FOUND and self._options.suggests:
             return _suggest(row, *self._parts.suggested_names.read_name(name))
@@ -328,7 +335,7 @@ class _Batch:
         """A row without suggestions: either all rows of a batch have the member, or none has."""
         if not self._options.suggests or row.suggestions is not None:
             return row
-        return _suggest(row, None if row.doi is None else Reading(HandleName(row.doi), "literal", None), ())
+        return _suggest(row, row.reading, ())
 
 
 def _suggest(row: ListRow, best: Reading | None, suggestions: Sequence[Suggestion]) -> ListRow:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from doi_proxy.proxy_client.server import ProxyServer
 
 #: The formats of a list and of the rows.
-INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
+INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "json", "jsonl", "csv")
 OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
 #: The verdicts of --again: a later look-up can have another result.
 AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")

@@ -109,7 +109,7 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
         options = BatchOptions(
             client=client,
             only_cached=only_cached,
-            literal=query.extract or query.encoding == "literal",
+            literal=query.encoding == "literal",
             suggests=bool(query.suggest),
             checks=query.suggest == "checked",
             matches=query.match,

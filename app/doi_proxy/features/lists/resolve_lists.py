@@ -21,9 +21,10 @@ from doi_proxy.features.lists.list_job import ListFiles, ListJob, chain, find_ob
 from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.remaining_time import RemainingTime, count_lists
 from doi_proxy.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
-from doi_proxy.features.lists.server_client import BatchClient
+from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
 from doi_proxy.features.options import Settings
+from doi_proxy.features.texts.formats import TEXT
 from doi_proxy.features.texts.list_stream import ListSource, require_files, stream_items
 from doi_proxy.features.texts.writing import (
     AlignedWriter,
@@ -104,7 +105,7 @@ def _sources(choice: ResolveChoice) -> list[ListSource]:
 
 def _require_references(choice: ResolveChoice) -> None:
     """Raise ConfigurationError for a name or a text, which have no titles to compare."""
-    without = [*choice.names, *(source.path for source in _sources(choice) if source.format == "text")]
+    without = [*choice.names, *(source.path for source in _sources(choice) if source.format in (None, TEXT))]
     if without:
         raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
 
@@ -186,7 +187,7 @@ def _query(choice: ResolveChoice) -> str:
     chosen = (
         (choice.only_cached, "only=cached"),
         (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
-        (choice.literal, "encoding=literal"),
+        (choice.literal, LITERAL),
         (choice.matches, "match=true"),
     )
     query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)

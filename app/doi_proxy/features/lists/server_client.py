@@ -33,6 +33,8 @@ _LONGEST_PAUSE: Final = 60.0
 _MAX_ROW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DETAIL: Final = 500
 _NDJSON: Final = "application/x-ndjson"
+#: The parameter with which "%" does not begin an escape.
+LITERAL: Final = "encoding=literal"
 _MISSING: Final = "it has no /api/resolve; check the URL and the version of that proxy"
 _HINTS: Final = {http.client.NOT_FOUND: _MISSING, http.client.METHOD_NOT_ALLOWED: _MISSING}
 
@@ -102,7 +104,7 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     parts: list[list[BatchInput]] = []
     room = 0
     for item in inputs:
-        size = 0 if isinstance(item, ListRow) else len(_encode(item))
+        size = 0 if isinstance(item, ListRow) else len(_encode(item, is_literal=True))
         if not parts or len(parts[-1]) >= most or size > room:
             parts.append([])
             room = MAX_BYTES
@@ -127,15 +129,24 @@ def _merge(waiting: Iterator[BatchInput], rows: Sequence[ListRow]) -> list[ListR
 
 
 def text_of(item: str | ListItem) -> str:
-    """The text that is sent."""
+    """The input of the row of an item."""
     return item if isinstance(item, str) else item.text
 
 
-def _encode(item: str | ListItem) -> bytes:
+def _sent_text(item: str | ListItem, *, is_literal: bool) -> str:
+    """The text that is sent: the item, or the name that was found in it."""
+    if isinstance(item, str) or item.found is None:
+        return text_of(item)
+    name = item.found.name.text
+    return name if is_literal else name.replace("%", "%25")
+
+
+def _encode(item: str | ListItem, *, is_literal: bool) -> bytes:
     """An item as a line of NDJSON: a name, or with its reference an object."""
+    text = _sent_text(item, is_literal=is_literal)
     if isinstance(item, str) or not item.entry:
-        return json.dumps(text_of(item)).encode() + b"\n"
-    return json.dumps({DOI_COLUMN: item.text} | read_cited(item.entry)).encode() + b"\n"
+        return json.dumps(text).encode() + b"\n"
+    return json.dumps({DOI_COLUMN: text} | read_cited(item.entry)).encode() + b"\n"
 
 
 async def fetch_rows(
@@ -146,8 +157,9 @@ async def fetch_rows(
     `query` has the parameters of the request. `timeout` limits the seconds between two rows. Raises ProxyFailure, also
     if the answer ends early and at `stop`, and DoiProxyError for rows of other names.
     """
-    expected = map(text_of, names)
-    body = b"".join(map(_encode, names))
+    is_literal = LITERAL in query
+    expected = (_sent_text(item, is_literal=is_literal) for item in names)
+    body = b"".join(_encode(item, is_literal=is_literal) for item in names)
     exchange = Exchange(server, timeout)
     watch = None if stop is None else asyncio.create_task(_interrupt_at(stop, exchange))
     count = 0

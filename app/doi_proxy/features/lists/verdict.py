@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from doi_names.errors import InvalidName
+from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy.errors import (
@@ -170,12 +171,29 @@ class ListRow:
     match: Match | None = None
     #: The title of that work, None if it is not known.
     title: str | None = None
+    #: The name that was found in the text of the item. Not a member of the interface.
+    found: FoundName | None = None
     #: What the row was made of, None without a look-up. Not a member of the interface.
     judgement: Judgement | None = None
 
     def place(self, item: Item) -> ListRow:
-        """The row with the place of its item."""
-        return replace(self, line=item.line or None, key=item.key, echo=item.echo)
+        """The row with the place of its item, and with what was found in it."""
+        placed = replace(self, line=item.line or None, key=item.key, echo=item.echo)
+        if not isinstance(item, ListItem):
+            return placed
+        message = join_notes(self.message, item.note)
+        if item.found is None:
+            return replace(placed, message=message)
+        found = replace(placed, message=message, input=item.text, found=item.found)
+        is_as_it_stands = self.best is not None and self.best.name == item.found.name
+        return replace(found, best=found.reading) if is_as_it_stands else found
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the name of the row was read."""
+        if self.found is not None:
+            return Reading(self.found.name, self.found.confidence, self.found.rule)
+        return None if self.doi is None else Reading(HandleName(self.doi), "literal", None)
 
     def members(self) -> dict[str, Any]:
         """The members as JSON has them. Without suggestions or an echo, those members are absent."""
@@ -293,6 +311,11 @@ def not_a_doi(text: str, message: str, *, has_suggestions: bool = False) -> List
     """The row of an input that is not looked up. The reason is NO_DOI if nothing in it looks like a DOI."""
     reason = None if has_suggestions or _TRACE.search(text[:_MAX_SEARCHED]) else NO_DOI
     return ListRow(text, None, Verdict.NOT_A_DOI, message=message, reason=reason)
+
+
+def join_notes(*notes: str | None) -> str | None:
+    """The sentences of a message."""
+    return " ".join(note for note in notes if note) or None
 
 
 def read_input(item: Item) -> ListItem | ListRow:

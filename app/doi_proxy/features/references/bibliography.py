@@ -17,8 +17,7 @@ from doi_proxy.features.references.errors import TooManyReferences, UnreadableRe
 from doi_proxy.features.references.form import SentBibliography
 from doi_proxy.features.texts.body import BodyFormat, ListLimits, read_list_body
 from doi_proxy.features.texts.extraction import find_names_of
-from doi_proxy.features.texts.lines import MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
-from doi_proxy.features.texts.references import MAX_ENTRY_CHARACTERS
+from doi_proxy.features.texts.lines import MAX_ENTRY_CHARACTERS, MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
 from doi_proxy.web.media_types import BIBTEX, RIS
 
 #: The references of one page.

@@ -11,25 +11,17 @@ from math import inf
 from typing import Any, Final
 
 from doi_proxy.errors import RequestTooLarge, UnsupportedBody
+from doi_proxy.features.texts.encodings import Utf8Stream
+from doi_proxy.features.texts.entry_search import expand
 from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
-from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
-from doi_proxy.features.texts.references import BibtexReader, RisReader
-from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.features.texts.formats import BY_MEDIA_TYPE, FORMATS
+from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, open_gunzip
 from doi_proxy.web.media_types import BIBTEX, CSV, JSON, NDJSON, RIS, TEXT
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 
 #: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
 _PIECE_BYTES: Final = 1_024
-#: Other names of the same formats.
-_OTHER_NAMES: Final = {
-    "application/ndjson": NDJSON,
-    "application/jsonl": NDJSON,
-    "application/x-jsonlines": NDJSON,
-    "text/tab-separated-values": CSV,
-    "application/x-bibtex": BIBTEX,
-}
 #: "" is a body without a charset. US-ASCII is a part of UTF-8.
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 _MAX_SHOWN_CHARACTERS: Final = 80
@@ -68,16 +60,8 @@ class BodyFormat:
     keeps_entries: bool = False
 
 
-#: Makes the reader of each media type.
-_READERS: Final[dict[str, Callable[[int, str | None, str | None], ListReader]]] = {
-    TEXT: LinesReader,
-    CSV: ColumnReader,
-    NDJSON: JsonLinesReader,
-    JSON: JsonArrayReader,
-    BIBTEX: BibtexReader,
-    RIS: RisReader,
-}
-LIST_TYPES: Final = tuple(_READERS)
+#: The usual media type of each format.
+LIST_TYPES: Final = tuple(form.media_types[0] for form in FORMATS)
 _SHOWN: Final = 80
 
 #: The body of a request with a list, in the OpenAPI document.
@@ -189,20 +173,24 @@ class BodyBuffer:
 
 async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
-    reader = _READERS[form.media_type](limits.line_bytes, form.column, form.echo)
+    reader = BY_MEDIA_TYPE[form.media_type].open(limits.line_bytes, form.column, form.echo)
     reader.keeps_entries = form.keeps_entries
-    counter = ListCounter(limits)
+    counter, utf8 = ListCounter(limits), Utf8Stream()
     async for large in decompress_body(body, limits, is_gzip=form.is_gzip):
-        for piece in _cut(large):
-            for item in reader.feed(piece):
+        for piece in _cut(utf8.feed(large)):
+            for group in expand(reader.feed(piece)):
+                for item in group:
+                    counter.count_item()
+                    yield item
+                # Other requests come first: a piece can have many lines without a name, and an entry a long search.
+                await asyncio.sleep(0)
+            counter.compare_lines(reader.lines)
+    for items in (reader.feed(utf8.end()), reader.end()):
+        for group in expand(items):
+            for item in group:
                 counter.count_item()
                 yield item
-            counter.compare_lines(reader.lines)
-            # Other requests come first: a piece can have many lines without a name.
             await asyncio.sleep(0)
-    for item in reader.end():
-        counter.count_item()
-        yield item
 
 
 async def decompress_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
@@ -258,7 +246,7 @@ def read_content_type(content_type: str | None, supported: Iterable[str]) -> str
     Raises UnsupportedBody for any other media type, and for a charset other than UTF-8.
     """
     types, sent = tuple(supported), media_type_of(content_type)
-    media_type = _OTHER_NAMES.get(sent, sent)
+    media_type = BY_MEDIA_TYPE[sent].media_types[0] if sent in BY_MEDIA_TYPE else sent
     if media_type not in types:
         shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
         raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")

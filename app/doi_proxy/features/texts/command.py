@@ -32,18 +32,15 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what each text is. Exit status 0 if there are texts and all are DOI names or shortDOIs, else 1."""
-    from doi_names.parsing import parse, unreadable
+    from doi_names.parsing import unreadable
     from doi_proxy.features.texts.lines import ListItem
-    from doi_proxy.features.texts.parsed_line import write_line
+    from doi_proxy.features.texts.parsed_line import parse_item, write_line
 
     base_url = (context.settings.public_url or "").rstrip("/") or None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
     kinds = set[str]()
     for item in _read_texts(namespace.texts):
-        if isinstance(item, ListItem):
-            parsed = parse(item.text, own_hosts=own_hosts)
-        else:
-            parsed = unreadable(item.text, item.message)
+        parsed = parse_item(item, own_hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
         if namespace.format == "json":
             # A byte of an argument that is not UTF-8 is a lone surrogate here, which JSON cannot show.
             shown = replace(parsed, text=parsed.text.encode("utf-8", "replace").decode("utf-8"))
@@ -64,7 +61,7 @@ def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:
 
     if arguments:
         return (ListItem(text, number) for number, text in enumerate(arguments, 1))
-    return read_items(ListSource(STANDARD_INPUT))
+    return read_items(ListSource(STANDARD_INPUT, "text"))
 
 
 def _describe(parsed: ParsedText) -> Iterator[str]:

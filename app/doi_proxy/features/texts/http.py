@@ -22,7 +22,7 @@ from doi_proxy.features.texts.body import LIST_BODY, ListLimits, read_body_forma
 from doi_proxy.features.texts.feature import PARSE_PATH
 from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
-from doi_proxy.features.texts.parsed_line import write_line
+from doi_proxy.features.texts.parsed_line import parse_item, write_line
 from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
 from doi_proxy.web.media_types import JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
@@ -161,7 +161,8 @@ def _parse(text: str, base_url: str) -> ParsedText:
 
 
 def _write_item(item: Item, base_url: str) -> bytes:
-    parsed = _parse(item.text, base_url) if isinstance(item, ListItem) else unreadable(item.text, item.message)
+    hosts = frozenset({urlsplit(base_url).hostname or ""})
+    parsed = parse_item(item, hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
     return write_line(parsed, base_url, item if item.key is not None else None)
 
 

@@ -1,26 +1,35 @@
-"""Reads names from JSON: an array, or one value a line (NDJSON).
+"""Reads names from JSON: an array, one value a line (NDJSON), or an object with an array, as services return it.
 
-A value is a string, or an object with a member "doi".
+A value is a string, or an object: CSL JSON, a work of Crossref, DataCite, OpenAlex or Zotero, or any other. Its name is
+in a member "doi". An object without one is searched.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
 
+from doi_proxy.features.texts.encodings import decode_bytes
 from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.lines import (
     BOM,
     CITED,
     MAX_EXCERPT,
-    Item,
+    NO_DOI,
+    WITHOUT_DOI,
     Line,
     LinesReader,
     ListItem,
+    ReadItem,
     Scalar,
+    SearchedEntry,
+    SearchedField,
     UnreadableItem,
+    divide,
     excerpt,
     write_ris_entry,
 )
@@ -28,10 +37,32 @@ from doi_proxy.features.texts.table import DOI_COLUMN
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
 MAX_DEPTH: Final = 32
+_BLOCK_BYTES: Final = 1_024
 #: The bytes that decide where a value ends, outside and inside strings (RFC 8259, sections 4, 5 and 7).
 _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
 _BLANKS: Final = b" \t\r\n"
+#: Bytes at the beginning of an object in which its array is searched.
+_MAX_HEAD_BYTES: Final = 65_536
+#: The members that hold the works of an answer: of Crossref, DataCite, OpenAlex, Scopus, Springer Nature, Europe PMC,
+#: Solr, Elasticsearch and Better BibTeX. Each is at most in one other object.
+_LISTS: Final = frozenset({b"items", b"data", b"results", b"result", b"records", b"entry", b"docs", b"hits", b"works"})
+_MAX_LIST_DEPTH: Final = 2
+_TOKEN: Final = re.compile(
+    rb'"((?:[^"\\]|\\.){0,64}+)"(?:\s{0,32}:\s{0,32}(\[)?)?|"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL
+)
+#: Where services keep the identifiers of a work, besides the work itself.
+_RECORDS: Final = ("attributes", "data", "message", "externalIds", "ids", "item", "_source")
+#: Members with texts about other works, and with the names of works that are cited.
+_DISTANT: Final = frozenset(
+    {
+        "abstract", "reference", "references", "relation", "relations", "relationships", "relatedidentifiers",
+        "related_identifiers", "cited-by", "citations", "referenced_works", "related_works", "update-to",
+    }
+)  # fmt: skip
+#: Texts of an object that are searched.
+_MAX_TEXTS: Final = 200
+_KEYS: Final = ("citation-key", "citekey", "id", "key")
 #: Everything before the first escape of a surrogate without its other half, and that escape (RFC 8259, section 7).
 _LONE_SURROGATE: Final = re.compile(
     rb"(?:[^\\]++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?!u[dD][89a-fA-F]).)*+(\\u[dD][89a-fA-F]..)", re.DOTALL
@@ -41,12 +72,14 @@ _LONE_SURROGATE: Final = re.compile(
 class JsonLinesReader(LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
 
-    def _read_line(self, line: Line, text: str) -> Item:
-        return _read_value(line.data, line.number, "Line", (self._column, self._echo), keeps_entry=self.keeps_entries)
+    def _read_line(self, line: Line, text: str) -> ReadItem:
+        return read_json_item(
+            line.data, line.number, "Line", (self._column, self._echo), keeps_entry=self.keeps_entries
+        )
 
 
-class JsonArrayReader:
-    """Reads an array, value by value. The values of one array need not be of one kind."""
+class JsonListReader:
+    """Reads an array, value by value, also one inside an object. The values of one array need not be of one kind."""
 
     lines = 0
 
@@ -59,28 +92,33 @@ class JsonArrayReader:
         self._at, self._depth, self._in_string = 0, 0, False
         self._number = 0
         self._is_open = self._is_closed = False
+        #: Whether the list is an object, and the bytes of it after which its array is searched again.
+        self._is_object = False
+        self._next_search = _BLOCK_BYTES
 
-    def feed(self, data: bytes) -> list[Item]:
+    def feed(self, data: bytes) -> list[ReadItem]:
         """See ListReader."""
         self._rest += data
         if not self._is_open and not self._open():
             return []
-        items: list[Item] = []
+        items: list[ReadItem] = []
         start = 0
         while not self._is_closed and (end := self._find_end()) is not None:
             self._close_value(self._rest[start:end], self._rest[end : end + 1], items)
             start = end + 1
         self._rest, self._at = self._rest[start:], self._at - start
         if self._is_closed:
-            if self._rest.strip(_BLANKS):
+            if self._rest.strip(_BLANKS) and not self._is_object:
                 raise UnreadableList("There is text after the array; send one array.")
             self._rest = b""
         if len(self._rest) > self._max_item_bytes:
             raise self._too_long(self._number + 1)
         return items
 
-    def end(self) -> list[Item]:
+    def end(self) -> list[ReadItem]:
         """See ListReader."""
+        if self._is_object and not self._is_open:
+            return self._end_object()
         if not self._is_closed:
             raise UnreadableList("The array is not complete: its closing bracket is missing.")
         return []
@@ -89,14 +127,50 @@ class JsonArrayReader:
         """Remove the bracket that opens the array. Returns False if it has not arrived."""
         if BOM.startswith(self._rest):
             return False
+        if self._is_object:
+            return self._open_object()
         body = self._rest.removeprefix(BOM).lstrip(_BLANKS)
         if not body:
             self._rest = b" "
             return False
+        self._rest = body
+        if body.startswith(b"{"):
+            self._is_object = True
+            return self._open_object()
         if not body.startswith(b"["):
-            raise UnreadableList("The list is not a JSON array; send an array, or set the media type of the list.")
+            raise UnreadableList("The list is not JSON; send an array or an object, or set the media type of the list.")
         self._rest, self._is_open, self._depth = body[1:], True, 1
         return True
+
+    def _open_object(self) -> bool:
+        """Remove what is before the array of an object. Returns False if there is none so far."""
+        size = len(self._rest)
+        if size > self._max_item_bytes:
+            raise self._too_long(1)
+        if size < self._next_search or self._next_search > _MAX_HEAD_BYTES:
+            return False
+        # The head is searched again whenever it is twice as long: at the same lengths, however it is cut.
+        found = None
+        while found is None and self._next_search <= min(size, _MAX_HEAD_BYTES):
+            found = _find_list(self._rest[: self._next_search])
+            self._next_search *= 2
+        if found is None:
+            return False
+        self._rest, self._is_open, self._depth = self._rest[found:], True, 1
+        return True
+
+    def _end_object(self) -> list[ReadItem]:
+        """The items of an object that was not opened: it is short, or it is one work."""
+        if len(self._rest) <= _MAX_HEAD_BYTES and (found := _find_list(self._rest)) is not None:
+            self._rest, self._is_open, self._depth = self._rest[found:], True, 1
+            items = self.feed(b"")
+            if not self._is_closed:
+                raise UnreadableList("The array is not complete: its closing bracket is missing.")
+            return items
+        item = read_json_item(self._rest, 1, "Item", self._members, keeps_entry=self.keeps_entries)
+        if isinstance(item, UnreadableItem) and item.reason != NO_DOI:
+            raise UnreadableList(item.message)
+        return [item]
 
     def _find_end(self) -> int | None:
         """The index of the comma or the bracket after a value. None if it has not arrived."""
@@ -134,7 +208,7 @@ class JsonArrayReader:
                 self._at = found.end() + 1
         return True
 
-    def _close_value(self, value: bytes, end: bytes, items: list[Item]) -> None:
+    def _close_value(self, value: bytes, end: bytes, items: list[ReadItem]) -> None:
         if end == b"}":
             raise UnreadableList(f"Item {self._number + 1} is not JSON: a brace is closed that is not open.")
         if end == b"]":
@@ -144,29 +218,118 @@ class JsonArrayReader:
         self._number += 1
         if len(value) > self._max_item_bytes:
             raise self._too_long(self._number)
-        items.append(_read_value(value, self._number, "Item", self._members, keeps_entry=self.keeps_entries))
+        items.append(read_json_item(value, self._number, "Item", self._members, keeps_entry=self.keeps_entries))
 
     def _too_long(self, number: int) -> UnreadableList:
         return UnreadableList(f"Item {number} is longer than {self._max_item_bytes} bytes; shorten it.")
 
 
-def _read_value(
+def _find_list(head: bytes) -> int | None:
+    """Where the first value of an object's array begins. None if the object has none in this head."""
+    depth = 0
+    for token in _TOKEN.finditer(head):
+        if token[0] in (b"{", b"["):
+            depth += 1
+        elif token[0] in (b"}", b"]"):
+            depth -= 1
+        elif token[2]:
+            if depth <= _MAX_LIST_DEPTH and token[1].lower() in _LISTS:
+                return token.end()
+            depth += 1
+    return None
+
+
+def read_json_item(
     data: bytes, number: int, place: str, members: tuple[str | None, str | None], *, keeps_entry: bool
-) -> Item:
+) -> ReadItem:
     """The item of a value. The members of an object are those with the name, and with what its row repeats."""
+    text, is_utf8 = decode_bytes(data)
+    note = None if is_utf8 else f"{place} {number} is not UTF-8; it was read as Windows-1252."
     try:
-        value = msgspec.json.decode(data)
+        value = msgspec.json.decode(data if is_utf8 else text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return UnreadableItem(excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}.")
-    wanted, echo, entry = members[0] or DOI_COLUMN, None, ""
-    if isinstance(value, dict):
-        echo = _read_scalar(_find_member(value, members[1])) if members[1] is not None else None
-        entry = write_ris_entry([_find_member(value, name) for name in CITED]) if keeps_entry else ""
-        value = _find_member(value, wanted)
     if isinstance(value, str):
-        return ListItem(value, number, None, echo, entry)
-    message = f"{place} {number} is neither a string nor an object with a string {wanted!r}."
-    return UnreadableItem(excerpt(data), number, message, None, echo)
+        return ListItem(value, number, note=None if value.isascii() else note)
+    if not isinstance(value, dict):
+        return UnreadableItem(excerpt(data), number, f"{place} {number} is neither a string nor an object.")
+    wanted, repeated = members
+    echo = _read_scalar(_find_member(value, repeated)) if repeated is not None else None
+    work = _find_work(value)
+    entry = write_ris_entry([_find_member(work, name) for name in CITED]) if keeps_entry else ""
+    key = _find_key(value)
+    name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
+    if isinstance(name, str) and (name.strip() or wanted is not None):
+        item = ListItem(name, number, key, echo, entry, note=None if name.isascii() else note)
+        return divide(item)
+    if wanted is not None:
+        message = f"{place} {number} has no member {wanted!r} with a string."
+        return UnreadableItem(excerpt(data), number, message, key, echo)
+    title = " ".join(_list_words(_find_member(work, "title")))[:MAX_EXCERPT]
+    without = UnreadableItem(title or excerpt(data), number, WITHOUT_DOI, key, echo, NO_DOI)
+    return SearchedEntry(_list_fields(value, number), without, key, echo, entry)
+
+
+def _find_work(value: dict[str, Any]) -> dict[str, Any]:
+    """The object with the title of a work: the value itself, or the one inside it."""
+    for name in _RECORDS:
+        inner = value.get(name)
+        if isinstance(inner, dict) and ("title" in inner or "titles" in inner):
+            return inner
+    return value
+
+
+def _find_name(value: dict[str, Any], work: dict[str, Any]) -> str | None:
+    """The text of the first member "doi" with one, also with a namespace: "prism:doi"."""
+    insides = [inner for name in _RECORDS if isinstance(inner := value.get(name), dict)]
+    for place in (value, work, *insides):
+        for name, member in place.items():
+            if name.rpartition(":")[2].casefold() == DOI_COLUMN:
+                text = (
+                    ", ".join(part for part in member if isinstance(part, str)) if isinstance(member, list) else member
+                )
+                if isinstance(text, str) and text.strip():
+                    return text
+    return None
+
+
+def _find_key(value: dict[str, Any]) -> str | None:
+    """The citation key or the identifier of a work."""
+    for name in _KEYS:
+        key = value.get(name)
+        if isinstance(key, str) and 0 < len(key) <= MAX_EXCERPT:
+            return key
+    return None
+
+
+def _list_fields(value: dict[str, Any], number: int) -> tuple[SearchedField, ...]:
+    """The texts of an object, those about other works last."""
+    members = sorted(value.items(), key=lambda member: member[0].casefold() in _DISTANT)
+    texts = chain.from_iterable(_list_texts(name, member) for name, member in members)
+    fields = [
+        SearchedField(path, text, number, any(part.casefold() in _DISTANT for part in path.split(".")))
+        for path, text in islice(texts, _MAX_TEXTS)
+    ]
+    return tuple(sorted(fields, key=lambda field: field.is_distant))
+
+
+def _list_texts(path: str, member: object) -> Iterator[tuple[str, str]]:
+    """The strings of a member, with their places. Brackets are bounded by MAX_DEPTH."""
+    if isinstance(member, str):
+        yield path, member
+    elif isinstance(member, dict):
+        for name, inner in member.items():
+            yield from _list_texts(f"{path}.{name}", inner)
+    elif isinstance(member, list):
+        for inner in member:
+            yield from _list_texts(path, inner)
+
+
+def _list_words(title: object) -> list[str]:
+    """The words of a title, which is a string, a list of strings, or a list of objects with one."""
+    while isinstance(title, list | dict):
+        title = (title[0] if title else "") if isinstance(title, list) else title.get("title", "")
+    return title.split() if isinstance(title, str) else []
 
 
 def _read_scalar(value: object) -> Scalar:

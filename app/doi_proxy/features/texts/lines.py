@@ -5,11 +5,14 @@ A line ends with LF or CR LF. The last one may have no end. A byte order mark is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
 
+from doi_names.find_names import FoundName
+from doi_proxy.features.texts.encodings import decode_bytes
 from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 
@@ -24,7 +27,6 @@ BLOCK_BYTES: Final = 2_048
 BOM: Final = b"\xef\xbb\xbf"
 #: A spreadsheet or a document (APPNOTE 6.3.10, section 4.3.7).
 _ZIP: Final = b"PK\x03\x04"
-_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 #: Begins a comment in a list of lines. No DOI name begins with it.
 _COMMENT: Final = "#"
 
@@ -35,15 +37,22 @@ Scalar = str | int | float | bool | None
 CITED: Final = ("title", "author", "year")
 _MAX_CITED: Final = 1_024
 _MAX_AUTHORS: Final = 50
+#: The beginning of a name, and that of a second one after a separator or a label.
+_PREFIX: Final = re.compile(r"10\.[0-9]{4,9}/", re.ASCII)
+_NEXT_NAME: Final = re.compile(r"(?:[\s,;|<>\"']|doi\.org/|doi:)\s{0,8}10\.[0-9]{4,9}/", re.ASCII | re.IGNORECASE)
 #: The reason of an item without anything that looks like a DOI.
 NO_DOI: Final = "no-doi"
+WITHOUT_DOI: Final = "This entry has no DOI."
+#: Characters of an entry that its items keep.
+MAX_ENTRY_CHARACTERS: Final = 4_096
 
 
 class ListItem(msgspec.Struct, frozen=True, gc=False):
     """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
 
     `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
-    `echo` is a member or a cell that the row repeats. `entry` is the reference, "" if nothing compares it.
+    `echo` is a member or a cell that the row repeats. `entry` is the reference, "" if nothing compares it. `found` is
+    the name in the text, if the text was searched for it. `note` is what a reader of the row should know about both.
     """
 
     text: str
@@ -51,6 +60,8 @@ class ListItem(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     echo: Scalar = None
     entry: str = ""
+    found: FoundName | None = None
+    note: str | None = None
 
 
 class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +78,46 @@ class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
 Item = ListItem | UnreadableItem
 
 
+class SearchedField(msgspec.Struct, frozen=True, gc=False):
+    """A field that is searched. Names in one that `is_distant`, such as an abstract, are mostly of other works."""
+
+    name: str
+    text: str
+    line: int
+    is_distant: bool = False
+
+
+class SearchedEntry(msgspec.Struct, frozen=True, gc=False):
+    """Fields that are searched for names, and what stands for them if there is none. See entry_search.
+
+    If it `is_field`, it is one field of names that can have several.
+    """
+
+    fields: tuple[SearchedField, ...]
+    without: Item | None
+    key: str | None = None
+    echo: Scalar = None
+    entry: str = ""
+    is_field: bool = False
+
+
+#: What a reader returns.
+ReadItem = ListItem | UnreadableItem | SearchedEntry
+
+
+def divide(item: ListItem, field: str = "") -> ReadItem:
+    """The item; to be searched if its text can have more than one name."""
+    # A long list has one name in nearly every line.
+    if item.text.count("10.") < 2:
+        return item
+    first = _PREFIX.search(item.text)
+    if first is None or _NEXT_NAME.search(item.text, first.end()) is None:
+        return item
+    return SearchedEntry(
+        (SearchedField(field, item.text, item.line),), item, item.key, item.echo, item.entry, is_field=True
+    )
+
+
 class ListReader(Protocol):
     """Reads a list in pieces. The borders of the pieces do not matter."""
 
@@ -77,10 +128,10 @@ class ListReader(Protocol):
     def lines(self) -> int:
         """The lines that have ended. 0 for a format without lines."""
 
-    def feed(self, data: bytes) -> list[Item]:
+    def feed(self, data: bytes) -> list[ReadItem]:
         """The items that end in this piece. Raises UnreadableList."""
 
-    def end(self) -> list[Item]:
+    def end(self) -> list[ReadItem]:
         """The items at the end of the list. Raises UnreadableList. The reader is not used afterwards."""
 
 
@@ -159,11 +210,14 @@ def decode_line(line: Line, max_bytes: int) -> str | UnreadableItem:
     if line.is_cut:
         message = f"Line {line.number} is longer than {max_bytes} bytes; shorten it."
         return UnreadableItem(excerpt(line.data), line.number, message)
-    try:
-        return line.data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        message = f"Line {line.number} is not UTF-8, from byte {error.start + 1}; save the list as UTF-8."
-        return UnreadableItem(excerpt(line.data), line.number, message)
+    return decode_bytes(line.data)[0]
+
+
+def note_encoding(text: str, line: Line) -> str | None:
+    """What a row says about a text of a line that is not UTF-8. ASCII is the same in each encoding."""
+    if text.isascii() or decode_bytes(line.data)[1]:
+        return None
+    return f"Line {line.number} is not UTF-8; it was read as Windows-1252."
 
 
 class LineReader:
@@ -182,26 +236,24 @@ class LineReader:
         """See ListReader."""
         return self._lines.number
 
-    def feed(self, data: bytes) -> list[Item]:
+    def feed(self, data: bytes) -> list[ReadItem]:
         """See ListReader."""
-        return self._read_utf8(self._lines.feed(data))
+        return self._check(self._lines.feed(data))
 
-    def end(self) -> list[Item]:
+    def end(self) -> list[ReadItem]:
         """See ListReader."""
-        return self._read_utf8(self._lines.end()) + self._finish()
+        return self._check(self._lines.end()) + self._finish()
 
-    def _read_utf8(self, lines: list[Line]) -> list[Item]:
-        if lines and lines[0].number == 1 and lines[0].data.startswith(_UTF16):
-            raise UnreadableList("The list is UTF-16; save it as UTF-8.")
+    def _check(self, lines: list[Line]) -> list[ReadItem]:
         if lines and lines[0].number == 1 and lines[0].data.startswith(_ZIP):
             raise UnreadableList("The list is a ZIP archive, such as .xlsx or .docx; save it as CSV, or as plain text.")
         return self._read(lines)
 
-    def _read(self, lines: list[Line]) -> list[Item]:
+    def _read(self, lines: list[Line]) -> list[ReadItem]:
         """The items of these lines."""
         raise NotImplementedError
 
-    def _finish(self) -> list[Item]:
+    def _finish(self) -> list[ReadItem]:
         """The items of what is still open at the end. Raises UnreadableList."""
         return []
 
@@ -209,12 +261,12 @@ class LineReader:
 class LinesReader(LineReader):
     """Reads a list with one name a line. Empty lines and comments, which begin with "#", are not items."""
 
-    def feed(self, data: bytes) -> list[Item]:
+    def feed(self, data: bytes) -> list[ReadItem]:
         """See ListReader."""
         return super().feed(self._lines.skip_empty(data))
 
-    def _read(self, lines: list[Line]) -> list[Item]:
-        items: list[Item] = []
+    def _read(self, lines: list[Line]) -> list[ReadItem]:
+        items: list[ReadItem] = []
         for line in lines:
             if not line.data:
                 continue
@@ -225,9 +277,11 @@ class LinesReader(LineReader):
                 items.append(item)
         return items
 
-    def _read_line(self, line: Line, text: str) -> Item | None:
+    def _read_line(self, line: Line, text: str) -> ReadItem | None:
         """The item of a line that is not empty. None for a comment."""
-        return None if text.lstrip().startswith(_COMMENT) else ListItem(text, line.number)
+        if text.lstrip().startswith(_COMMENT):
+            return None
+        return divide(ListItem(text, line.number, note=None if text.isascii() else note_encoding(text, line)))
 
 
 def write_ris_entry(cited: Sequence[object]) -> str:

@@ -15,29 +15,17 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import STANDARD_INPUT
+from doi_proxy.features.texts.encodings import Utf8Stream
+from doi_proxy.features.texts.entry_search import expand
 from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.json_lists import JsonArrayReader, JsonLinesReader
-from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
-from doi_proxy.features.texts.references import BibtexReader, RisReader
-from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.features.texts.formats import BY_NAME, HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
+from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem, open_gunzip
 from doi_proxy.system.redaction import MAX_SHOWN
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
 #: The end of the name of a compressed file.
 _GZIP_SUFFIX: Final = ".gz"
-#: Makes the reader of each format, given the limit of a line and the column. `--format` has these names too.
-READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
-    "text": LinesReader,
-    "csv": ColumnReader,
-    "bibtex": BibtexReader,
-    "ris": RisReader,
-    "jsonl": JsonLinesReader,
-    "json": JsonArrayReader,
-}
-_SUFFIXES: Final = {"tsv": "csv", "bib": "bibtex", "ndjson": "jsonl"} | {
-    name: name for name in ("csv", "ris", "jsonl", "json")
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +33,7 @@ class ListSource:
     """A list: its path, or `-`, and how it is read."""
 
     path: str
-    #: The format. If it is None, the name of the file decides.
+    #: The format. If it is None, the name of the file decides, or the beginning of a file with another name.
     form: str | None = None
     #: The column of CSV, or the member of JSON objects.
     column: str | None = None
@@ -55,20 +43,16 @@ class ListSource:
     keeps_entries: bool = False
 
     @property
-    def format(self) -> str:
-        """The format of the list."""
-        return self.form or format_of(self.path, self.column)
+    def format(self) -> ListFormat | None:
+        """The format of the list. None if its beginning decides."""
+        if self.form is not None:
+            return BY_NAME[self.form]
+        return format_of_name(self.path.lower().removesuffix(_GZIP_SUFFIX)) or (BY_NAME["csv"] if self.column else None)
 
 
 def has_gzip_name(path: str) -> bool:
     """Whether the name says that the file is compressed with gzip."""
     return path.lower().endswith(_GZIP_SUFFIX)
-
-
-def format_of(path: str, column: str | None = None) -> str:
-    """The format by the end of a file name. Any other name is text, or CSV if a column is named."""
-    _, dot, suffix = path.lower().removesuffix(_GZIP_SUFFIX).rpartition(".")
-    return _SUFFIXES.get(suffix if dot else "", "text" if column is None else "csv")
 
 
 def exists(path: str) -> bool:
@@ -97,9 +81,11 @@ class ListParser:
     """Turns the bytes of one list into items."""
 
     def __init__(self, source: ListSource) -> None:
-        self._path = source.path
-        self._reader = READERS[source.format](source.max_line_bytes, source.column)
-        self._reader.keeps_entries = source.keeps_entries
+        self._source = source
+        self._reader = None if source.format is None else self._open(source.format)
+        #: The beginning of a list whose format is not known yet.
+        self._head = b""
+        self._utf8 = Utf8Stream()
         # The list is the operator's own file, so the ratio is not limited.
         self._gunzip = open_gunzip(inf) if has_gzip_name(source.path) else None
 
@@ -107,21 +93,39 @@ class ListParser:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
         try:
             for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
-                yield self._reader.feed(piece)
+                yield from expand(self._read(self._utf8.feed(piece)))
         except UnreadableList as error:
             raise self._failure(error) from error
 
-    def end(self) -> list[Item]:
+    def end(self) -> Iterator[list[Item]]:
         """The last items. Raises ConfigurationError if the list is incomplete."""
         try:
             if self._gunzip is not None:
                 self._gunzip.end()
-            return self._reader.end()
+            yield from expand(self._read(self._utf8.end(), is_last=True))
+            if self._reader is not None:
+                yield from expand(self._reader.end())
         except UnreadableList as error:
             raise self._failure(error) from error
 
+    def _read(self, data: bytes, *, is_last: bool = False) -> list[ReadItem]:
+        if self._reader is None:
+            self._head += data
+            is_slow = self._source.path == STANDARD_INPUT and b"\n" in self._head
+            if len(self._head) < HEAD_CHARACTERS and not (is_slow or is_last):
+                return []
+            head = self._head[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
+            self._reader = self._open(format_of_head(head) or TEXT)
+            data, self._head = self._head, b""
+        return self._reader.feed(data)
+
+    def _open(self, form: ListFormat) -> ListReader:
+        reader = form.open(self._source.max_line_bytes, self._source.column, None)
+        reader.keeps_entries = self._source.keeps_entries
+        return reader
+
     def _failure(self, error: UnreadableList) -> ConfigurationError:
-        return ConfigurationError(f"{self._path}: {error.message}")
+        return ConfigurationError(f"{self._source.path}: {error.message}")
 
 
 def read_items(source: ListSource) -> Iterator[Item]:
@@ -131,7 +135,8 @@ def read_items(source: ListSource) -> Iterator[Item]:
         while data := _read(source.path, fd):
             for items in parser.feed(data):
                 yield from items
-    yield from parser.end()
+    for items in parser.end():
+        yield from items
 
 
 async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item]]:
@@ -149,7 +154,8 @@ async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerato
                 break
             for items in parser.feed(data):
                 yield items
-    yield parser.end()
+    for items in parser.end():
+        yield items
 
 
 async def write_all(fd: int, data: bytes) -> None:

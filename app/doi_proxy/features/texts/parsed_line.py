@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
-from doi_names.parsing import ParsedText
-from doi_names.suggestion import write_reading
+from doi_names.confusable import NameWarning
+from doi_names.parsing import ParsedText, parse
+from doi_names.suggestion import Reading, write_reading
 from doi_names.uri import to_uri, to_url
-from doi_proxy.features.texts.lines import Item
+from doi_proxy.features.texts.lines import Item, ListItem
 
 _LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+
+
+def parse_item(item: ListItem, own_hosts: frozenset[str]) -> ParsedText:
+    """What the text of an item is. A name that was found in it is what it is read as."""
+    found = item.found
+    parsed = parse(item.text if found is None else to_url(found.name), own_hosts=own_hosts)
+    if item.note is not None:
+        code = "not-utf-8" if found is None else "other-field"
+        parsed = replace(parsed, warnings=(*parsed.warnings, NameWarning(code, item.note)))
+    if found is None:
+        return parsed
+    best = Reading(found.name, found.confidence, found.rule)
+    return replace(parsed, text=item.text, rules=(), best=best)
 
 
 def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:

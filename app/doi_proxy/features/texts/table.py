@@ -1,25 +1,40 @@
-"""Reads CSV (RFC 4180), also with `;` or a tab as the separator. The first record has the names of the columns."""
+"""Reads CSV (RFC 4180), also with `;` or a tab as the separator. The first record has the names of the columns.
+
+A first line `sep=;` names the separator, as spreadsheets write it.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from typing import Final
 
 from doi_proxy.features.texts.feature import UnreadableList
 from doi_proxy.features.texts.lines import (
     CITED,
     MAX_EXCERPT,
-    Item,
+    NO_DOI,
+    WITHOUT_DOI,
     Line,
     LineReader,
     ListItem,
+    ReadItem,
+    SearchedEntry,
+    SearchedField,
     UnreadableItem,
     decode_line,
+    divide,
+    note_encoding,
     write_ris_entry,
 )
 
 #: The column that is read if none is named, in any letter case.
 DOI_COLUMN: Final = "doi"
+#: Else the first whose name has this word, or is the tag of Web of Science: "DOI Link", "Article DOI", "DI".
+_DOI_WORD: Final = re.compile(r"(?:^|.*[^a-z])doi(?:[^a-z]|$)|di$", re.IGNORECASE | re.ASCII | re.DOTALL)
+_SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
+#: What a cell of a spreadsheet is written in, so that it is a text or a link: '10.1000/182, ="10.1000/182".
+_FORMULA: Final = re.compile(r"""\s*(?:=\s*(?:HYPERLINK\(\s*)?"([^"]*)".*|'(.*))""", re.IGNORECASE | re.DOTALL)
 _SEPARATORS: Final = (",", ";", "\t")
 #: Column names in a message, and characters of each.
 _MESSAGE_COLUMNS: Final = 10
@@ -28,35 +43,42 @@ _LONE_RETURN: Final = "it has a carriage return without a line feed; save the li
 
 
 class ColumnReader(LineReader):
-    """Reads one column. Each record is an item, also if its cell is empty. Empty lines are not records."""
+    """Reads one column. Each record is an item. Empty lines are not records.
+
+    A record whose cell is empty is searched, as is every record of a table without such a column.
+    """
 
     def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
         """`max_line_bytes` is the limit of a record too. A column is compared exactly, then in any case."""
         super().__init__(max_line_bytes, column, echo)
         self._separator = ""
         self._index = self._echo_index = -1
+        #: The names of the columns. Empty before the first record.
+        self._names: list[str] = []
+        self._line = Line(0, b"")
         self._cited: list[int] = []
         #: The lines of a record with an open quote, its first line, and its characters.
         self._open: list[str] = []
         self._opened_at = 0
         self._size = 0
 
-    def feed(self, data: bytes) -> list[Item]:
+    def feed(self, data: bytes) -> list[ReadItem]:
         """See ListReader."""
         # Inside quotes, an empty line belongs to its field.
         return super().feed(data if self._open else self._lines.skip_empty(data))
 
-    def _finish(self) -> list[Item]:
+    def _finish(self) -> list[ReadItem]:
         if self._open:
             raise self._unclosed()
         return []
 
-    def _read(self, lines: list[Line]) -> list[Item]:
-        items: list[Item] = []
+    def _read(self, lines: list[Line]) -> list[ReadItem]:
+        items: list[ReadItem] = []
         for line in lines:
             text = decode_line(line, self._max_line_bytes)
+            self._line = line
             if isinstance(text, UnreadableItem):
-                if self._index < 0 or self._open:
+                if not self._names or self._open:
                     raise UnreadableList(text.message)
                 items.append(text)
             elif (record := self._join(text, line.number)) is not None:
@@ -89,12 +111,15 @@ class ColumnReader(LineReader):
             f"Line {self._opened_at}: a quote is not closed within {self._max_line_bytes} bytes; close or double it."
         )
 
-    def _take(self, record: str) -> list[Item]:
-        is_head = self._index < 0
+    def _take(self, record: str) -> list[ReadItem]:
+        is_head = not self._names
+        if is_head and (chosen := _SEPARATOR_LINE.fullmatch(record)):
+            self._separator = chosen[1]
+            return []
         if is_head:
-            self._separator = max(_SEPARATORS, key=record.count)
+            self._separator = self._separator or max(_SEPARATORS, key=record.count)
         try:
-            cells = self._cells(record)
+            cells = next(csv.reader([record], delimiter=self._separator), [])
         except csv.Error as error:
             # Python's own reason, to open the file in another mode, is not for the owner of a list.
             reason = _LONE_RETURN if "\r" in record else str(error)
@@ -103,28 +128,51 @@ class ColumnReader(LineReader):
                 raise UnreadableList(message) from error
             return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]
         if is_head:
-            self._index = self._find_column(cells, self._column)
-            self._echo_index = -1 if self._echo is None else self._find_column(cells, self._echo)
-            folded = [name.strip().casefold() for name in cells]
-            self._cited = [folded.index(name) if name in folded else len(cells) for name in CITED]
+            self._read_head(cells)
             return []
+        return [self._read_record(cells)]
+
+    def _read_head(self, cells: list[str]) -> None:
+        self._names = [name.strip() for name in cells] or [""]
+        if self._column is not None:
+            self._index = self._find_column(self._column)
+        else:
+            folded = [name.casefold() for name in self._names]
+            words = (at for at, name in enumerate(self._names) if _DOI_WORD.match(name))
+            self._index = folded.index(DOI_COLUMN) if DOI_COLUMN in folded else next(words, -1)
+        self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
+        folded = [name.casefold() for name in self._names]
+        self._cited = [folded.index(name) if name in folded else len(cells) for name in CITED]
+
+    def _read_record(self, cells: list[str]) -> ReadItem:
+        line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
         echo = cells[self._echo_index][:MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = write_ris_entry([_find_cell(cells, index) for index in self._cited]) if self.keeps_entries else ""
-        return [ListItem(_find_cell(cells, self._index), self._opened_at, None, echo, entry)]
+        entry = write_ris_entry(cited) if self.keeps_entries else ""
+        text = _find_cell(cells, self._index) if self._index >= 0 else ""
+        if text.strip() or self._column is not None:
+            return divide(ListItem(_read_cell(text), line, None, echo, entry, note=note_encoding(text, self._line)))
+        shown = cited[0] or " ".join(cell for cell in cells if cell.strip())
+        without = UnreadableItem(shown[:MAX_EXCERPT], line, WITHOUT_DOI, None, echo, NO_DOI)
+        fields = [SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
+        return SearchedEntry(tuple(fields), without, None, echo, entry)
 
-    def _cells(self, record: str) -> list[str]:
-        return next(csv.reader([record], delimiter=self._separator), [])
+    def _name(self, at: int) -> str:
+        return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
 
-    def _find_column(self, names: list[str], column: str | None) -> int:
-        names = [name.strip() for name in names]
-        wanted = column or DOI_COLUMN
-        if column is not None and wanted in names:
-            return names.index(wanted)
-        folded = [name.casefold() for name in names]
+    def _find_column(self, wanted: str) -> int:
+        if wanted in self._names:
+            return self._names.index(wanted)
+        folded = [name.casefold() for name in self._names]
         if wanted.casefold() in folded:
             return folded.index(wanted.casefold())
-        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in names[:_MESSAGE_COLUMNS])
+        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in self._names[:_MESSAGE_COLUMNS])
         raise UnreadableList(f"Line {self._opened_at} has no column {wanted!r}; name one of its columns: {found}.")
+
+
+def _read_cell(text: str) -> str:
+    """The text of a cell that a spreadsheet wrote as a formula, or as a text."""
+    formula = _FORMULA.fullmatch(text)
+    return (formula[1] or formula[2] or text) if formula else text
 
 
 def _find_cell(cells: list[str], index: int) -> str:

@@ -1,0 +1,259 @@
+"""Reads the names of BibTeX files (Patashnik, "BibTeXing", 1988). An entry without a name is an item too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from doi_proxy.features.texts.encodings import decode_bytes
+from doi_proxy.features.texts.lines import (
+    MAX_ENTRY_CHARACTERS,
+    MAX_EXCERPT,
+    NO_DOI,
+    WITHOUT_DOI,
+    Line,
+    LineReader,
+    ListItem,
+    ReadItem,
+    SearchedEntry,
+    SearchedField,
+    UnreadableItem,
+    divide,
+)
+
+#: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.
+MAX_PART_CHARACTERS: Final = 16_384
+#: Fields of one part that are read. The rest is ignored.
+MAX_FIELDS: Final = 2_000
+#: Limit of the value of a field, in characters. The rest is ignored.
+_MAX_VALUE_CHARACTERS: Final = 32_768
+#: Characters of an entry without a DOI field that are kept for the search.
+_MAX_SEARCHED_CHARACTERS: Final = 16_384
+#: Abbreviations of a file that are kept, and the characters of each.
+_MAX_STRINGS: Final = 2_000
+_MAX_STRING_CHARACTERS: Final = 256
+#: Parts of a value that are joined by "#".
+_MAX_PIECES: Final = 16
+
+_DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
+_ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])\s{0,80}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
+#: Fields whose names are mostly those of other works.
+_DISTANT: Final = frozenset({"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"})
+#: The fields of an archive's identifier, and those that name the archive (biblatex, section 3.14.7).
+_EPRINT: Final = re.compile(r"(?<![\w-])(?:archiveprefix|eprinttype)\s{0,8}=\s{0,8}[{\"]?\s{0,8}arxiv", re.IGNORECASE)
+#: The beginning of an entry, with its citation key.
+_ENTRY: Final = re.compile(r"\s*@\s*\w{1,40}\s*[{(]\s*([^\s,{}()]{0,200})")
+_STRING: Final = re.compile(r"\s*@\s*string\s*[{(]\s*([^\s={}\"#,]{1,80})\s*=\s*", re.IGNORECASE)
+_NOT_AN_ENTRY: Final = re.compile(r"\s*@\s*(?:comment|string|preamble)\b", re.IGNORECASE)
+_BRACE_OR_QUOTE: Final = re.compile(r'(?<!\\)[{}]|"')
+#: What begins a value that is not bare.
+_OPENING: Final = frozenset('{"')
+_BARE_VALUE: Final = re.compile(r"[^\s,{}\"]*")
+_JOIN: Final = re.compile(r"\s{0,80}#\s{0,80}")
+#: A value as it is in most files.
+_PLAIN: Final = re.compile(r"[^\s\\{}$]*+")
+#: TeX commands for characters that occur in names.
+_TEX: Final = re.compile(
+    r"\\(?P<escaped>[_%&#$<>])|\$(?P<math>[<>])\$|\\text(?P<word>less|greater|underscore)\b\s*(?:\{\})?"
+)
+_TEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
+_TEX_COMMAND: Final = re.compile(r"\\(?:url|href|nolinkurl|path|ensuremath|text\w{2}|mbox)\s*\{")
+_WHITE_SPACE: Final = re.compile(r"\s+")
+
+
+class BibtexReader(LineReader):
+    """Reads the `doi` fields of each entry. An entry without one is searched.
+
+    Text before the first `@` is a comment. A line that is too long is cut.
+    """
+
+    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
+        super().__init__(max_line_bytes, column, echo)
+        #: The lines of the part of an entry that is being read, the number of its first line, and its characters.
+        self._part: list[str] = []
+        self._first = 0
+        self._size = 0
+        self._is_entry = self._has_doi = self._is_utf8 = False
+        self._key: str | None = None
+        #: The abbreviations that `@string` defines, in lower case.
+        self._strings: dict[str, str] = {}
+        #: The first line of the entry, and its number. What stands for it without a title.
+        self._head, self._line = "", 0
+        self._title = ""
+        #: The fields of an entry, which are searched if it has no field for its name.
+        self._fields: list[SearchedField] = []
+        self._room = 0
+
+    def _read(self, lines: list[Line]) -> list[ReadItem]:
+        items: list[ReadItem] = []
+        for line in lines:
+            text, is_utf8 = decode_bytes(line.data)
+            if text.lstrip().startswith("@"):
+                items += self._finish()
+                self._begin(text, line.number)
+            elif self._size >= MAX_PART_CHARACTERS:
+                items += self._read_part()
+            self._is_utf8 = self._is_utf8 and is_utf8
+            if self._is_entry:
+                self._first = self._first or line.number
+                self._part.append(text)
+                self._size += len(text) + 1
+        return items
+
+    def _begin(self, text: str, line: int) -> None:
+        """Begin the entry of a line."""
+        self._is_entry = not _NOT_AN_ENTRY.match(text)
+        self._is_utf8, self._has_doi = True, False
+        self._fields, self._room, self._title = [], _MAX_SEARCHED_CHARACTERS, ""
+        head = _ENTRY.match(text) if self._is_entry else None
+        self._key = (head[1] or None) if head else None
+        self._head, self._line = (text.strip() if head else ""), line
+        abbreviation = _STRING.match(text)
+        if abbreviation and len(self._strings) < _MAX_STRINGS:
+            value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
+            self._strings[abbreviation[1].lower()] = value[:_MAX_STRING_CHARACTERS]
+
+    def _read_part(self) -> list[ReadItem]:
+        """The names in the `doi` fields of a part. Its other fields are kept until the end of the entry."""
+        if not self._part:
+            return []
+        part, line = "\n".join(self._part), self._first
+        self._part, self._first, self._size = [], 0, 0
+        entry = part[:MAX_ENTRY_CHARACTERS] if self.keeps_entries else ""
+        names: list[ReadItem] = []
+        counted = 0
+        for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
+            line += part.count("\n", counted, at)
+            counted = at
+            names.append(divide(ListItem(value, line, self._key, None, entry, note=self._note(value))))
+        self._has_doi = self._has_doi or bool(names)
+        if not self._has_doi:
+            self._keep_fields(part, line)
+        return names
+
+    def _note(self, value: str) -> str | None:
+        is_plain = self._is_utf8 or value.isascii()
+        return None if is_plain else f"The entry at line {self._line} is not UTF-8; it was read as Windows-1252."
+
+    def _keep_fields(self, part: str, line: int) -> None:
+        marks = list(islice(_ANY_FIELD.finditer(part), MAX_FIELDS))
+        counted = 0
+        prefix = "arXiv:" if _EPRINT.search(part) else ""
+        for number, mark in enumerate(marks):
+            end = marks[number + 1].start() if number + 1 < len(marks) else len(part)
+            name = mark[1].lower()
+            value = _read_tex(part[mark.end() : end].strip().rstrip(",}")).strip().strip('"')
+            line += part.count("\n", counted, mark.start(1))
+            counted = mark.start(1)
+            if name == "title" and not self._title:
+                self._title = value
+            text = (prefix + value if name == "eprint" else value)[: self._room]
+            self._room -= len(text)
+            if text:
+                self._fields.append(SearchedField(name, text, line, name in _DISTANT))
+
+    def _finish(self) -> list[ReadItem]:
+        names = self._read_part()
+        if not self._has_doi and self._head:
+            shown = self._title or self._head
+            without = UnreadableItem(shown[:MAX_EXCERPT], self._line, WITHOUT_DOI, self._key, None, NO_DOI)
+            fields = tuple(sorted(self._fields, key=lambda field: field.is_distant))
+            names.append(SearchedEntry(fields, without, self._key))
+        self._head, self._fields = "", []
+        return names
+
+
+class _Ends:
+    """The places of braces and quotes that begin a value, with those of the ends. Found in one pass, when needed."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+        self._ends: dict[int, int] | None = None
+
+    def get(self, at: int) -> int | None:
+        """The end of the value that begins at a brace or a quote."""
+        if self._ends is None:
+            self._ends = _find_ends(self._part)
+        return self._ends.get(at)
+
+
+def _find_names(part: str, strings: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """The values of the `doi` fields in a part of an entry, and their places."""
+    ends = _Ends(part)
+    after = 0
+    while match := _DOI_FIELD.search(part, after):
+        value, after = _read_value(part, match.end(), ends, strings)
+        if value:
+            yield match.start(), value
+
+
+def _read_value(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) -> tuple[str, int]:
+    """The value at a place, and where it ends: pieces in braces, in quotes or bare, which "#" joins."""
+    value, after = "", start
+    for _ in range(_MAX_PIECES):
+        is_bare = part[after : after + 1] not in _OPENING
+        piece, after, following = _read_piece(part, after, ends, strings)
+        known = strings.get(piece.lower()) if is_bare else None
+        value += _strip_tex(piece) if known is None else known
+        joined = _JOIN.match(part, following)
+        if joined is None:
+            break
+        after = joined.end()
+    return value, after
+
+
+def _read_piece(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) -> tuple[str, int, int]:
+    """One piece of a value, where it ends, and what follows it. One that is not closed ends with its line."""
+    if part[start : start + 1] not in _OPENING:
+        bare = _BARE_VALUE.match(part, start)
+        after = bare.end() if bare else start
+        word, joint, _ = part[start:after].partition("#")
+        after = start + len(word) if joint and word.lower() in strings else after
+        return part[start:after], after, after
+    end = ends.get(start)
+    start += 1
+    after = len(part) if end is None else end
+    if end is None or after - start >= _MAX_VALUE_CHARACTERS:
+        line_end = part.find("\n", start, start + _MAX_VALUE_CHARACTERS)
+        after = line_end if line_end >= 0 else min(start + _MAX_VALUE_CHARACTERS, len(part))
+        return part[start:after], after, after
+    return part[start:after], after, after + 1
+
+
+def _find_ends(part: str) -> dict[int, int]:
+    ends: dict[int, int] = {}
+    braces: list[int] = []
+    #: The last quote at each depth of braces. A value in quotes ends with the next one of its depth.
+    quotes: dict[int, int] = {}
+    depth = 0
+    for match in _BRACE_OR_QUOTE.finditer(part):
+        at = match.start()
+        if part[at] == '"':
+            if depth in quotes:
+                ends[quotes[depth]] = at
+            quotes[depth] = at
+        elif part[at] == "{":
+            braces.append(at)
+            depth += 1
+        else:
+            depth -= 1
+            if braces:
+                ends[braces.pop()] = at
+    return ends
+
+
+def _strip_tex(text: str) -> str:
+    # A line break inside a value is not part of the name.
+    if _PLAIN.fullmatch(text):
+        return text
+    text = _WHITE_SPACE.sub(lambda match: "" if set(match[0]) & {"\r", "\n"} else match[0], text.strip())
+    return _read_tex(text)
+
+
+def _read_tex(text: str) -> str:
+    """The text without the TeX commands and braces that occur in names."""
+    text = _TEX_COMMAND.sub("{", text)
+    text = _TEX.sub(lambda match: match["escaped"] or match["math"] or _TEX_WORDS[match["word"]], text)
+    return text.replace("{", "").replace("}", "")

@@ -1,0 +1,76 @@
+"""Searches what a list has no field for: an entry without a DOI field, and a field with more than one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
+from doi_proxy.features.texts.lines import Item, ListItem, ReadItem, SearchedEntry, SearchedField
+
+#: Characters of an entry that are searched: all but those of the longest abstracts.
+MAX_SEARCHED_CHARACTERS: Final = 16_384
+#: Names of one entry that become rows.
+MAX_NAMES: Final = 100
+#: The rule of a name that stands in a field for something else.
+_OTHER_FIELD: Final = "other-field"
+
+
+def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
+    """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
+    group: list[Item] = []
+    for item in items:
+        if isinstance(item, SearchedEntry):
+            yield group
+            group = []
+            yield from _search_field(item) if item.is_field else _search(item)
+        else:
+            group.append(item)
+    yield group
+
+
+def _search_field(entry: SearchedEntry) -> Iterator[list[Item]]:
+    """The names of a field, if there are several; otherwise the field as it stands."""
+    items: list[Item] = []
+    field = entry.fields[0]
+    for names in _find(field.text[:MAX_SEARCHED_CHARACTERS]):
+        items += [_item(entry, field, name) for name in names if name.confidence != "doubtful"]
+        yield []
+    distinct = {item.found.name.key for item in items if isinstance(item, ListItem) and item.found is not None}
+    yield items[:MAX_NAMES] if len(distinct) > 1 else [entry.without] if entry.without is not None else []
+
+
+def _search(entry: SearchedEntry) -> Iterator[list[Item]]:
+    """Each name in the fields of an entry once; what stands for the entry, if there is none."""
+    seen: set[str] = set()
+    room = MAX_SEARCHED_CHARACTERS
+    for field in entry.fields:
+        if field.is_distant and seen:
+            break
+        text, room = field.text[:room], max(0, room - len(field.text))
+        for names in _find(text):
+            group: list[Item] = []
+            for name in names:
+                if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
+                    continue
+                seen.add(name.name.key)
+                is_sure = name.confidence in ("literal", "sure")
+                known = replace(name, confidence="likely", rule=name.rule or _OTHER_FIELD) if is_sure else name
+                group.append(_item(entry, field, known, f"Found in the field “{field.name}”."))
+            yield group
+    if not seen and entry.without is not None:
+        yield [entry.without]
+
+
+def _find(text: str) -> Iterator[list[FoundName]]:
+    finder = NameFinder()
+    for start in range(0, len(text), BLOCK_CHARACTERS):
+        yield finder.feed(text[start : start + BLOCK_CHARACTERS])
+    yield from finder.end()
+
+
+def _item(entry: SearchedEntry, field: SearchedField, name: FoundName, note: str | None = None) -> ListItem:
+    if isinstance(entry.without, ListItem):
+        note = entry.without.note
+    return ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)

@@ -1,0 +1,113 @@
+"""The formats of lists: their names, the names of their files, their media types, and how each begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from doi_proxy.features.texts.bibtex import BibtexReader
+from doi_proxy.features.texts.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.features.texts.lines import LinesReader, ListReader
+from doi_proxy.features.texts.table import ColumnReader
+from doi_proxy.features.texts.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
+from doi_proxy.web import media_types
+
+#: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.
+OpenReader = Callable[[int, str | None, str | None], ListReader]
+#: Lines of a JSON value. A work of Crossref with 500 references has about 150,000 bytes.
+_JSON_LINES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ListFormat:
+    """A format. The first suffix is that of a corrected file, the first media type the usual one."""
+
+    name: str
+    open: OpenReader
+    suffixes: tuple[str, ...]
+    media_types: tuple[str, ...]
+    #: How a list of this format begins. None if the beginning does not tell.
+    begins: re.Pattern[str] | None = None
+
+
+def _open_json(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
+    return JsonListReader(_JSON_LINES * max_line_bytes, column, echo)
+
+
+#: In the order in which the beginning of a list is compared with them.
+FORMATS: Final = (
+    ListFormat("text", LinesReader, ("txt",), (media_types.TEXT,)),
+    ListFormat(
+        "bibtex",
+        BibtexReader,
+        ("bib", "bibtex"),
+        (media_types.BIBTEX, "application/x-bibtex"),
+        # Comments come first in files of some programs.
+        re.compile(r"(?:[^@\n]{0,200}\n){0,40}\s*@\s*[A-Za-z]{3,20}\s*[{(]"),
+    ),
+    ListFormat(
+        "ris",
+        partial(TaggedReader, RIS),
+        ("ris",),
+        (media_types.RIS,),
+        re.compile(r"\s*(?:Provider: [^\n]*\n|Database: [^\n]*\n|Content: ?[^\n]*\n|\s*\n){0,8}TY {0,2}- "),
+    ),
+    ListFormat(
+        "medline",
+        partial(TaggedReader, MEDLINE),
+        ("nbib", "medline"),
+        ("application/nbib", "application/x-medline"),
+        re.compile(r"\s*PMID *- ?[0-9]"),
+    ),
+    ListFormat(
+        "endnote",
+        partial(TaggedReader, ENDNOTE),
+        ("enw",),
+        ("application/x-endnote-refer",),
+        re.compile(r"\s*%0 "),
+    ),
+    ListFormat(
+        "wos",
+        partial(TaggedReader, WEB_OF_SCIENCE),
+        ("ciw", "isi"),
+        ("application/x-isi",),
+        re.compile(r"\s*(?:FN [^\n]*\n|VR [^\n]*\n){1,2}PT [A-Z]"),
+    ),
+    ListFormat("json", _open_json, ("json", "jsonld"), (media_types.JSON,), re.compile(r"\s*[\[{]\s*[\[{\"\]}]")),
+    ListFormat(
+        "jsonl",
+        JsonLinesReader,
+        ("jsonl", "ndjson"),
+        (media_types.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"),
+    ),
+    ListFormat(
+        "csv",
+        ColumnReader,
+        ("csv", "tsv", "tab"),
+        (media_types.CSV, "text/tab-separated-values"),
+        re.compile(
+            r"(?:sep=.\s*\n|[^\n]*[,;\t][\s\"]*doi[\s\"]*(?:[,;\t\n]|$)|[\s\"]*doi[\s\"]*[,;\t])", re.IGNORECASE
+        ),
+    ),
+)
+BY_NAME: Final = {form.name: form for form in FORMATS}
+BY_MEDIA_TYPE: Final = {media_type: form for form in FORMATS for media_type in form.media_types}
+_BY_SUFFIX: Final = {suffix: form for form in FORMATS for suffix in form.suffixes}
+TEXT: Final = BY_NAME["text"]
+#: Characters at the beginning of a list that tell its format.
+HEAD_CHARACTERS: Final = 4_096
+
+
+def format_of_name(name: str) -> ListFormat | None:
+    """The format by the end of a file name. None if it tells none, or says that it is any text."""
+    _, dot, suffix = name.lower().rpartition(".")
+    found = _BY_SUFFIX.get(suffix) if dot else None
+    return None if found is TEXT else found
+
+
+def format_of_head(head: str) -> ListFormat | None:
+    """The format by the beginning of a list, at most HEAD_CHARACTERS. None for any other text."""
+    return next((form for form in FORMATS if form.begins is not None and form.begins.match(head)), None)
