@@ -20,9 +20,9 @@ sys.path.insert(0, str(ROOT / "app"))
 from doi_proxy.assembly.features import load_feature  # noqa: E402
 from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
-from doi_proxy.features.options import flag_of, variable  # noqa: E402
-from doi_proxy.features.setting_values import WrittenForm, find_form  # noqa: E402
 from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
+from doi_proxy.system.options import flag_of, variable  # noqa: E402
+from doi_proxy.system.setting_values import WrittenForm, find_form  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {

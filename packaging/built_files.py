@@ -110,7 +110,7 @@ def write_man_page(parser: argparse.ArgumentParser, settings: dict[str, Any], ve
 
 def describe_settings(settings: dict[str, Any]) -> Iterator[str]:
     """The lines about the settings (groff_man(7))."""
-    from doi_proxy.features.options import CONFIG_VARIABLE, flag_of, variable
+    from doi_proxy.system.options import CONFIG_VARIABLE, flag_of, variable
 
     yield "Each setting is a flag, an environment variable, or a line of the TOML file that --config or"
     yield rf"\fB{CONFIG_VARIABLE}\fR names. The flag wins over the variable, and both win over the file."

@@ -26,7 +26,7 @@ from doi_proxy.assembly.features import installed
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.commands.main import create_parser
 from doi_proxy.errors import CouldNotVerify, DoiProxyError, UnreadableName, as_failure, list_errors
-from doi_proxy.features.options import ENV_PREFIX, variable
+from doi_proxy.system.options import ENV_PREFIX, variable
 from doi_proxy.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from tests.cluster.processes import Proxy
 from tests.test_architecture import IMPORT_RULE

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from doi_proxy.assembly.settings import Settings, load
-from doi_proxy.features.options import ENV_PREFIX
 from doi_proxy.server.http_server import GRACE
+from doi_proxy.system.options import ENV_PREFIX
 from doi_proxy.system.version import VERSION
 from tests.test_packaging import all_of, stages, variables
 

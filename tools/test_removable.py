@@ -18,7 +18,7 @@ def test_a_feature_has_changed_if_a_path_in_its_folder_has() -> None:
     paths = [
         "app/doi_proxy/features/help/feature.py",
         "app/doi_proxy/features/help/texts/de.toml",
-        "app/doi_proxy/features/options.py",
+        "app/doi_proxy/system/options.py",
         "docs/index.md",
     ]
     assert find_changed(paths) == ["help"]

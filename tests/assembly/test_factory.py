@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from bench import plain_asgi
-from doi_proxy.features.options import ENV_PREFIX
 from doi_proxy.main import create_from_environment
+from doi_proxy.system.options import ENV_PREFIX
 
 _LISTENS: Final = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 

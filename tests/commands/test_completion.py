@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.options import flag_of, variable
+from doi_proxy.system.options import flag_of, variable
 
 pytestmark = pytest.mark.repository
 

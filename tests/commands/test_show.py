@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from doi_proxy.assembly.settings import Settings, build, load
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.commands.show import Form, show_settings
-from doi_proxy.features.options import variable
+from doi_proxy.system.options import variable
 
 #: Text as a settings file or a variable can have it.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)

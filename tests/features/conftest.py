@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from doi_proxy.features.options import ENV_PREFIX
+from doi_proxy.system.options import ENV_PREFIX
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.check import Inspection
-from doi_proxy.features.last_good import LastGood
 from doi_proxy.features.library.feature import LibraryCopy
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.features.local_records.feature import LocalRecordFiles
 from doi_proxy.main import check
+from doi_proxy.store.last_good import LastGood
+from doi_proxy.system.check import Inspection
 from tests.web.proxy import Proxy, running
 
 # The commands are synchronous: they run in a thread, over sockets of the system.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.features.setting_values import (
+from doi_proxy.system.setting_values import (
     read_duration,
     read_size,
     read_text_list,

@@ -18,9 +18,9 @@ from doi_proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from doi_proxy.features.bulk_source import BulkSource
 from doi_proxy.features.native.errors import ForeignAnswer, UnreadableMessage
 from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.bulk_source import BulkSource
 from doi_proxy.upstream.client import MAX_ANSWER_BYTES, HandleClient
 from doi_proxy.upstream.local import SealedSource
 from doi_proxy.upstream.routed import RoutedSource

@@ -69,7 +69,7 @@ class CommandStores:
             raise ConfigurationError(
                 "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
             )
-        from doi_proxy.features.bulk_source import BulkSource  # noqa: PLC0415 - see _open
+        from doi_proxy.upstream.bulk_source import BulkSource  # noqa: PLC0415 - see _open
 
         async with self._open(self._for_command(), observers, BulkSource) as core:
             yield core

@@ -21,8 +21,8 @@ from doi_proxy.features.feature import (
     Opened,
     require_libraries,
 )
-from doi_proxy.features.options import Settings
 from doi_proxy.system.background import Service
+from doi_proxy.system.options import Settings
 from doi_proxy.web.languages import TextFolder
 
 if TYPE_CHECKING:

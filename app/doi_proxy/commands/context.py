@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from doi_proxy.assembly.command_stores import CommandStores
     from doi_proxy.assembly.settings import Settings
     from doi_proxy.assembly.settings.sources import SourcedValue
-    from doi_proxy.features.check import Check, Finding
+    from doi_proxy.system.check import Check, Finding
     from doi_proxy.upstream.source import Source
     from doi_proxy.web.application import Application
 

@@ -24,16 +24,16 @@ from doi_proxy.commands.supervisor import Supervisor
 from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier
 from doi_proxy.commands.worker import WorkerServer
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.features.certificate_check import find_certificate_problems
-from doi_proxy.features.check import Inspection
 from doi_proxy.main import check, create
 from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.server.http_server import GRACE, Events, FurtherListener, HttpServer, ServerOptions
 from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.sharing.folder import FOLDER_VARIABLE, temporary_folder
 from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
 from doi_proxy.sharing.states import SharedStates
 from doi_proxy.store.url import find_store_file
+from doi_proxy.system.check import Inspection
 from doi_proxy.web.application import Application
 
 log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from doi_proxy.system.redaction import MAX_SHOWN
 
 if TYPE_CHECKING:
     from doi_proxy.cache.tiered import TieredStore
-    from doi_proxy.features.check import Check, Finding
     from doi_proxy.features.feature import Core, Observers
-    from doi_proxy.features.options import Settings
+    from doi_proxy.system.check import Check, Finding
+    from doi_proxy.system.options import Settings
 
 #: Standard input and standard output in place of a file.
 STANDARD_INPUT: Final = "-"

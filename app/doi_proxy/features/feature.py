@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from doi_proxy.cache.tiered import TieredStore
     from doi_proxy.endpoints.operators import OperatorGate
-    from doi_proxy.features.check import Finding, Inspection
-    from doi_proxy.features.options import Settings, SettingsGroup
     from doi_proxy.resolver.destination import Destinations
     from doi_proxy.resolver.observer import ResolutionObserver
     from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -32,7 +30,9 @@ if TYPE_CHECKING:
     from doi_proxy.sharing.memory import SharedMemory, Use
     from doi_proxy.store.url import Opener
     from doi_proxy.system.background import Service
+    from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.system.meter import Meter
+    from doi_proxy.system.options import Settings, SettingsGroup
     from doi_proxy.upstream.budget import Budget
     from doi_proxy.upstream.guard import RecordQuery
     from doi_proxy.upstream.routed import Upstream

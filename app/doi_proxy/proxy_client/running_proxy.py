@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from doi_proxy.features.options import Settings
 from doi_proxy.proxy_client.admin import AdminClient
 from doi_proxy.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
 from doi_proxy.server.listening import UNIX
+from doi_proxy.system.options import Settings
 
 
 def find_server(settings: Settings, server: str | None) -> ProxyServer:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from doi_proxy.features.check import Finding, Inspection, find_access_problem
 from doi_proxy.server.certificate import load_certificate
+from doi_proxy.system.check import Finding, Inspection, find_access_problem
 
 #: Days before the end of a certificate from which its end is a warning.
 _EXPIRY_DAYS: Final = 30.0

@@ -6,13 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.options import Settings
-
-if TYPE_CHECKING:
-    from doi_proxy.web.pages import Pages
+from doi_proxy.system.options import Settings
 
 #: An error keeps the proxy from working. A warning is a risk. A note needs no action.
 Severity = Literal["error", "warning", "note"]
@@ -44,8 +41,8 @@ class Inspection:
     #: Whether this is a start: what it can do without is a warning.
     is_start: bool = False
 
-    def open_pages(self) -> Pages:
-        """The pages of the core and of the features, in our own face."""
+    def open_pages(self) -> Any:
+        """The pages (doi_proxy.web.pages) of the core and of the features, in our own face."""
         raise NotImplementedError
 
     def is_set(self, name: str) -> bool:

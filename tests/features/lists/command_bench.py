@@ -17,7 +17,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.command import add_resolve_arguments, read_choice, run_choice
-from doi_proxy.features.options import ENV_PREFIX
+from doi_proxy.system.options import ENV_PREFIX
 from tests.constants import changed, command, split
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context

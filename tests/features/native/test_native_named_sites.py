@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.check import Inspection
 from doi_proxy.features.native.check import find_native_problems
 from doi_proxy.main import create
+from doi_proxy.system.check import Inspection
 from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
 from handle_protocol.json_values import write_json_values
 from handle_protocol.wire.site_value import (

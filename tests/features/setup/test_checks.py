@@ -18,13 +18,13 @@ from doi_proxy.assembly.checks import CoreInspection, find_store_failure, find_u
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.certificate_check import find_certificate_problems
-from doi_proxy.features.check import Finding, exit_status
-from doi_proxy.features.options import variable
 from doi_proxy.features.setup.check_command import CHECKS
 from doi_proxy.features.setup.command import COMMANDS
 from doi_proxy.features.setup.machine_checks import find_machine_limits
 from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
+from doi_proxy.server.certificate_check import find_certificate_problems
+from doi_proxy.system.check import Finding, exit_status
+from doi_proxy.system.options import variable
 from tests.certificates import self_signed
 from tests.parts import command_context
 

@@ -15,8 +15,8 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import main
-from doi_proxy.features.options import ENV_PREFIX
 from doi_proxy.main import create
+from doi_proxy.system.options import ENV_PREFIX
 from tests.accepting import accept_into, close_server
 from tests.fake_upstream import FakeUpstream
 from tests.features.listening import listening

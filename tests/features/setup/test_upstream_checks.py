@@ -9,7 +9,7 @@ import pytest
 
 from doi_proxy.assembly.checks import examine_upstreams
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.check import Finding, exit_status
+from doi_proxy.system.check import Finding, exit_status
 from tests.handle_protocol.server import TRANSPORTS, HandleServer, write_bootstrap
 
 # A check of the settings runs an event loop of its own.

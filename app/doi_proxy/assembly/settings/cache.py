@@ -6,8 +6,8 @@ from typing import Final
 
 from pydantic import Field
 
-from doi_proxy.features.options import MAX_BYTES, MAX_LIFETIME, SettingsGroup
-from doi_proxy.features.setting_values import Duration, Size
+from doi_proxy.system.options import MAX_BYTES, MAX_LIFETIME, SettingsGroup
+from doi_proxy.system.setting_values import Duration, Size
 
 #: The smallest store that can be set, in bytes.
 MIN_STORE_BYTES: Final = 1024 * 1024

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic.fields import FieldInfo
 
 from doi_proxy.endpoints.invalid_values import explain_value
-from doi_proxy.features.setting_values import find_form
+from doi_proxy.system.setting_values import find_form
 
 _URL: Final = "a URL begins with http:// or https:// and has no blank, `?` or `#`"
 #: What a setting with a pattern accepts.

@@ -14,9 +14,9 @@ from doi_proxy.assembly.settings.explanations import EMPTY, explain_setting_erro
 from doi_proxy.assembly.settings.model import Settings
 from doi_proxy.assembly.settings.sources import SourcedValue, read_sources
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import flag_of, variable
-from doi_proxy.features.setting_values import write_value
+from doi_proxy.system.options import flag_of, variable
 from doi_proxy.system.redaction import MASK, redact_value
+from doi_proxy.system.setting_values import write_value
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:

@@ -11,7 +11,7 @@ from doi_proxy.assembly.features import installed
 from doi_proxy.assembly.settings.cache import CacheSettings
 from doi_proxy.assembly.settings.server import ServerSettings
 from doi_proxy.assembly.settings.upstream import UpstreamSettings
-from doi_proxy.features.options import Settings as Root
+from doi_proxy.system.options import Settings as Root
 
 #: Workers of a machine with many processors, if `workers` is 0. Each has a memory tier of its own.
 _MOST_WORKERS: Final = 4

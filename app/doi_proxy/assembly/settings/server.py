@@ -7,7 +7,8 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from doi_proxy.features.options import (
+from doi_proxy.server.listening import UNIX
+from doi_proxy.system.options import (
     MAX_BYTES,
     MAX_COUNT,
     RELOADED,
@@ -16,8 +17,7 @@ from doi_proxy.features.options import (
     require_host,
     require_networks,
 )
-from doi_proxy.features.setting_values import Size, TextList
-from doi_proxy.server.listening import UNIX
+from doi_proxy.system.setting_values import Size, TextList
 
 
 class ServerSettings(SettingsGroup):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
+from doi_proxy.system.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from doi_proxy.system.redaction import redact
 from doi_proxy.system.regular_file import explain_failure, read_regular
 

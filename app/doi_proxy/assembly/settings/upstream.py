@@ -8,15 +8,15 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from doi_proxy.features.options import (
+from doi_proxy.system.options import (
     MAX_COUNT,
     MAX_RATE,
     MAX_WAIT,
     SettingsGroup,
     require_host,
 )
-from doi_proxy.features.setting_values import Duration, TextList
 from doi_proxy.system.redaction import redact
+from doi_proxy.system.setting_values import Duration, TextList
 
 #: A URL of an HTTP API, or of handle servers.
 _UPSTREAM: Final = re.compile(r"https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")

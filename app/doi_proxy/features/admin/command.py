@@ -25,8 +25,8 @@ from doi_proxy.features.command import (
     set_usage,
     whole_number,
 )
-from doi_proxy.features.running_proxy import open_client
 from doi_proxy.proxy_client.admin import AdminClient
+from doi_proxy.proxy_client.running_proxy import open_client
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.upstream.source import Priority
 

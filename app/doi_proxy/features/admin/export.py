@@ -18,13 +18,13 @@ from doi_proxy.features.bundles.bundle import BundleWriter
 from doi_proxy.features.bundles.output import OutputFile
 from doi_proxy.features.command import STANDARD_OUTPUT, CommandContext
 from doi_proxy.features.feature import Core, Observers
-from doi_proxy.features.options import Settings
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.interruption import INTERRUPTED
+from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 
 

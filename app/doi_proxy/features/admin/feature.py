@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from doi_proxy.errors import ConfigurationError, RateExceeded
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import RELOADED_SECRET, UNIX_ADDRESS, Settings, SettingsGroup, is_host_and_port
+from doi_proxy.system.options import RELOADED_SECRET, UNIX_ADDRESS, Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
     from doi_proxy.features.admin.application import AdminApplication

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doi_proxy.features.feature import Extra, Feature
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 
 
 class Assistants(Feature):

@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 
 from doi_names.parsing import ParsedText
 from doi_names.suggestion import Suggestion
+from doi_proxy.endpoints.suggestion_model import SuggestionModel
 from doi_proxy.features.lists.verdict import ListRow, Match, Verdict
-from doi_proxy.features.suggestion_model import SuggestionModel
 from doi_proxy.features.texts.models import ParsedTextModel, WarningModel
 from doi_proxy.features.texts.parsed_line import to_object
 

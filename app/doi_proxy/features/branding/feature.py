@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import RELOADED, Settings, SettingsGroup
+from doi_proxy.system.options import RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.web.operations import Face
     from doi_proxy.web.pages import Pages
 

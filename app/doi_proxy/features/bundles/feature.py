@@ -11,12 +11,12 @@ from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import SettingsGroup
+from doi_proxy.system.options import SettingsGroup
 from doi_proxy.system.regular_file import open_regular
 
 if TYPE_CHECKING:
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Others, Part
+    from doi_proxy.system.check import Finding, Inspection
 
 
 class BundleSettings(SettingsGroup):

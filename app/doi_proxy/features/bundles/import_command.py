@@ -26,7 +26,6 @@ from doi_proxy.features.bundles.import_bundle import (
 from doi_proxy.features.bundles.replacement import BundleReplacement, ListedNames
 from doi_proxy.features.command import STANDARD_INPUT, CommandContext
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.features.options import Settings
 from doi_proxy.features.registry.archive import is_tar
 from doi_proxy.features.registry.feature import Registry
 from doi_proxy.features.registry.import_absent import Missing
@@ -37,6 +36,7 @@ from doi_proxy.features.registry.reading import RegistryFormat, detect_format
 from doi_proxy.features.registry.record import parse_date
 from doi_proxy.store.url import find_store_file
 from doi_proxy.system.interruption import interrupt_on_signals, run_job
+from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.redaction import redact
 

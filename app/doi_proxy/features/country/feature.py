@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from doi_proxy.features.feature import Extra, Feature
-from doi_proxy.features.options import Settings, SettingsGroup
+from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Others, Part
+    from doi_proxy.system.check import Finding, Inspection
 
 
 class CountrySettings(SettingsGroup):

@@ -17,8 +17,8 @@ from urllib.parse import urlencode
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, read_argument, set_usage
-from doi_proxy.features.running_proxy import open_client
 from doi_proxy.proxy_client.exchange import ProxyFailure
+from doi_proxy.proxy_client.running_proxy import open_client
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.

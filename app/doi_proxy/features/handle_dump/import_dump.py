@@ -20,10 +20,10 @@ from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.files import FileBounds, read_files
 from doi_proxy.features.native.feature import Native
-from doi_proxy.features.options import Settings
-from doi_proxy.features.watched_files import list_toml_files
+from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.regular_file import explain_failure, open_regular
+from doi_proxy.system.watched_files import list_toml_files
 from handle_protocol.dump import DumpRecord, read_dump
 from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from doi_proxy.errors import InvalidRequest
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import RELOADED, Settings, SettingsGroup
+from doi_proxy.system.options import RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Opened, Others, Part
+    from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.web.operations import Face
 
 
@@ -52,8 +52,8 @@ class LibraryCopy(Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Every problem in the file of rules, with its line; among them are expectations that do not hold."""
-        from doi_proxy.features.check import Finding
         from doi_proxy.features.library.file import last_good_rules, read_last_good_rules, read_library_rules
+        from doi_proxy.system.check import Finding
 
         path = inspection.settings.group(LibrarySettings).library_rules
         if path is None:

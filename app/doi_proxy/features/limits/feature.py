@@ -12,14 +12,14 @@ from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError, TooManyRequests
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import MAX_RATE, SettingsGroup
 from doi_proxy.system.background import Service
+from doi_proxy.system.options import MAX_RATE, SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.limits.denials import Denials
     from doi_proxy.features.limits.limits import ClientLimits
+    from doi_proxy.system.check import Finding, Inspection
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.
@@ -84,8 +84,8 @@ class Limits(Feature, Service):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Lists of networks that cannot be used."""
-        from doi_proxy.features.check import Finding
         from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+        from doi_proxy.system.check import Finding
 
         settings, store_url = inspection.settings.group(LimitSettings), inspection.settings.store_url
         for name, file in (

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.last_good import LastGood
 from doi_proxy.networks.network_list import NetworkList, parse_allowed, parse_denied, read_network_file
+from doi_proxy.store.last_good import LastGood
 
 log = logging.getLogger(__name__)
 

@@ -35,12 +35,12 @@ from doi_proxy.features.lists.verdict import (
     judge_target,
     not_a_doi,
 )
-from doi_proxy.features.options import Settings
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.features.texts.lines import ListItem
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
+from doi_proxy.system.options import Settings
 
 #: Lookups of one list that are under way: half of the places at an upstream, which is the share of lists.
 CONCURRENCY: Final = 8

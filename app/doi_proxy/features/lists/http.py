@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from doi_names.repair.table import Confidence
 from doi_proxy.endpoints.problem_responses import problem_responses
+from doi_proxy.endpoints.suggestion_model import ReadingModel, SuggestionModel
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.lists.answer import BatchRequest, BatchService, RowsAnswer
 from doi_proxy.features.lists.feature import RESOLVE_PATH
 from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.verdict import Match, read_fields
-from doi_proxy.features.suggestion_model import ReadingModel, SuggestionModel
 from doi_proxy.features.texts.body import LIST_BODY, LIST_TYPES, BodyFormat, read_body_format
 from doi_proxy.features.texts.extraction import TEXT_TYPES
 from doi_proxy.features.texts.streamed_answer import choose_output

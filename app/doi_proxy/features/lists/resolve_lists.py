@@ -23,7 +23,6 @@ from doi_proxy.features.lists.remaining_time import RemainingTime, count_lists
 from doi_proxy.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
-from doi_proxy.features.options import Settings
 from doi_proxy.features.texts.formats import TEXT
 from doi_proxy.features.texts.list_stream import ListSource, require_files, stream_items
 from doi_proxy.features.texts.writing import (
@@ -36,6 +35,7 @@ from doi_proxy.features.texts.writing import (
     printable,
 )
 from doi_proxy.system.interruption import INTERRUPTED, stop_on_signals
+from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress, shows_progress
 from doi_proxy.upstream.guard import RecordQuery
 

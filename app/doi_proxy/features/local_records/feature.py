@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import SettingsGroup
+from doi_proxy.system.options import SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.local_records.files import LocalFiles
     from doi_proxy.features.local_records.records import LocalRecords
+    from doi_proxy.system.check import Finding, Inspection
 
 
 class LocalRecordSettings(SettingsGroup):
@@ -41,13 +41,13 @@ class LocalRecordFiles(Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Every problem in the files, with its line and column."""
-        from doi_proxy.features.check import Finding
         from doi_proxy.features.local_records.files import (
             FileBounds,
             last_good_records,
             read_files,
             read_last_good_records,
         )
+        from doi_proxy.system.check import Finding
 
         path, bounds, now = inspection.settings.group(LocalRecordSettings).local_records, FileBounds(), time.time()
         if path is None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.last_good import NOT_KEPT, LastGood
 from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
-from doi_proxy.features.watched_files import (
+from doi_proxy.store.last_good import NOT_KEPT, LastGood
+from doi_proxy.system.toml_text import FileProblem
+from doi_proxy.system.watched_files import (
     MAX_FILES,
     UnreadableFile,
     WatchedFiles,
@@ -21,7 +22,6 @@ from doi_proxy.features.watched_files import (
     read_text_file,
     take_stamp,
 )
-from doi_proxy.system.toml_text import FileProblem
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import Settings, SettingsGroup
 from doi_proxy.system.meter import CounterData
+from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from doi_names.name import HandleName

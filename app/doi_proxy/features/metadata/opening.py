@@ -11,10 +11,10 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Core
 from doi_proxy.features.metadata.client import MetadataClient
 from doi_proxy.features.metadata.works import FetchBudget, Works
-from doi_proxy.features.options import Settings
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.system.background import Service
+from doi_proxy.system.options import Settings
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.client import identify
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Iterator
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
-from doi_proxy.features.check import Finding, Inspection
 from doi_proxy.features.native.errors import NoResponsibleService
 from doi_proxy.features.native.feature import FROM_ROOT, is_from_root, is_native
 from doi_proxy.features.native.opening import (
@@ -19,7 +18,8 @@ from doi_proxy.features.native.opening import (
     read_named_sites,
     read_root,
 )
-from doi_proxy.features.options import Settings
+from doi_proxy.system.check import Finding, Inspection
+from doi_proxy.system.options import Settings
 from doi_proxy.system.redaction import redact
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 

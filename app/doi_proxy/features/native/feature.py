@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.features.feature import Extra, Feature, SourceContext, UpstreamKind
 from doi_proxy.features.native import errors  # noqa: F401 - the tokens of all errors are one vocabulary
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
-    from doi_proxy.features.check import Finding, Inspection
+    from doi_proxy.system.check import Finding, Inspection
 
 #: The setting that means: every handle server, from the root. URLs of one handle server begin with it.
 FROM_ROOT: Final = "hdl:"

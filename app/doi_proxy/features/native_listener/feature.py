@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, field_validator
 
 from doi_proxy.features.feature import Feature, Listener
-from doi_proxy.features.options import Settings, SettingsGroup, is_host_and_port
+from doi_proxy.system.options import Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part

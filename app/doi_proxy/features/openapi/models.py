@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from doi_proxy.features.suggestion_model import SuggestionModel
+from doi_proxy.endpoints.suggestion_model import SuggestionModel
 
 
 class HandleValueModel(BaseModel):

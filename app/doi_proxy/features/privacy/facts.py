@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 from doi_proxy.web.client_network import IPV4_PREFIX, IPV6_PREFIX
 
 _SECONDS_A_DAY: Final = 86_400

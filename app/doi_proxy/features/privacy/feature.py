@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import Field
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import SettingsGroup
+from doi_proxy.system.options import SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -8,8 +8,8 @@ import fastapi
 from fastapi import FastAPI, Response
 
 from doi_proxy.endpoints.own_pages import language_of, own_page
-from doi_proxy.features.options import Settings
 from doi_proxy.features.privacy.facts import read_privacy
+from doi_proxy.system.options import Settings
 from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import PageLink

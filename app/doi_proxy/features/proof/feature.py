@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import ConfigurationError, InvalidRequest
 from doi_proxy.features.feature import Feature, require_libraries
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field, field_validator
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import SettingsGroup
-from doi_proxy.features.setting_values import TextList
+from doi_proxy.system.options import SettingsGroup
+from doi_proxy.system.setting_values import TextList
 
 if TYPE_CHECKING:
-    from doi_proxy.features.check import Finding, Inspection
     from doi_proxy.features.feature import Core, Others, Part
+    from doi_proxy.system.check import Finding, Inspection
 
 _NAME: Final = re.compile(r"[A-Za-z0-9-]+")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from doi_proxy.features.feature import Extra, Feature
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 
 
 class Registry(Feature):

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import ENV_PREFIX, is_host_and_port
+from doi_proxy.system.options import ENV_PREFIX, is_host_and_port
 
 _API: Final = "/api/handles/"
 #: Seconds for which a record is fresh. An outage soon shows stale answers.

@@ -8,12 +8,12 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from doi_proxy.features.check import Finding
 from doi_proxy.features.setup.exposure import find_exposure, judge_health
 from doi_proxy.features.setup.probe import FILL_BYTES, FILL_HEADER
 from doi_proxy.features.setup.probes import ProbeAnswer, Prober
 from doi_proxy.features.setup.remedies import Fault, front_kind, remedy_for
 from doi_proxy.proxy_client.exchange import ProxyFailure
+from doi_proxy.system.check import Finding
 
 #: What is sent as a part of a path, by the fault if it does not arrive as it was sent.
 _PATHS: Final[tuple[tuple[str, Fault], ...]] = (

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
-from doi_proxy.features.check import Finding
 from doi_proxy.features.setup.probes import ProbeAnswer, Prober
 from doi_proxy.features.setup.remedies import remedy_for
+from doi_proxy.system.check import Finding
 
 _ADMIN_PATH: Final = "/admin/settings"
 _STATUS_PATH: Final = "/status?format=json"

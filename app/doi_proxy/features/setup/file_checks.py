@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.features.check import Finding, Inspection, find_access_problem
 from doi_proxy.store.url import find_store_file
+from doi_proxy.system.check import Finding, Inspection, find_access_problem
 from doi_proxy.system.redaction import redact
 
 #: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.

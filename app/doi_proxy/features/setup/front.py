@@ -11,9 +11,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import Settings, is_host_and_port
 from doi_proxy.networks.network_list import EVERYONE
 from doi_proxy.server.listening import UNIX
+from doi_proxy.system.options import Settings, is_host_and_port
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 
 #: A host name or an address in brackets, and a port; or a Unix socket.

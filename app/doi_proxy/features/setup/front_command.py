@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import CONFIG_VARIABLE
+from doi_proxy.system.options import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
-    from doi_proxy.features.options import Settings
+    from doi_proxy.system.options import Settings
 
 #: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
 FRONTS: Final = ("nginx", "apache", "caddy")

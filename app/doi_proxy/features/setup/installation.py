@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 from doi_proxy.system.redaction import MASK, redact
 from doi_proxy.system.regular_file import explain_failure, read_regular
 

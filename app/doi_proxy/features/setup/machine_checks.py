@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.options import Settings
 from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure
 from doi_proxy.proxy_client.server import server_on_this_machine
 from doi_proxy.server.listening import UNIX, listen, listen_at, release
+from doi_proxy.system.check import Finding, Inspection
+from doi_proxy.system.options import Settings
 
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
 _GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

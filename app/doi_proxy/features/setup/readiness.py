@@ -5,9 +5,9 @@ from __future__ import annotations
 import http.client
 from typing import Final
 
-from doi_proxy.features.options import Settings
-from doi_proxy.features.running_proxy import find_server
 from doi_proxy.proxy_client.exchange import Exchange
+from doi_proxy.proxy_client.running_proxy import find_server
+from doi_proxy.system.options import Settings
 
 #: Timeout in seconds. Container engines end a health check soon after.
 _TIMEOUT: Final = 5.0

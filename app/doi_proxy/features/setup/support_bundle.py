@@ -22,11 +22,11 @@ from typing import Any, Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import CommandContext
-from doi_proxy.features.running_proxy import find_server
-from doi_proxy.features.setting_values import write_value
 from doi_proxy.proxy_client.exchange import Exchange
+from doi_proxy.proxy_client.running_proxy import find_server
 from doi_proxy.proxy_client.server import ProxyServer
 from doi_proxy.system.redaction import MASK, redact, redact_value
+from doi_proxy.system.setting_values import write_value
 from doi_proxy.system.version import read_version
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.options import CONFIG_VARIABLE, Settings
 from doi_proxy.features.setup.shipped_files import read_shipped
+from doi_proxy.system.options import CONFIG_VARIABLE, Settings
 
 #: The settings file of the unit.
 CONFIG: Final = Path("/etc/doi-proxy/doi-proxy.toml")

@@ -8,9 +8,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from doi_names.name import HandleName
-from doi_proxy.features.check import Finding, Inspection
-from doi_proxy.features.options import Settings
 from doi_proxy.server.listening import UNIX
+from doi_proxy.system.check import Finding, Inspection
+from doi_proxy.system.options import Settings
 
 
 @dataclass(frozen=True, slots=True)

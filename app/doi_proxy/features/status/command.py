@@ -11,8 +11,8 @@ from typing import Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, set_usage
-from doi_proxy.features.running_proxy import open_client
 from doi_proxy.proxy_client.admin import AdminClient
+from doi_proxy.proxy_client.running_proxy import open_client
 
 #: Seconds between two prints with --watch.
 _INTERVAL: Final = 5.0

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, field_validator
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import SettingsGroup, require_networks
-from doi_proxy.features.setting_values import TextList
 from doi_proxy.system.background import Service
+from doi_proxy.system.options import SettingsGroup, require_networks
+from doi_proxy.system.setting_values import TextList
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

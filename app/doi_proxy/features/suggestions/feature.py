@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.features.options import Settings
+from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.endpoints.problem_responses import problem_responses
-from doi_proxy.features.suggestion_model import ReadingModel
+from doi_proxy.endpoints.suggestion_model import ReadingModel
 from doi_proxy.features.texts.body import BodyBuffer, ListLimits, decompress_body, read_body_format
 from doi_proxy.features.texts.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, find_names_of, write_position
 from doi_proxy.features.texts.feature import EXTRACT_PATH

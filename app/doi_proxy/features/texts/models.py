@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from doi_names.parsing import Kind
-from doi_proxy.features.suggestion_model import ReadingModel, SuggestionModel
+from doi_proxy.endpoints.suggestion_model import ReadingModel, SuggestionModel
 
 
 class WarningModel(BaseModel):

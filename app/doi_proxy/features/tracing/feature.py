@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, field_validator
 
 from doi_proxy.features.feature import Extra, Feature, Observers
-from doi_proxy.features.options import Settings, SettingsGroup, require_host
 from doi_proxy.system.background import Service
+from doi_proxy.system.options import Settings, SettingsGroup, require_host
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part
