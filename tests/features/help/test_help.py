@@ -42,20 +42,63 @@ async def test_the_record_page_links_it() -> None:
         assert f'href="/help/{NAME}"' in (await proxy.get(f"/{NAME}?noredirect", accept=BROWSER)).text
 
 
-async def test_a_name_that_was_never_resolved_is_not_looked_up() -> None:
+async def test_a_registered_name_that_nobody_asked_for_is_looked_up_for_a_browser() -> None:
     async with running() as proxy:
         proxy.upstream.put(NAME, url=NEW)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
-        assert page.status == 404 and "has not seen this DOI yet" in page.text and NEW not in page.text
+        assert page.status == 200 and "This DOI is registered." in page.text and NEW in page.text
+        assert proxy.upstream.queries() == 1
+
+
+async def test_a_program_that_follows_the_link_spends_no_query() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        page = await proxy.get(f"/help/{NAME}")
+        assert page.status == 200 and "We do not know whether it exists." in page.text
         assert proxy.upstream.queries() == 0
+
+
+async def test_a_name_that_is_not_registered_leads_to_its_own_page() -> None:
+    async with running() as proxy:
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert (page.status, page["location"]) == (302, f"/{NAME}")
+        assert (await proxy.get(f"/{NAME}", accept=BROWSER)).status == 404
+
+
+async def test_a_name_that_cannot_be_looked_up_is_called_unknown() -> None:
+    async with running() as proxy:
+        proxy.upstream.fault(NAME, "reset")
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 200 and "We do not know whether it exists." in page.text
+        assert "The registry could not be reached." in page.text
+        assert "is registered" not in page.text
+
+
+async def test_an_expired_record_helps_during_an_outage() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url=NEW, ttl=60)
+        await proxy.get(f"/{NAME}")
+        proxy.clock.advance(3600)
+        proxy.upstream.fault(NAME, "reset")
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 200 and NEW in page.text
+
+
+async def test_the_address_without_a_name_is_a_form() -> None:
+    async with running() as proxy:
+        form = await proxy.get("/help/", accept=BROWSER)
+        assert form.status == 200 and '<form class="resolve" method="get" action="/help/">' in form.text
+        typed = await proxy.get("/help/?doi=https%3A%2F%2Fdoi.org%2F10.5555%2Fa%3Fb", accept=BROWSER)
+        assert (typed.status, typed["location"]) == (303, "/help/10.5555/a%3Fb")
+        wrong = await proxy.get("/help/?doi=%3Cb%3Ehello", accept=BROWSER)
+        assert wrong.status == 400 and "This is not a DOI." in wrong.text and "<b>hello" not in wrong.text
 
 
 async def test_a_target_that_a_browser_must_not_open_is_not_shown() -> None:
     async with running() as proxy:
         proxy.upstream.put(NAME, url="javascript:alert(1)")
-        await proxy.get(f"/{NAME}", accept=BROWSER)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
-        assert page.status == 404 and "javascript:" not in page.text
+        assert page.status == 200 and "javascript:" not in page.text and "no address of its own" in page.text
 
 
 @table("target", ["http://[x/", "https://[::1", "http://a]b/", "http://ex\u2047ample/"])

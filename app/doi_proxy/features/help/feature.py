@@ -29,7 +29,10 @@ class Help(Feature):
 
         target, ways = "https://example.org/", (Way(Markup("Ask:"), (Markup("us"),)),)
         facts = {"target": target, "host": "example.org", "agency": "Crossref", "registered": "1 March 2026"}
-        return {"help": {"known": True, **facts, "earlier": [(target, "1 March 2025")], "ways": ways}}
+        return {
+            "help": {"failure": None, **facts, "earlier": [(target, "1 March 2025")], "ways": ways},
+            "help_form": {"typed": "10.1000", "is_wrong": True},
+        }
 
     def open(self, core: Core, others: Others) -> tuple[()]:
         """Note the core."""

@@ -1,13 +1,12 @@
-"""`/help/<DOI>`: what to do if the link of a DOI works, and its page does not. It shows what this resolver knows."""
+"""`/help/<DOI>`: what a reader can do if the page of a DOI does not work. `/help/` is a form for the DOI."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
@@ -16,18 +15,18 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_names.uri import url_path
-from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints.own_pages import language_of, no_file, own_page
-from doi_proxy.errors import PrefixDenied
+from doi_proxy.errors import CouldNotVerify, PrefixDenied
 from doi_proxy.features.feature import Core
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
-from doi_proxy.resolver.resolution import read_record
+from doi_proxy.resolver.demand import Demand
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_moment, write_timestamp
-from doi_proxy.web.freshness import NO_STORE
+from doi_proxy.web.freshness import NO_STORE, failure_token
+from doi_proxy.web.negotiation import wants_page
 from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import PageLink
-from doi_proxy.web.shown_values import find_target, web_address
+from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, web_address
 from handle_protocol.answer import ResponseCode
 from handle_protocol.record import Record
 
@@ -37,20 +36,12 @@ _MAX_READS: Final = 16
 _MAX_OWN_READS: Final = 4
 #: Seconds that a page waits for them.
 _READ_SECONDS: Final = 1.0
-#: The headers of the redirect to the page of a withdrawn name.
+#: The headers of the redirect to the page of a name.
 _NOT_STORED: Final = {NO_STORE[0].decode(): NO_STORE[1].decode()}
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRecord:
-    """What this resolver knows of a name. `is_gone` if a local record says that it was withdrawn."""
-
-    record: Record
-    is_gone: bool
-
-
 class HelpPage:
-    """Shows the page. No upstream is queried."""
+    """Shows the page. For a browser, a name that the cache does not have is looked up within the budget."""
 
     def __init__(self, core: Core, store: Path | None, clock: Callable[[], float]) -> None:
         """`store` is the file of a SQLite store."""
@@ -67,32 +58,53 @@ class HelpPage:
 
         @app.api_route(HELP_PATH + "{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
         async def show_help(request: Request) -> Response:
+            typed = request.scope["raw_path"].removeprefix(HELP_PATH.encode())
+            if not typed:
+                return self._show_form(request, face)
             try:
-                name = read_path(request.scope["raw_path"].removeprefix(HELP_PATH.encode()))
+                return await self._show(request, read_path(typed), face)
             except InvalidName:
                 return no_file(face, request)
-            return await self._show(request, name, face)
+
+    def _show_form(self, request: Request, face: Face) -> Response:
+        """The form, or the way to the page of the name that was typed in it."""
+        typed = request.query_params.get("doi", "").strip()
+        name = _read_typed(typed)
+        if name is not None:
+            return RedirectResponse(f"{face.link.base}{HELP_PATH}{url_path(name)}", 303, _NOT_STORED)
+        is_wrong = bool(typed)
+        language = language_of(request, face.pages)
+        facts: dict[str, Any] = {"typed": typed[:MAX_CHARACTERS_SHOWN], "is_wrong": is_wrong}
+        body = face.pages.render("help_form", face.link, language, "help.form_title", **facts)
+        return own_page(body, NO_STORE, 400 if is_wrong else 200)
 
     async def _show(self, request: Request, name: HandleName, face: Face) -> Response:
         pages, language = face.pages, language_of(request, face.pages)
-        known = await self._find(name)
-        if known is not None and known.is_gone:
-            # Its record says what can be said.
-            return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, _NOT_STORED)
-        target = None if known is None else find_target(known.record.values)
-        if known is None or target is None:
-            body = pages.render("help", face.link, language, "help.title", name, known=known is not None, target=None)
-            return own_page(body, NO_STORE, 404)
         client = client_of(request.client.host if request.client else "")
+        # A crawler that follows the links of pages must not spend the budget.
+        demand = Demand(client=client, only_cached=not wants_page(request.headers.get("accept")))
+        try:
+            found = await self._core.resolver.resolve(name, demand)
+        except PrefixDenied:
+            return _redirect(face, name)
+        except CouldNotVerify as failure:
+            return self._show_unknown(face, language, name, failure)
+        if found.tombstone is not None or found.entry.answer.code is not ResponseCode.SUCCESS:
+            # The page of the name says that it is withdrawn, or not registered, and what to do then.
+            return _redirect(face, name)
+        target = find_target(found.record.values)
+        if target is None:
+            body = pages.render("help", face.link, language, "help.title", name, target=None, failure=None)
+            return own_page(body, NO_STORE)
         earlier = await self._read_earlier(name, target, client)
         agency = self._core.prefixes.recall_contact(name)
         texts, helpers = pages.texts(language), pages.helpers(agency)
         facts: dict[str, Any] = {
-            "known": True,
             "target": target,
+            "failure": None,
             "host": _host_of(target),
             "agency": agency.agency,
-            "registered": write_timestamp(texts, _registered_at(known.record)),
+            "registered": write_timestamp(texts, _registered_at(found.record)),
             "earlier": [(previous.target, write_moment(texts, previous.seen)) for previous in earlier],
             "ways": pages.list_ways(
                 language, name, "dead", helpers, target, *(previous.target for previous in earlier)
@@ -100,21 +112,15 @@ class HelpPage:
         }
         return own_page(pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
 
-    async def _find(self, name: HandleName) -> KnownRecord | None:
-        local = self._core.resolver.local_records
-        try:
-            found = None if local is None else local.resolve(name, self._clock())
-        except PrefixDenied:
-            return None
-        if found is not None:
-            return KnownRecord(found.record, found.tombstone is not None)
-        entry: Entry | None = await self._core.cache.get(name.key)
-        if entry is None or entry.answer.code is not ResponseCode.SUCCESS:
-            return None
-        record = read_record(entry.answer.values)
-        # A large record takes a turn of the event loop of its own.
-        await asyncio.sleep(0)
-        return KnownRecord(record, is_gone=False)
+    def _show_unknown(self, face: Face, language: str, name: HandleName, failure: CouldNotVerify) -> Response:
+        """The page of a name of which nothing is known."""
+        ways = face.pages.list_ways(language, name, "unverified")
+        facts: dict[str, Any] = {
+            "target": None,
+            "failure": face.pages.failure_reason(language, failure_token(failure)),
+            "ways": ways,
+        }
+        return own_page(face.pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
 
     async def _read_earlier(self, name: HandleName, target: str, client: str) -> list[EarlierTarget]:
         """The earlier targets that a browser can open, without the present one. Empty if the file is slow.
@@ -137,6 +143,20 @@ class HelpPage:
         """Read when no other read runs. DNS and files need the threads too."""
         async with self._turn:
             return await asyncio.to_thread(read_earlier_targets, store, key)
+
+
+def _read_typed(text: str) -> HandleName | None:
+    """The name in the field of the form. None if it has none."""
+    try:
+        name = read_path(quote(text, safe="/:").encode())
+    except InvalidName:
+        return None
+    return name if name.suffix or name.is_short_doi else None
+
+
+def _redirect(face: Face, name: HandleName) -> Response:
+    """To the page of the name itself."""
+    return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, _NOT_STORED)
 
 
 def _host_of(target: str) -> str:
