@@ -73,18 +73,32 @@ _LOGGING: Final = proxy("doi-proxy, access log", settings={"DOI_PROXY_ACCESS_LOG
 _MILLION: Final = proxy("doi-proxy, memory for a fifth", settings=_FIFTH)
 _STORED: Final = proxy("doi-proxy, store alone", settings=_STORE_ALONE)
 _REGISTRY: Final = proxy("doi-proxy, sealed", settings=_SEALED)
+#: Records of the store are past their TTL, and no query is answered or sent.
+_STALE: Final = {"DOI_PROXY_CACHE_TTL_CEILING": "1"}
+_DOWN: Final = proxy("doi-proxy, upstream down", settings={**_STALE, "DOI_PROXY_UPSTREAM_URL": "http://127.0.0.1:9"})
+_CLOSED: Final = proxy("doi-proxy, sealed and stale", settings={**_STALE, "DOI_PROXY_MODE": "sealed"})
 
 _HOT: Final = Load("hot")
 _HOT_BROWSER: Final = Load("hot, browser", headers=BROWSER)
 _CLIENTS: Final = Load("2,000 clients", clients=2_000)
+_JSON: Final = Load("REST", _REST, status=200)
 _TYPE: Final = Load("?type=URL", _REST + "?type=URL", status=200)
 _INDEX: Final = Load("?index=1", _REST + "?index=1", status=200)
 _APPEND: Final = Load("?urlappend=", path_of(HOT) + "?urlappend=%3Fsource%3Dproxy")
 _NO_REDIRECT: Final = Load("?noredirect", path_of(HOT) + "?noredirect", headers=BROWSER, status=200)
 _NOT_FOUND: Final = Load("not found", path_of(MISSING), headers=BROWSER, status=404)
+_NEW: Final = Load("new name", path_of(MISSING) + "-too", headers=BROWSER, status=502)
 _MIXED: Final = Load("90/10", names=Names(20_000, 0.85, one_new_in=10))
 _TWENTY: Final = Load("20,000 names", names=Names(20_000, 0.85))
 _UNIFORM: Final = Load("every name once", names=Names(RECORDS, 0.0, warm=False))
+
+
+def _outage(key: str, what: str, load: Load, wanted: float) -> tuple[Row, ...]:
+    """A hot answer in an outage beside the same one when it is fresh."""
+    return (
+        Row(f"down-{key}", f"{what}, past its TTL, the upstream down", load, _DOWN, EXPRESS_ON, wanted),
+        Row(f"sealed-{key}", f"{what}, past its TTL, sealed", load, _CLOSED, EXPRESS_ON, wanted),
+    )
 
 
 def _million(exponent: float) -> Row:
@@ -113,5 +127,9 @@ ROWS: Final = (
     _million(1.1),
     Row("store", "a name that only the store has", _UNIFORM, _STORED, None, 70.0, large_store),
     Row("registry", "a hot registry record, sealed", _HOT, _REGISTRY, EXPRESS_ON, 0.8, _import_registry),
+    *_outage("redirect", "a hot redirect", _HOT, 0.9),
+    *_outage("rest", "hot REST", _JSON, 0.9),
+    *_outage("page", "`?noredirect` in a browser", _NO_REDIRECT, 0.8),
+    Row("down-new", "a name that could not be verified, beside one not found", _NEW, _DOWN, EXPRESS_ON, 0.3),
     Row("mix", "90 % known and 10 % new names", _MIXED, EXPRESS_ON, NGINX_CACHE, 0.3),
 )
