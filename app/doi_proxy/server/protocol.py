@@ -20,7 +20,7 @@ from doi_proxy.server.connections import BODY_RATE, Phase, Reason
 from doi_proxy.server.cycle import ReadingFlow, keep_alive_after_body
 from doi_proxy.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
 from doi_proxy.server.plain_head import ORIGIN_FORM
-from doi_proxy.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
+from doi_proxy.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded, unwrap
 from doi_proxy.server.refusals import refusal
 from doi_proxy.server.request_stream import RequestStream
 from doi_proxy.web.application import MARKS
@@ -267,8 +267,9 @@ class ServerProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""
-        # uvicorn's middleware replaces the peer by the client. The application needs both.
+        # The scope of a forwarded request has the client in place of the peer. The application needs both.
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
+        cycle.scope, app = forwarded_scope(app, cycle.scope), unwrap(app)  # type: ignore[arg-type,assignment]
         cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]

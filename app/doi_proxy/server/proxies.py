@@ -62,8 +62,13 @@ def forwarded_client(app: object, peer: str, forwarded_for: bytes) -> tuple[str,
     return client if client[0] else None
 
 
+def unwrap(app: Any) -> Any:
+    """The application within the middleware, which then has nothing left to do but know the trusted proxies."""
+    return app.app if isinstance(app, ProxyHeadersMiddleware) else app
+
+
 def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The scope as the middleware passes it on, for an answer that is given without the middleware."""
+    """The scope as the middleware passes it on, for an application that is called without it."""
     peer = scope["client"][0] if scope.get("client") else ""
     if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
         return scope
