@@ -89,18 +89,17 @@ class BundleWriter:
         self._file.write(msgspec.json.encode(end) + b"\n")
 
 
-def read_bundle(file: BinaryIO, *, expired_at: float = 0.0) -> Iterator[BundleItem]:
+def read_bundle(file: BinaryIO) -> Iterator[BundleItem]:
     """Read a bundle line by line: entries, refused lines, and a BundleEnd as the last item.
 
-    For `expired_at` see from_line. An invalid line is an item, not an exception. Raises OSError.
+    An invalid line is an item, not an exception. Raises OSError.
     """
-    return _BundleReader(file, expired_at).items()
+    return _BundleReader(file).items()
 
 
 class _BundleReader:
-    def __init__(self, file: BinaryIO, expired_at: float) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._expired_at = expired_at
         self._sum = sha256()
         self._unchecked = 0  # lines since the start or the last checksum line
         self._total = 0
@@ -137,7 +136,7 @@ class _BundleReader:
         if line.startswith(_FIRST) and (refusal := self._refuse_other(number, line)):
             return refusal
         try:
-            return from_line(line, expired_at=self._expired_at)
+            return from_line(line)
         except InvalidBundleLine as error:
             return Refused(number, str(error))
 

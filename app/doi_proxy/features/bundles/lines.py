@@ -49,11 +49,11 @@ def to_line(entry: Entry) -> bytes:
     )
 
 
-def from_line(line: bytes, *, expired_at: float = 0.0) -> Entry:
+def from_line(line: bytes) -> Entry:
     """Read one line of a bundle. Raises InvalidBundleLine.
 
-    A line without times, as in a file written by hand, counts as fetched and expired at `expired_at` (seconds since the
-    epoch). The upstream is queried about it if possible; otherwise the record stays usable for ever.
+    A line without times, as in a file written by hand, has the times 0: nobody knows when an upstream confirmed it. The
+    upstream is queried about it if possible; otherwise the record stays usable for ever.
     """
     try:
         wire = _decoder.decode(line)
@@ -63,7 +63,7 @@ def from_line(line: bytes, *, expired_at: float = 0.0) -> Entry:
         key = HandleName(wire.handle).key
     except InvalidName as error:
         raise InvalidBundleLine(error.message) from error
-    fetched_at = _parse_time("fetched", wire.fetched, expired_at)
+    fetched_at = _parse_time("fetched", wire.fetched, 0.0)
     return Entry(
         key=key,
         answer=_parse_answer(wire),

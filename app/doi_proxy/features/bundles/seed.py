@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -41,9 +40,8 @@ class Seed(Service):
         """Load the records."""
         loaded = known = refused = 0
         with open_regular(self._path) as file:
-            # A record without the time of its answer is at most as new as the file.
-            written_at = os.fstat(file.fileno()).st_mtime
-            for item in read_bundle(file, expired_at=written_at):
+            # A record without the time of its answer was never confirmed, as far as anybody knows.
+            for item in read_bundle(file):
                 now = self._clock()
                 if isinstance(item, Refused):
                     refused += 1
