@@ -1,6 +1,7 @@
 """Removes each feature from a copy of the program, with those that need it, and sees the rest start, answer and pass.
 
-`python -m tools.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short.
+`python -m tools.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short. If more
+than MOST_OTHERS others go with one, it falls short too, and what needs what is printed.
 `--changed` tries those that changed since a base (`tools/changes.py`). The black-box kit, if it is beside the checkout,
 and the quick tests are shared out: each feature replays some vectors and runs some files, and all features run all.
 """
@@ -30,6 +31,8 @@ from tools.changes import ROOT, find_base, list_changes
 KIT: Final = ROOT.parent / "shared" / "conformance"
 #: Copies that are tried at the same time.
 AT_ONCE: Final = 2
+#: The features that may go with one.
+MOST_OTHERS: Final = 2
 #: Seconds until a process must listen, and until a command must end.
 START_TIMEOUT: Final = 60.0
 COMMAND_TIMEOUT: Final = 120.0
@@ -57,8 +60,19 @@ def dependents(name: str) -> frozenset[str]:
     return frozenset(gone)
 
 
+def find_heavy(name: str) -> str:
+    """Why more than MOST_OTHERS features go with one, as edges; "" if not."""
+    gone = dependents(name)
+    if len(gone) <= 1 + MOST_OTHERS:
+        return ""
+    edges = (f"{each.name} -> {needed}" for each in installed() for needed in each.needs if needed in gone)
+    return f"{len(gone) - 1} others go with it, by {', '.join(edges)}; move what they need below the features"
+
+
 def try_without(name: str) -> str:
     """What falls short without a feature, "" if nothing does."""
+    if heavy := find_heavy(name):
+        return heavy
     with TemporaryDirectory(prefix="removable.") as folder:
         place = Path(folder)
         # With the bytecode files, which stay valid: a program that compiles itself takes 3 s to start.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.processes import ROOT
-from tests.features.admin.test_store_commands import PATIENCE
+from tests.features.bundles.test_store_commands import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 

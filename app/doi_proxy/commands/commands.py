@@ -39,7 +39,7 @@ _ALL: Final = {
     "mcp": ("run an MCP server, so AI assistants can check references", "doi_proxy.features.assistants.command"),
     "cache export": (
         "write records to a bundle: all, the names of lists, or the names under a prefix",
-        "doi_proxy.features.admin.store_commands",
+        "doi_proxy.features.bundles.store_commands",
     ),
     "cache import": (
         "read a bundle or files of Crossref or DataCite into the store; no older record replaces a newer one",
@@ -47,7 +47,7 @@ _ALL: Final = {
     ),
     "cache warm": (
         "fetch the names of lists that are not fresh in the store, as a bulk job",
-        "doi_proxy.features.admin.store_commands",
+        "doi_proxy.features.bundles.store_commands",
     ),
     "cache show": (
         "print the cached answers about names, or how many entries the store has, as JSON",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from doi_proxy.assembly.command_stores import CommandStores
     from doi_proxy.assembly.settings import Settings
     from doi_proxy.assembly.settings.sources import SourcedValue
+    from doi_proxy.features.command import Importer
     from doi_proxy.system.check import Check, Finding
     from doi_proxy.upstream.source import Source
     from doi_proxy.web.application import Application
@@ -58,6 +59,13 @@ class ParsedContext:
         from doi_proxy.assembly.checks import inspect
 
         return inspect(self.values, checks, offline=offline)
+
+    @property
+    def importers(self) -> list[Importer]:
+        """See CommandContext."""
+        from doi_proxy.assembly.features import installed
+
+        return [importer for feature in installed() if (importer := feature.importer()) is not None]
 
     def examine_upstreams(self) -> list[Finding]:
         """See CommandContext."""

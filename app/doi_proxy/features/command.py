@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Standard input and standard output in place of a file.
 STANDARD_INPUT: Final = "-"
 STANDARD_OUTPUT: Final = "-"
+#: The value of --format that lets `cache import` find the format.
+AUTO: Final = "auto"
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -65,6 +67,10 @@ class CommandContext(Protocol):
     def inspect(self, checks: Iterable[Check], *, offline: bool) -> list[Finding]:
         """What these checks, those of the core and those of the features find. Raises ConfigurationError."""
 
+    @property
+    def importers(self) -> Sequence[Importer]:
+        """What `cache import` reads besides bundles."""
+
     def examine_upstreams(self) -> list[Finding]:
         """A note for each upstream and each transport, and an error for an upstream that does not answer."""
 
@@ -87,6 +93,24 @@ class CommandContext(Protocol):
         """The settings, read again. Raises ConfigurationError."""
 
 
+def _detect_none(head: bytes) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """What `cache import` does with files of some formats. A feature offers it."""
+
+    #: The values of --format that it reads.
+    formats: tuple[str, ...]
+    #: Imports a file of one of them, or AUTO, given the arguments of the command. Returns the exit status.
+    run: Callable[[CommandContext, argparse.Namespace, str], int]
+    #: The format of a file that begins so. None if it is of another one.
+    detect: Callable[[bytes], str | None] = _detect_none
+    #: Whether it reads folders, each file in its own format.
+    takes_folders: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: its words, what adds its arguments, and what runs it and returns the exit status."""
@@ -103,6 +127,13 @@ def add_nothing(command: argparse.ArgumentParser) -> None:
 def set_usage(command: argparse.ArgumentParser, flags: str) -> None:
     """Let the help show these flags of a command, and not the many flags of the settings."""
     command.usage = f"{command.prog} {flags} [--config FILE] [settings]"
+
+
+def refuse_options(options: Mapping[str, object], reason: str) -> None:
+    """Refuse options that were given and do not belong to the file of the command. Raises ConfigurationError."""
+    for option, value in options.items():
+        if value:
+            raise ConfigurationError(f"{option} {reason}")
 
 
 def add_server(command: argparse.ArgumentParser, about: str = "the proxy; by default the one on this machine") -> None:

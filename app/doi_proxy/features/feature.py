@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from doi_proxy.cache.tiered import TieredStore
     from doi_proxy.endpoints.operators import OperatorGate
+    from doi_proxy.features.command import Importer
     from doi_proxy.resolver.destination import Destinations
     from doi_proxy.resolver.observer import ResolutionObserver
     from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -244,6 +245,10 @@ class Feature:
     def samples(cls) -> Mapping[str, Mapping[str, Any]]:
         """Facts for each page, by template: a sample. The templates are in its folder `texts`."""
         return {}
+
+    @classmethod
+    def importer(cls) -> Importer | None:
+        """What `cache import` reads with it."""
 
     @classmethod
     def store_records(cls) -> Any:

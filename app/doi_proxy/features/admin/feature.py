@@ -67,8 +67,8 @@ class Admin(Feature):
     """The gate with the API behind it, if there is a token."""
 
     name = "admin"
-    summary = "the admin API, and the commands on the store: export, warm, show, refresh, purge"
-    needs = ("bundles", "limits", "texts")
+    summary = "the admin API, and the commands show, refresh and purge"
+    needs = ("limits",)
     settings = AdminSettings
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Final
 
-from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, set_usage
-from doi_proxy.features.handle_dump.feature import HANDLE_DUMP
 
 
 def _add_import(command: argparse.ArgumentParser) -> None:
@@ -25,7 +22,7 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--format",
-        choices=("auto", "bundle", "crossref", "datacite", "csv", HANDLE_DUMP),
+        choices=("auto", "bundle", "crossref", "datacite", "csv", "handle-dump"),
         default="auto",
         metavar="FORMAT",
         help="auto (default), bundle, crossref, datacite, csv, or handle-dump: the dump of a handle server, which "
@@ -50,15 +47,6 @@ def _add_import(command: argparse.ArgumentParser) -> None:
 
 
 def _import(context: CommandContext, namespace: argparse.Namespace) -> int:
-    if namespace.format == HANDLE_DUMP:
-        from doi_proxy.features.handle_dump.import_dump import import_dump
-
-        options = namespace.since, namespace.missing, namespace.restart, namespace.replace, namespace.no_checksum
-        if any(options):
-            raise ConfigurationError(
-                "--since, --missing, --restart, --replace and --no-checksum are not for the dump of a handle server"
-            )
-        return import_dump(context.settings, Path(namespace.path))
     from doi_proxy.features.bundles.import_command import run_import
 
     return run_import(namespace, context)

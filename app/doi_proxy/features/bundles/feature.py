@@ -33,8 +33,8 @@ class Bundles(Feature):
     """The service that loads the seed, if there is one."""
 
     name = "bundles"
-    summary = "records as lines of JSON: export, import and the seed"
-    needs = ("registry", "handle_dump")
+    summary = "records as lines of JSON: the seed, and the commands export, import and warm"
+    needs = ("texts",)
     settings = BundleSettings
 
     @classmethod

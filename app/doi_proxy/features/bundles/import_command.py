@@ -1,13 +1,11 @@
-"""Runs `doi-proxy cache import`: bundles, and the data files of registration agencies."""
+"""Runs `doi-proxy cache import`: of bundles itself, of other files by the importers of features."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
@@ -24,75 +22,50 @@ from doi_proxy.features.bundles.import_bundle import (
     size_of,
 )
 from doi_proxy.features.bundles.replacement import BundleReplacement, ListedNames
-from doi_proxy.features.command import STANDARD_INPUT, CommandContext
-from doi_proxy.features.feature import require_libraries
-from doi_proxy.features.registry.archive import is_tar
-from doi_proxy.features.registry.feature import Registry
-from doi_proxy.features.registry.import_absent import Missing
-from doi_proxy.features.registry.import_files import MAX_USELESS, ImportRequest, import_registry
-from doi_proxy.features.registry.import_report import COUNTS, RegistryReport
-from doi_proxy.features.registry.import_streams import HEAD_BYTES, decompress_head, is_gzip
-from doi_proxy.features.registry.reading import RegistryFormat, detect_format
-from doi_proxy.features.registry.record import parse_date
-from doi_proxy.store.url import find_store_file
-from doi_proxy.system.interruption import interrupt_on_signals, run_job
+from doi_proxy.features.command import AUTO, STANDARD_INPUT, CommandContext, Importer, refuse_options
+from doi_proxy.system.interruption import run_job
 from doi_proxy.system.options import Settings
-from doi_proxy.system.progress import Bar, progress
-from doi_proxy.system.redaction import redact
+from doi_proxy.system.progress import progress
 
-#: The formats of --format, besides those of registry files.
-AUTO: Final = "auto"
 BUNDLE: Final = "bundle"
-#: Processes that read files, if there are as many processors. One process writes what they read.
-_MAX_WORKERS: Final = 8
-#: Records that one process sorts at a time; they take about 80 MB of its memory.
-_RUN_ROWS: Final = 250_000
+#: The bytes of a file by which its format is found.
+_HEAD_BYTES: Final = 65_536
 
 
 def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     """Import a file or a folder. Returns the exit status. Raises ConfigurationError and StoreError."""
-    path, form = namespace.path, namespace.format
-    if form == AUTO:
-        form = _detect(path)
+    importer, form = _choose_importer(namespace.path, namespace.format, context)
+    if importer is not None:
+        return importer.run(context, namespace, form)
     of_files = {"--since": namespace.since, "--missing": namespace.missing, "--restart": namespace.restart}
-    of_bundles = {"--no-checksum": namespace.no_checksum, "--replace": namespace.replace}
-    if form == BUNDLE:
-        _refuse_options(of_files, f"is for the files of registration agencies, and {path} is a bundle")
-        return run_job(import_file(context, path, accept_no_checksum=namespace.no_checksum, replaces=namespace.replace))
-    _refuse_options(of_bundles, f"is for bundles, and {path} is a file of a registration agency")
-    if namespace.since and namespace.missing:
-        raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
-    if form != RegistryFormat.CSV:
-        require_libraries(Registry)
-    request = ImportRequest(
-        path,
-        None if namespace.format == AUTO else RegistryFormat(form),
-        _read_since(namespace.since),
-        None if namespace.missing is None else Missing(namespace.missing),
-        namespace.restart,
-        min(len(os.sched_getaffinity(0)), _MAX_WORKERS),
-        _RUN_ROWS,
+    refuse_options(of_files, f"is for the files of registration agencies, and {namespace.path} is a bundle")
+    return run_job(
+        import_file(context, namespace.path, accept_no_checksum=namespace.no_checksum, replaces=namespace.replace)
     )
 
-    def show_bar(label: str, total: float | None, in_bytes: bool) -> AbstractContextManager[Bar]:
-        return progress(label, total, in_bytes=in_bytes)
 
-    interrupt_on_signals()
-    try:
-        report = import_registry(request, _store_path(context.settings), show_bar, clock=time.time)
-    except KeyboardInterrupt:
-        print("interrupted; run the same command again to continue", file=sys.stderr)
-        raise
-    return _report_registry(report, request)
+def _choose_importer(path: str, form: str, context: CommandContext) -> tuple[Importer | None, str]:
+    """What imports a file, and its format. None for a bundle."""
+    if form == BUNDLE:
+        return None, form
+    if form != AUTO:
+        found = next((importer for importer in context.importers if form in importer.formats), None)
+        if found is None:
+            raise ConfigurationError(f"--format {form}: this installation has no feature that reads it; install it")
+        return found, form
+    if path != STANDARD_INPUT and Path(path).is_dir():
+        return next((importer for importer in context.importers if importer.takes_folders), None), AUTO
+    head = _read_head(path)
+    detected = ((importer, importer.detect(head)) for importer in context.importers)
+    return next(((importer, form) for importer, form in detected if form is not None), (None, BUNDLE))
 
 
-def _refuse_options(options: Mapping[str, object], reason: str) -> None:
-    for option, value in options.items():
-        if value:
-            raise ConfigurationError(f"{option} {reason}")
-
-
-# --- bundles ------------------------------------------------------------------------------------------------------
+def _read_head(path: str) -> bytes:
+    """The first bytes. Those of standard input can be read again. Raises ConfigurationError."""
+    if path == STANDARD_INPUT:
+        return cast(BufferedReader, sys.stdin.buffer).peek(_HEAD_BYTES)
+    with open_bundle(path) as file:
+        return file.read(_HEAD_BYTES)
 
 
 async def import_file(context: CommandContext, path: str, *, accept_no_checksum: bool, replaces: bool = False) -> int:
@@ -152,93 +125,3 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
         print("the bundle has no records", file=sys.stderr)
     print(f"{imported.describe_counts()}; checksum {imported.checksum.value}")
     return 1 if counts["refused"] or absent or is_empty or imported.checksum is Checksum.WRONG else 0
-
-
-# --- files of registration agencies -------------------------------------------------------------------------------
-
-
-def _detect(path: str) -> str:
-    """BUNDLE, or the format of a registry file. AUTO for several files: each has its own. Raises ConfigurationError."""
-    if path == STANDARD_INPUT:
-        head = cast(BufferedReader, sys.stdin.buffer).peek(HEAD_BYTES)
-    elif Path(path).is_dir():
-        return AUTO
-    else:
-        with open_bundle(path) as file:
-            head = file.read(HEAD_BYTES)
-    if is_gzip(head):
-        head = decompress_head(head)
-    return AUTO if is_tar(head) else detect_format(head) or BUNDLE
-
-
-def _read_since(text: str | None) -> int:
-    if text is None:
-        return 0
-    date = parse_date(text)
-    if date is None:
-        raise ConfigurationError(f"--since {text}: this is not a date of ISO 8601, such as 2026-01-31")
-    return date
-
-
-def _store_path(settings: Settings) -> Path:
-    path = find_store_file(settings.store_url)
-    if path is None:
-        raise ConfigurationError(
-            f"--store-url {redact(settings.store_url)}: only a store sqlite:///path holds the records of registration "
-            "agencies; import them there, and let other proxies use that proxy as their upstream"
-        )
-    return path
-
-
-def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
-    """Print the counts of the records. Exit status 1 if a file could not be read or no record was usable."""
-    counts = report.counts
-    if report.is_continued:
-        print("an import that was interrupted was continued; the counts are those of both", file=sys.stderr)
-    for name, reason in report.left_out:
-        print(f"{name}: {reason}", file=sys.stderr)
-    if counts["left_out"] > len(report.left_out):
-        print(f"{counts['left_out'] - len(report.left_out)} more files were left out", file=sys.stderr)
-    if counts["states"]:
-        print(f"{counts['states']} lists of states left out", file=sys.stderr)
-    for reason in report.reasons:
-        print(f"refused: {reason}", file=sys.stderr)
-    if counts["refused"] > len(report.reasons):
-        print(f"{counts['refused'] - len(report.reasons)} more records were refused", file=sys.stderr)
-    print(_describe_counts(report))
-    if counts["answered"]:
-        print(f"{counts['answered']} of these names have an answer of an upstream, which stays and is served")
-    if request.missing is not None:
-        _report_absent(counts["absent"], counts["failures"], request.missing)
-    if report.is_useless or not counts["read"]:
-        _report_useless(report)
-        return 1
-    return 1 if counts["failures"] else 0
-
-
-def _describe_counts(report: RegistryReport) -> str:
-    counts = report.counts
-    line = f"{counts['read']} records: {', '.join(f'{outcome} {counts[outcome]}' for outcome in COUNTS)}"
-    several = counts["several"]
-    return f"{line}; {several} with several locations, of which the primary one is stored" if several else line
-
-
-def _report_useless(report: RegistryReport) -> None:
-    if not report.counts["read"]:
-        print("no records were found; --format says what the files are", file=sys.stderr)
-        return
-    if report.counts["refused"] >= MAX_USELESS:
-        print(f"stopped: the first {report.counts['refused']} records were refused", file=sys.stderr)
-    cause = "the files are of another kind, or incomplete"
-    if report.lacks_targets:
-        cause = "no work has resource.primary.URL: files from before 2022 do not have it"
-    print(f"no record was usable: {cause}", file=sys.stderr)
-
-
-def _report_absent(absent: int, failures: int, missing: Missing) -> None:
-    if failures:
-        print("some files could not be read, so no name of the store counts as absent", file=sys.stderr)
-    elif missing is Missing.COUNT:
-        print(f"{absent} names of the store are not in these files; --missing forget forgets them")
-    else:
-        print(f"{absent} names are not in these files, and were forgotten")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Extra, Feature
+from doi_proxy.system.options import Settings
 
-#: The format of `cache import`.
-HANDLE_DUMP: Final = "handle-dump"
+if TYPE_CHECKING:
+    from doi_proxy.features.command import Importer
 
 
 class HandleDump(Feature):
@@ -15,4 +16,17 @@ class HandleDump(Feature):
 
     name = "handle_dump"
     summary = "the dump of a handle server as local records: its names outlive it"
-    needs = ("native", "local_records")
+    needs = ("local_records",)
+    extra = Extra("native", ("cryptography",))
+
+    @classmethod
+    def is_on(cls, settings: Settings) -> bool:
+        """Never for a service."""
+        return False
+
+    @classmethod
+    def importer(cls) -> Importer:
+        """See Feature."""
+        from doi_proxy.features.handle_dump.import_dump import IMPORTER
+
+        return IMPORTER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -16,10 +17,11 @@ from typing import Any, BinaryIO, Final
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.command import CommandContext, Importer, refuse_options
 from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.files import FileBounds, read_files
-from doi_proxy.features.native.feature import Native
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.regular_file import explain_failure, open_regular
@@ -44,7 +46,7 @@ def import_dump(settings: Settings, path: Path) -> int:
     folder = group.local_records
     if folder is None or not folder.is_dir():
         raise ConfigurationError("handle-dump needs a folder in local_records, where it writes a file")
-    require_libraries(Native)
+    require_libraries(HandleDump)
     # A proxy does not read a file whose name begins with a dot.
     target = folder / f"{path.name.lstrip('.').partition('.')[0]}.toml"
     part = target.with_suffix(".part")
@@ -226,3 +228,13 @@ def _require_usable(part: Path, target: Path) -> None:
             message = message.replace(link_text, place)
         # Its lines are those of the file that was written, and not of the dump.
         raise InvalidDump(f"a proxy could not use it: {_LINE_OF_DUMP.sub('the dump', message)}")
+
+
+def _run(context: CommandContext, namespace: argparse.Namespace, form: str) -> int:
+    options = namespace.since, namespace.missing, namespace.restart, namespace.replace, namespace.no_checksum
+    names = "--since, --missing, --restart, --replace and --no-checksum"
+    refuse_options({names: any(options)}, "are not for the dump of a handle server")
+    return import_dump(context.settings, Path(namespace.path))
+
+
+IMPORTER: Final = Importer(("handle-dump",), _run)

@@ -46,7 +46,6 @@ class NativeProtocol(Feature):
 
     name = "native_listener"
     summary = "the native Handle protocol for other programs: UDP, TCP and the HTTP tunnel"
-    needs = ("native",)
     settings = NativeListenerSettings
 
     @classmethod

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doi_proxy.features.feature import Extra, Feature
 from doi_proxy.system.options import Settings
+
+if TYPE_CHECKING:
+    from doi_proxy.features.command import Importer
 
 
 class Registry(Feature):
@@ -21,6 +24,13 @@ class Registry(Feature):
     def is_on(cls, settings: Settings) -> bool:
         """Never for a service, which opens the store alone."""
         return False
+
+    @classmethod
+    def importer(cls) -> Importer:
+        """See Feature."""
+        from doi_proxy.features.registry.import_command import IMPORTER
+
+        return IMPORTER
 
     @classmethod
     def store_records(cls) -> Any:

@@ -55,7 +55,7 @@ def _add_column(command: argparse.ArgumentParser) -> None:
 
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.admin.export import ExportChoice, export
+    from doi_proxy.features.bundles.export import ExportChoice, export
     from doi_proxy.system.interruption import run_job
 
     if namespace.lists and namespace.prefix:
@@ -71,7 +71,7 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.admin.warm import warm
+    from doi_proxy.features.bundles.warm import warm
     from doi_proxy.system.interruption import run_job
 
     return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))

@@ -10,8 +10,8 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
-from doi_proxy.features.admin.name_lists import NameItem, RefusedItem
-from doi_proxy.features.admin.visit import (
+from doi_proxy.features.bundles.name_lists import NameItem, RefusedItem
+from doi_proxy.features.bundles.visit import (
     MAX_FAILURES,
     MAX_NAMED,
     Tally,

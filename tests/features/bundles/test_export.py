@@ -13,8 +13,8 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.admin.export import RecordWriter, export_all, export_prefix
 from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
+from doi_proxy.features.bundles.export import RecordWriter, export_all, export_prefix
 from doi_proxy.features.bundles.output import OutputFile
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.resolution import Origin, Resolution

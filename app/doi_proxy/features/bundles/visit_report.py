@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from doi_proxy.features.admin.visit import Tally, Visit, VisitOutcome
+from doi_proxy.features.bundles.visit import Tally, Visit, VisitOutcome
 from doi_proxy.system.interruption import SIGNALS, stop_on_signals
 
 

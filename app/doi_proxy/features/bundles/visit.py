@@ -21,7 +21,7 @@ from doi_proxy.errors import (
     UpstreamPaused,
     as_failure,
 )
-from doi_proxy.features.admin.name_lists import NameItem, RefusedItem
+from doi_proxy.features.bundles.name_lists import NameItem, RefusedItem
 from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.options import Negotiation

@@ -11,11 +11,11 @@ from typing import TextIO
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.admin.name_lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
-from doi_proxy.features.admin.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
-from doi_proxy.features.admin.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from doi_proxy.features.bundles.bundle import BundleWriter
+from doi_proxy.features.bundles.name_lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
 from doi_proxy.features.bundles.output import OutputFile
+from doi_proxy.features.bundles.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
+from doi_proxy.features.bundles.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from doi_proxy.features.command import STANDARD_OUTPUT, CommandContext
 from doi_proxy.features.feature import Core, Observers
 from doi_proxy.resolver.destination import Destinations

@@ -10,7 +10,7 @@ import pytest
 from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.admin.name_lists import (
+from doi_proxy.features.bundles.name_lists import (
     MAX_LINE_BYTES,
     NameItem,
     RefusedItem,

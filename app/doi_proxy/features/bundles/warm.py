@@ -6,9 +6,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from doi_proxy.features.admin.name_lists import UniqueNames, count_names, read_lists
-from doi_proxy.features.admin.visit import Visit, VisitBounds
-from doi_proxy.features.admin.visit_report import print_tally, stop_visit_on_signals, was_interrupted
+from doi_proxy.features.bundles.name_lists import UniqueNames, count_names, read_lists
+from doi_proxy.features.bundles.visit import Visit, VisitBounds
+from doi_proxy.features.bundles.visit_report import print_tally, stop_visit_on_signals, was_interrupted
 from doi_proxy.features.command import CommandContext
 from doi_proxy.system.interruption import INTERRUPTED
 from doi_proxy.system.progress import progress

@@ -21,9 +21,9 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import Entry
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.admin.export import ExportChoice, export
-from doi_proxy.features.admin.warm import warm
 from doi_proxy.features.bundles import import_bundle
+from doi_proxy.features.bundles.export import ExportChoice, export
+from doi_proxy.features.bundles.warm import warm
 from doi_proxy.system.gunzip import GzipLimits
 from doi_proxy.system.setting_values import write_value
 from tests.cache.entries import bundle, entry, missing
