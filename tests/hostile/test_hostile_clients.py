@@ -75,3 +75,20 @@ def test_more_connections_than_descriptors_leave_other_clients_alone(
             assert all(_resolves(one) for _ in range(5))
     finally:
         one.process.kill()
+
+
+def test_connections_that_come_and_go_leave_other_clients_alone(
+    tmp_path_factory: pytest.TempPathFactory, upstream_url: str
+) -> None:
+    one = started(tmp_path_factory.mktemp("churn"), upstream_url, max_connections=50)
+    try:
+        answers = []
+        for _ in range(10):
+            with contextlib.ExitStack() as stack:
+                for _ in range(60):
+                    with contextlib.suppress(OSError):
+                        stack.enter_context(connect(one.port))
+                answers += [_resolves(one) for _ in range(10)]
+        assert answers == [True] * 100
+    finally:
+        one.process.kill()

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.server.connections import BODY_DEADLINES, SLICE, ConnectionLimits, Connections, Phase, Reason
+from doi_proxy.server.connections import (
+    BODY_DEADLINES,
+    SLICE,
+    VISITS,
+    ConnectionLimits,
+    Connections,
+    Phase,
+    Reason,
+)
 from doi_proxy.server.proxies import UNIX_PEER, trusted_addresses
 from doi_proxy.web.client_network import client_of
 
@@ -81,6 +89,7 @@ async def test_one_turn_of_the_loop_checks_one_slice_and_a_sweep_checks_all_once
     watched = [Watched(Phase.IDLE) for _ in range(5 * SLICE + 1)]
     for number, connection in enumerate(watched):
         assert connections.admit(connection, f"10.{number // 250}.{number % 250}.1", loop)
+    looked_at.clear()
     timer: Any = connections._timer
     timer.cancel()
     began = connections.now
@@ -145,8 +154,41 @@ async def test_a_burst_of_new_connections_closes_about_half_of_the_idle_ones() -
         connections.admit(connection, f"192.0.{number}.1", loop)
     connections.sweep(connections.now + 1.0)
     assert all(connections.admit(Still(Phase.NEW), f"198.51.{number % 250}.1", loop) for number in range(2_000))
-    # A list of what gives way is used for an eighth of the places.
-    assert 30 <= sum(not connection.ended for connection in idle) <= 50
+    assert sum(not connection.ended for connection in idle) == 39
+
+
+@pytest.mark.parametrize("phase", [Phase.NEW, Phase.IDLE, Phase.HEAD, Phase.CLOSING])
+async def test_connections_that_come_and_go_at_the_cap_keep_no_other_client_out(phase: Phase) -> None:
+    connections = _connections(total=80)
+    loop = asyncio.get_running_loop()
+    # No sweep passes meanwhile.
+    for _ in range(10):
+        crowd = [Still(phase) for _ in range(80)]
+        for number, connection in enumerate(crowd):
+            assert connections.admit(connection, f"10.{number}.0.1", loop)
+        other = Still(Phase.ANSWER)
+        assert connections.admit(other, "198.51.100.1", loop)
+        for connection in [*crowd, other]:
+            connections.remove(connection, Reason.CLIENT)
+
+
+async def test_an_arrival_visits_some_connections_and_the_next_one_those_after_them() -> None:
+    visits = list[Still]()
+
+    class Watched(Still):
+        def phase(self, now: float) -> tuple[Phase, float]:
+            visits.append(self)
+            return super().phase(now)
+
+    connections, loop = _connections(total=5 * VISITS), asyncio.get_running_loop()
+    busy = [Watched(Phase.ANSWER) for _ in range(5 * VISITS)]
+    for number, connection in enumerate(busy):
+        assert connections.admit(connection, f"10.{number // 16}.{number % 16 * 16}.1", loop)
+    busy[4 * VISITS]._phase = Phase.IDLE
+    visits.clear()
+    admitted = [connections.admit(Still(Phase.NEW), "198.51.100.1", loop) for _ in range(5)]
+    assert admitted == [False] * 4 + [True]
+    assert visits == busy[: 4 * VISITS + 1]
 
 
 async def test_new_connections_are_admitted_while_all_others_wait_for_answers() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -37,6 +37,8 @@ PER_CLIENT: Final = 256
 MAX_SWEEP_INTERVAL: Final = 1.0
 #: Connections that a sweep checks in one turn of the event loop.
 SLICE: Final = 128
+#: Connections of each rank that are checked for one that gives way to a new one.
+VISITS: Final = 64
 #: Idle connections that one sweep closes while no further file can be opened.
 RELIEF: Final = 32
 #: A whole body may take this many times the deadline for its progress: 120 s by default. Without this limit, a client
@@ -73,19 +75,18 @@ class Phase(StrEnum):
     CLOSING = "a client that closes its side"
 
 
-#: The rank of a connection that has waited for its first head for less than two sweeps.
-_NEWEST: Final = 3
+_CLOSING, _NEW, _IDLE, _BUSY, _NEWEST = range(5)
 #: The ranks in which connections are closed for a new one, lower ones first; one that is closing has its answer.
-#: Rank 0 needs two sweeps, and is _NEWEST before. Rank 2 needs two sweeps without progress, or a client at its cap, or
+#: _NEW needs two sweeps, and is _NEWEST before. _BUSY needs two sweeps without progress, or a client at its cap, or
 #: a customer or client with more than its share; a connection that waits for the application needs the last of these.
 EVICTION_RANK: Final = {
-    Phase.CLOSING: -1,
-    Phase.NEW: 0,
-    Phase.IDLE: 1,
-    Phase.HEAD: 1,
-    Phase.BODY: 2,
-    Phase.WRITE: 2,
-    Phase.ANSWER: 2,
+    Phase.CLOSING: _CLOSING,
+    Phase.NEW: _NEW,
+    Phase.IDLE: _IDLE,
+    Phase.HEAD: _IDLE,
+    Phase.BODY: _BUSY,
+    Phase.WRITE: _BUSY,
+    Phase.ANSWER: _BUSY,
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
@@ -150,9 +151,9 @@ class Connections:
         self._evicted: set[Connection] = set()
         #: The connections that the present sweep has yet to check. Some may have ended meanwhile.
         self._unchecked: list[Connection] = []
-        #: A snapshot of the connections that can be closed, in that order, each with its turn at that moment.
-        self._first_to_go: deque[tuple[Turn, Connection]] = deque()
-        self._evictions_left, self._is_listed = 0, False
+        #: The connections by rank, with their last progress as far as it is known; those without it for longest first.
+        #: Arrivals, first heads, ends and sweeps update them. What else has changed is found by a visit.
+        self._ranks: tuple[OrderedDict[Connection, float], ...] = tuple(OrderedDict() for _ in range(_NEWEST))
         self._timer: asyncio.Handle | None = None
         self._is_full = self._is_exhausted = False
         interval = limits.sweep_interval
@@ -185,8 +186,7 @@ class Connections:
             self._report_full(True)
             if not self._evict_first():
                 return False
-            # If all others wait for the application, the next one can have the place of this one.
-            self._first_to_go.append(((_NEWEST, connection.since), connection))
+        self._visit(connection)
         holder = self._holder[connection] = () if client is None else (find_networks(client)[0], client)
         for held, key in zip(self._held, holder, strict=False):
             held.setdefault(key, {})[connection] = None
@@ -195,6 +195,11 @@ class Connections:
     def set_trusted_proxies(self, is_trusted: Callable[[str], bool]) -> None:
         """Change the addresses of front proxies. This affects new connections."""
         self._limits = replace(self._limits, is_trusted=is_trusted)
+
+    def settle(self, connection: Connection) -> None:
+        """The first head of a connection has arrived."""
+        if self._ranks[_NEW].pop(connection, None) is not None:
+            self._ranks[_IDLE][connection] = connection.since
 
     def remove(self, connection: Connection, reason: Reason) -> None:
         """Remove a connection that has ended, and count it."""
@@ -206,7 +211,7 @@ class Connections:
         """Check the next slice of the connections. The first also logs changes of state. `now` is asyncio's clock."""
         self.now = now
         if not self._unchecked:
-            self._unchecked, self._is_listed = [*self._holder, *self._evicted], False
+            self._unchecked = [*self._holder, *self._evicted]
             if len(self._holder) < self._limits.total * 0.9:
                 self._report_full(False)
             self._relieve()
@@ -214,7 +219,7 @@ class Connections:
         for _ in range(min(SLICE, len(self._unchecked))):
             connection = self._unchecked.pop()
             if connection in self._holder or connection in self._evicted:  # not ended since
-                phase, since = connection.phase(now)
+                phase, since = self._visit(connection) if connection in self._holder else connection.phase(now)
                 seconds, reason, longest = self._deadlines[phase]
                 if now - since > seconds or now - connection.body_since > longest:
                     connection.expire(reason)
@@ -233,66 +238,76 @@ class Connections:
 
     def forget(self, connection: Connection) -> None:
         """Remove a connection without counting its end: another protocol takes it over, or it is evicted."""
+        for rank in self._ranks:
+            rank.pop(connection, None)
         for held, key in zip(self._held, self._holder.pop(connection, ()), strict=False):
             del held[key][connection]
             if not held[key]:
                 del held[key]
+
+    def _visit(self, connection: Connection) -> tuple[Phase, float]:
+        """Its phase and the time of its last progress. If either has changed, it is the last of its rank."""
+        phase, since = connection.phase(self.now)
+        rank = self._ranks[EVICTION_RANK[phase]]
+        if rank.get(connection) != since:
+            for other in self._ranks:
+                other.pop(connection, None)
+            rank[connection] = since
+        return phase, since
 
     def _evict(self, connection: Connection) -> None:
         self.forget(connection)
         self._evicted.add(connection)
         connection.expire(Reason.CAP)
 
-    def _evict_peer(self, peers: dict[Connection, None]) -> bool:
+    def _evict_peer(self, peers: Iterable[Connection]) -> bool:
         """End the first connection in order of eviction of one client. The cap limits the search."""
-        if order := self._order(peers, self._limits.per_client):
-            self._evict(order[0][1])
-        return bool(order)
+        turns = [(turn, peer) for peer in peers if (turn := self._turn(peer)) is not None]
+        newest = [turn for turn in turns if turn[0][0] == _NEWEST]
+        if turns:
+            is_burst = len(newest) > self._limits.per_client * _NEW_SHARE
+            self._evict(min(newest if is_burst else turns, key=itemgetter(0))[1])
+        return bool(turns)
 
     def _evict_first(self) -> bool:
-        """End the first connection in order of eviction."""
-        for _ in range(2):
-            while self._first_to_go and self._evictions_left:
-                turn, connection = self._first_to_go.popleft()
-                if connection in self._holder and self._turn(connection) == turn:
-                    self._evictions_left -= 1
-                    self._evict(connection)
-                    return True
-            if not self._list_turns():
-                break
-        return False
-
-    def _list_turns(self) -> bool:
-        """Take a new snapshot of the connections that can be closed. Returns False if the last one is too recent.
-
-        A snapshot visits every connection, so it is taken once per sweep, or after evicting an eighth of them.
-        """
-        if self._evictions_left and self._is_listed:
-            return False
-        self._is_listed = True
-        self._evictions_left = max(len(self._holder) // 8, 1)
-        self._first_to_go = deque(self._order(self._holder, self._limits.total))
-        return True
-
-    def _order(self, connections: Iterable[Connection], most: int) -> list[tuple[Turn, Connection]]:
-        """The connections that can be closed, those first for which the server has done the least; `most` is their cap.
+        """End the first connection in order of eviction: the one for which the server has done the least.
 
         Without `_NEW_SHARE`, a burst of new connections would close all idle ones. If it were 0, idle connections of an
         attacker could keep nearly every place, and new ones would close each other during their handshakes.
         """
-        turns = [(turn, connection) for connection in connections if (turn := self._turn(connection)) is not None]
-        turns.sort(key=itemgetter(0))
-        settled = sum(turn[0] < _NEWEST for turn, _ in turns)
-        excess = max(len(turns) - settled - int(most * _NEW_SHARE), 0)
-        return turns[settled : settled + excess] + turns[:settled] + turns[settled + excess :]
+        newest = self._find(_NEW)
+        is_burst = len(self._ranks[_NEW]) > self._limits.total * _NEW_SHARE
+        first = newest if is_burst else self._find(_CLOSING)
+        if first is None and newest is not None and self.now - newest.since >= 2 * self._limits.sweep_interval:
+            first = newest
+        first = first or self._find(_IDLE) or self._find(_BUSY) or newest
+        if first is not None:
+            self._evict(first)
+        return first is not None
+
+    def _find(self, rank: int) -> Connection | None:
+        """The connection of a rank that is closed first, of at most VISITS: those without progress for longest."""
+        connections, found = self._ranks[rank], list[tuple[Turn, Connection]]()
+        for _ in range(min(VISITS, len(connections))):
+            connection, known = next(iter(connections.items()))
+            turn = self._turn(connection)
+            is_unchanged = connections.get(connection) == known
+            if turn is not None and (turn[0] < rank or (is_unchanged and rank != _BUSY)):
+                return connection
+            if is_unchanged:
+                # Each has its visit before this one has a second.
+                connections.move_to_end(connection)
+            if turn is not None and connection in connections:
+                found.append((turn, connection))
+        return min(found, key=itemgetter(0))[1] if found else None
 
     def _turn(self, connection: Connection) -> Turn | None:
         """The rank and age of a connection; None if it cannot be closed now."""
-        phase, since = connection.phase(self.now)
+        phase, since = self._visit(connection)
         rank, is_young = EVICTION_RANK[phase], self.now - since < 2 * self._limits.sweep_interval
-        if rank == 2 and (is_young or phase is Phase.ANSWER) and not self._has_many(connection, phase):
+        if rank == _BUSY and (is_young or phase is Phase.ANSWER) and not self._has_many(connection, phase):
             return None
-        return _NEWEST if is_young and not rank else rank, since
+        return _NEWEST if is_young and rank == _NEW else rank, since
 
     def _has_many(self, connection: Connection, phase: Phase) -> bool:
         """Whether its client is at its cap or, while no place is free, a holder of it has more than its share."""

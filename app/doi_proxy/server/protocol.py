@@ -128,6 +128,11 @@ class ServerProtocol(HttpToolsProtocol):
         self._unsent = 0
         self._advance()
 
+    def _settle(self) -> None:
+        """The first head has arrived."""
+        self._is_new = False
+        self._connections.settle(self)
+
     # --- Parsing ------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
@@ -182,7 +187,8 @@ class ServerProtocol(HttpToolsProtocol):
             if answer is not None:
                 self.transport.write(add_close(answer) if is_only else answer)
                 self.server_state.total_requests += 1
-                self._is_new = False
+                if self._is_new:
+                    self._settle()
                 if is_only:
                     self._end(_FINISHED)
                 return
@@ -209,7 +215,8 @@ class ServerProtocol(HttpToolsProtocol):
             # The parser turns this exception into an HttpParserError; `_feed` answers 400.
             self._refusal = fault
             raise ValueError(fault)
-        self._is_new = False
+        if self._is_new:
+            self._settle()
         self._stream.end_head(body_length(fields))
         if self._stream.body_left and self.parser.should_upgrade():
             # The parser would parse the body as the next request.
