@@ -17,8 +17,8 @@ from doi_proxy.assembly import stores
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import fitting_bytes, open_cache, open_service_cache
 from doi_proxy.cache.entry import RegistryEntry
-from doi_proxy.cache.late import fill_store
 from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.missed import Missed
 from doi_proxy.cache.purges import MAX_LATE_PURGES, MAX_PURGES, Purges
 from doi_proxy.cache.store import StoreUnavailable
 from doi_proxy.errors import ConfigurationError, StoreError
@@ -131,7 +131,10 @@ async def test_a_late_store_gets_what_an_upstream_said_alone(clock: Clock) -> No
     fields = {name: getattr(said, name) for name in said.__struct_fields__}
     for found in (entry(NAME), RegistryEntry(**fields, agency="Crossref")):
         await memory.put(found)
-    await fill_store(store, memory, Purges(), clock())
+    missed = Missed()
+    missed.add_everything()
+    await missed.write(store, memory, Purges(), clock())
+    assert not missed
     assert [(await store.get(name)) is not None for name in (NAME, OTHER)] == [True, False]
 
 

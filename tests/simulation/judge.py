@@ -80,12 +80,6 @@ KNOWN: Final = {
         "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
         "It queries the upstream again, and answers 502 or 503 if that fails.",
     ),
-    MISSED: Known(
-        3_071,
-        40,
-        "What is fetched while Valkey is away is never written to it (cache/fallback.py): the other machine, and "
-        "the same one after a restart, answer 502 or 503 if the upstream fails. SQLite gets it (cache/late.py).",
-    ),
     LOST: Known(
         3,
         200,

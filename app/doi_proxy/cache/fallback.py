@@ -189,6 +189,15 @@ class FallbackStore:
             if stats is not None and stats.healthy:
                 self._outage.end()
 
+    async def _succeeds(self, operation: str, work: Awaitable[object]) -> bool:
+        """Await work of the store. Returns whether it succeeded."""
+
+        async def report() -> bool:
+            await work
+            return True
+
+        return await self._try(operation, report(), False)
+
     async def _try(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
         try:
             result = await work

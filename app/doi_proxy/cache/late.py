@@ -7,17 +7,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
-from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.purges import Purges
 from doi_proxy.cache.store import SharedStore
 from doi_proxy.errors import StoreError
 
 log = logging.getLogger(__name__)
-
-#: Entries of memory that are put between two flushes, or checked in one step.
-ENTRIES_A_STEP: Final = 250
 
 
 class LateStore:
@@ -63,17 +57,3 @@ class LateStore:
         if before is not None:
             with suppress(StoreError):
                 await before.close()
-
-
-async def fill_store(store: SharedStore, memory: MemoryStore, purges: Purges, now: float) -> None:
-    """Give a store that was opened late the records of memory. What fails is only in memory."""
-    for number, key in enumerate(memory.unsorted_keys()):
-        entry = memory.peek(key)
-        if entry is None or not entry.is_confirmed:
-            continue
-        # A purge by another process can be newer than the record. One by this process is older: memory has it.
-        is_purged = purges.refuses(key, 0.0, now)
-        with suppress(StoreError):
-            if number % ENTRIES_A_STEP == 0:
-                await store.flush()
-            await store.put(entry, unless_newer=True, sent_at=None if is_purged else entry.fetched_at)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from doi_proxy.cache.purges import MAX_LATE_PURGES, NOT_FOUND, UNKNOWN, Purges, has_many_keys, scopes_of
+from doi_proxy.cache.purges import MAX_LATE_PURGES, NOT_FOUND, UNKNOWN, has_many_keys, scopes_of
 from doi_proxy.cache.store import SharedStore, change_note
-from doi_proxy.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -27,16 +25,25 @@ def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:
     return "\n".join(line for line in lines if scopes.isdisjoint(scopes_of(line.partition("\t")[0]))).encode()
 
 
-async def delete_purged(store: SharedStore, purges: Purges) -> None:
-    """Delete the entries that were fetched before a purge that the store has missed. The other processes know it."""
-    for scope, at in tuple(purges.items()):
-        with suppress(StoreError):
-            if scope == UNKNOWN:
-                log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
-            if has_many_keys(scope):
-                async for entry in store.scan(scope if scope.endswith("/") else ""):
-                    if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
-                        await store.delete(entry.key, announce=False)
-                await store.flush()
-            elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
-                await store.delete(scope)
+async def delete_purged(store: SharedStore, scope: str, at: float, *, announce: bool) -> None:
+    """Delete the entries of a scope that were fetched before a purge at `at`, which the store has missed.
+
+    With `announce`, the other processes have missed it too. Raises StoreError.
+    """
+    if scope == UNKNOWN:
+        log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
+    if has_many_keys(scope):
+        if announce:
+            await store.delete(scope)
+        async for entry in store.scan(scope if scope.endswith("/") else ""):
+            if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
+                await store.delete(entry.key, announce=False)
+        await store.flush()
+        if announce:
+            await store.announce(scope)
+    elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
+        await store.delete(scope)
+    elif announce:
+        await store.announce(scope)
+    if announce:
+        await forget_works(store, frozenset([scope]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 from typing import Final, cast
 
 from msgspec.structs import replace
@@ -13,8 +14,9 @@ from doi_names.name import fold
 from doi_proxy.cache.coordination import REGISTRY_CHANGED
 from doi_proxy.cache.entry import MAX_SKEW, Entry, bound_times, expire_unverified, loses_proof
 from doi_proxy.cache.fallback import FallbackStore, TierStats
-from doi_proxy.cache.late import ENTRIES_A_STEP, LateStore, fill_store
+from doi_proxy.cache.late import LateStore
 from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.missed import Missed
 from doi_proxy.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
 from doi_proxy.cache.purging import delete_purged, forget_works
 from doi_proxy.cache.store import (
@@ -30,6 +32,8 @@ from doi_proxy.errors import StoreError
 
 log = logging.getLogger(__name__)
 
+#: Entries of memory that are deleted in one turn.
+_ENTRIES_A_TURN: Final = 250
 #: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
 
@@ -66,6 +70,7 @@ class TieredStore(FallbackStore):
         self._reading_changes = asyncio.Lock()
         self._purges = Purges()
         self._purges.most = MAX_PURGES if self._late is None else MAX_LATE_PURGES
+        self._missed = Missed()
         #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
         #: import changes more records than can be announced or dropped one by one.
         self.edition = 0
@@ -152,7 +157,8 @@ class TieredStore(FallbackStore):
         self._keep(entry)
         if self.store is not None:
             write = self.store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
-            await self._try("put", write, None)
+            if not await self._succeeds("put", write):
+                self._missed.add(entry.key, announce=announce)
 
     async def put_newer(self, entry: Entry) -> bool:
         """Put an entry unless the cache has one that is as new, or a fresh verified one. Returns whether it was put.
@@ -184,7 +190,9 @@ class TieredStore(FallbackStore):
             return
         # The next request takes it from the store, if it is still needed.
         self.memory.drop(entry.key)
-        await self._try("put", self.store.put(stale, announce=announce, unless_newer=True), None)
+        if not await self._succeeds("put", self.store.put(stale, announce=announce, unless_newer=True)):
+            self.memory.keep(stale)
+            self._missed.add(entry.key, announce=announce)
 
     async def begin_purge(self, scope: str, dropped: list[str] | None = None) -> None:
         """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.
@@ -196,7 +204,8 @@ class TieredStore(FallbackStore):
         if self.store is not None:
             # Entries that still wait to be written are older than the purge.
             await self.flush()
-            await self._try("delete", self.store.delete(scope), False)
+            if not await self._succeeds("delete", self.store.delete(scope)):
+                self._missed.purges.record(scope, self._clock())
             await self.flush()
             async for key in self.memory.drop_scope(scope):
                 if dropped is not None:
@@ -220,7 +229,10 @@ class TieredStore(FallbackStore):
             self._purges.record(key, self._clock())
         existed = self.memory.drop(key)
         if self.store is not None:
-            existed = await self._try("delete", self.store.delete(key, announce=announce), False) or existed
+            in_store = await self._try("delete", self.store.delete(key, announce=announce), None)
+            if in_store is None:
+                self._missed.purges.record(key, self._clock())
+            existed = in_store or existed
             await self.flush()
         return existed
 
@@ -232,7 +244,7 @@ class TieredStore(FallbackStore):
         if self.store is not None:
             count = len(dropped)
             while dropped:  # freed in one turn, 1,000,000 keys take 46 ms
-                if len(dropped) % ENTRIES_A_STEP == 0:
+                if len(dropped) % _ENTRIES_A_TURN == 0:
                     await asyncio.sleep(0)
                 await self._try("delete", self.store.delete(dropped.pop(), announce=False), False)
             async for entry in self.scan(start):
@@ -299,6 +311,7 @@ class TieredStore(FallbackStore):
 
     async def close(self) -> None:
         """Close both tiers."""
+        await self.write_missed()
         if self.store is not None:
             await self._try("close", self.store.close(), None)
         await self.memory.close()
@@ -309,6 +322,7 @@ class TieredStore(FallbackStore):
             await self.open_late()
             if self._late is None:
                 await self.end_outage()
+            await self.write_missed()
             await self.forget_announced()
             await self.announce_confirmed()
             self.memory.drop_expired()
@@ -331,13 +345,25 @@ class TieredStore(FallbackStore):
         late = self._late
         if late is None or (store := await late.open()) is None:
             return
-        await delete_purged(store, self._purges)
+        for scope, at in tuple(self._purges.items()):
+            # The other processes open it too, and know their purges.
+            with suppress(StoreError):
+                await delete_purged(store, scope, at, announce=False)
+        self._missed.purges.clear()
+        self._missed.add_everything()
         before, self._late = self.store, None
         self._use(store)
         # The announcements of another file have other numbers.
         self._cursor, self.edition = None, self.edition + 1
-        await fill_store(store, self.memory, self._purges, self._clock())
+        await self.write_missed()
         await late.replace(before)
+
+    async def write_missed(self) -> None:
+        """Write to the store what it missed while it was away, if it is back."""
+        if self._missed and self.store is not None and self._late is None:
+            with suppress(StoreError):  # it is away, and this is tried again
+                await self._missed.write(self.store, self.memory, self._purges, self._clock())
+                self._outage.record_success("put")
 
     def _record_failure(self, operation: str, error: StoreError) -> None:
         if self._opener is None or not isinstance(error, StoreLost):
@@ -392,9 +418,11 @@ class TieredStore(FallbackStore):
         return self._bound(None if self.store is None else await self._try("get", self.store.get(key), None))
 
     def _bound(self, stored: Entry | None) -> Entry | None:
-        """What an entry of the store counts as in this process. One that is only read still has what was purged."""
+        """What an entry of the store counts as in this process. One that missed a purge still has what was purged."""
         now = self._clock()
-        if stored is None or (self._late and self._purges.refuses(stored.key, stored.fetched_at, now)):
+        if stored is None or (
+            (self._late or self._missed.purges) and self._purges.refuses(stored.key, stored.fetched_at, now)
+        ):
             return None
         bounded = bound_times(stored, now, self._ceiling)
         return expire_unverified(bounded) if bounded is not None and self._only_verified else bounded
