@@ -47,8 +47,8 @@ _LOOK_BEHIND: Final = 8
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
 #: A name that is written after another one, without a blank.
 _GLUED: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/(?=[^\s/])")
-#: A tag is part of the word in which it is.
-_WORD: Final = re.compile(r"(?:<[a-z/][^<>]{0,200}>|\S)+", re.IGNORECASE)
+#: A tag is part of the word in which it is, and so is the blank after a command of LaTeX for a slash.
+_WORD: Final = re.compile(r"(?:<[a-z/][^<>]{0,200}>|\\slash[ ]|\S)+", re.IGNORECASE)
 #: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
 _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
 #: A word after the first; a slash between blanks belongs to the word after it.

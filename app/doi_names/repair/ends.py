@@ -14,12 +14,15 @@ from doi_names.repair import sici
 
 #: The most characters that are cut from the end.
 _MAX_ENDINGS: Final = 16
-#: A complete name does not end with these. It can end with "+", "-" and "#": 10.1021/ja001926+, ...CO;2-#.
+#: A complete name does not end with these. It can end with "+", "-" and, in a SICI, "#": 10.1021/ja001926+, ...CO;2-#.
 _ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffd")
 #: Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
 _OTHER_ENDINGS: Final = ("P", "No")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
 _BRACKET: Final = re.compile(r"[()\[\]{}]")
+_CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
+#: The rest of a text in which a bracket was opened before a word.
+_BEGUN_WORD: Final = re.compile(r"(?:[A-Z]{2,12}|[A-Z][A-Za-z]{2,20}|see)[.:]?\Z")
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 #: The least that is a name: an end follows it.
 _BEGINNING: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s]")
@@ -54,16 +57,17 @@ _QUERY_OR_FRAGMENT: Final = re.compile(
 _SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
 _FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
 #: A year in brackets belongs to a citation, unless an ISSN is before it.
-_YEAR: Final = re.compile(r"(?<=[0-9A-Za-z])(?<![0-9]{4}-[0-9]{3}[0-9X])(?<![0-9]{7}[0-9X])\((?:19|20)[0-9]{2}\)\Z")
-#: What pages print after a name, without the blank that a reader sees: a word with a capital after a digit, or a label
-#: of capitals before a colon; words that were seen in PDF pages; words of Chinese, Japanese and Korean, which have no
-#: blank before them.
+_YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<![0-9]{7}[0-9X].)(?:19|20)[0-9]{2}\)\Z")
+#: What pages print after a name, without the blank that a reader sees: a word with a capital, or a long one, after a
+#: digit; a label of capitals before a colon; words that were seen in PDF pages; words of Chinese, Japanese and Korean,
+#: which have no blank before them.
 _NEXT_WORD: Final = re.compile(
-    r"""(?<=[0-9])(?:[A-Z][a-z]{4,20}|Cite|View|Epub|Copy|Open|Save|Full|Read|From|This|Page|Link|Get|See|The)
-        (?:[A-Z:\s,.]|\Z).*
+    r"""(?<=[0-9])(?: [A-Z][a-z]{4,20} | Cite | View | Epub | Copy | Open | Save | Full | Read | From | This | Page
+                    | Link | Get | See | The )(?:[A-Z:\s,.]|\Z).*
       | (?<=[0-9a-z])[A-Z]{3,12}:.*
       | (?<=[0-9])(?:KEYWORDS|ABSTRACT|RECEIVED|ACCEPTED|PUBLISHED|INTRODUCTION|ARTICLE|RESEARCH|REVIEW|PMC?ID)\Z
       | (?<=\.x)[A-Z].*
+      | (?<=[0-9])[a-z]{7,20}\Z
       | (?<=[a-z])(?:Downloaded|Copyright|Published|Available|Accepted|Received|Keywords)[A-Za-z:]{0,20}\Z
       | (?<=[0-9A-Za-z])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3].*""",
     re.VERBOSE | re.DOTALL,
@@ -83,7 +87,7 @@ _PAGE_PART: Final = re.compile(
                | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
                | xml | toc | supplementary-material )
           | \.(?: full(?:-text)? | abstract | short | long | e?pdf(?:\+html)?
-               | html? | xml | epub | ris | bib | svg ) )\Z""",
+               | html? | xml | epub | ris | bib | svg | png ) )\Z""",
     _CASELESS | re.VERBOSE,
 )
 _SUBPAGE: Final = re.compile(
@@ -93,8 +97,8 @@ _SUBPAGE: Final = re.compile(
 #: After a part with a digit, a part of words is one of a publisher's site: /issuetoc, /homepage/Authors.html. After an
 #: ISSN it is the number of an article: 1361-6633/aafcad.
 _WORDS: Final = re.compile(
-    r"""(?<=[0-9A-Za-z]) (?<![0-9]{4}-[0-9]{3}[0-9X])
-        (?: /[a-z]{4,20}(?:[-_][a-z]{2,20}){0,5} | /[a-z]{2,20}(?:[-_][a-z]{2,20}){1,5} )
+    r"""/ (?<=[0-9A-Za-z].) (?<![0-9]{4}-[0-9]{3}[0-9X].)
+        (?: [a-z]{4,20}(?:[-_][a-z]{2,20}){0,5} | [a-z]{2,20}(?:[-_][a-z]{2,20}){1,5} )
         (?: /[A-Za-z][A-Za-z_-]{2,40} )?
         (?: \.(?:html?|svg|png|php|aspx?|jsp) )?\Z""",
     re.VERBOSE,
@@ -140,22 +144,20 @@ def at_sign(text: str) -> str:
 
 
 def at_unpaired_bracket(text: str) -> str:
-    """10.1000/182)and -> 10.1000/182: a closing bracket whose opening bracket is before the name, or missing."""
+    """10.1000/182)and -> 10.1000/182: a bracket without a partner that closes, or that opens before a word."""
     name = _BEGINNING.search(text)
     if not name:
         return text
-    counts = {")": 0, "]": 0, "}": 0}
+    waiting: dict[str, list[int]] = {closer: [] for closer in _CLOSERS.values()}
     for bracket in _BRACKET.finditer(text, name.end() - 1):
-        if bracket[0] in _OPENERS:
-            if counts[bracket[0]] == 0:
-                return text[: bracket.start()]
-            counts[bracket[0]] -= 1
+        if bracket[0] in _CLOSERS:
+            waiting[_CLOSERS[bracket[0]]].append(bracket.start())
+        elif waiting[bracket[0]]:
+            waiting[bracket[0]].pop()
         else:
-            counts[_CLOSERS[bracket[0]]] += 1
-    return text
-
-
-_CLOSERS: Final = {opener: closer for closer, opener in _OPENERS.items()}
+            return text[: bracket.start()]
+    begun = min((places[0] for places in waiting.values() if places), default=len(text))
+    return text[:begun] if _BEGUN_WORD.match(text, begun + 1) else text
 
 
 def at_query_or_fragment(text: str) -> str:
@@ -238,14 +240,15 @@ def without_trailing_punctuation(text: str) -> str:
         opener = _OPENERS.get(last)
         if text.endswith("--"):
             text = text.rstrip("-")
-        elif _is_ending(last) or (opener and text.count(last) > text.count(opener)):
+        elif _is_ending(text) or (opener and text.count(last) > text.count(opener)):
             text = text[:-1].rstrip()
         else:
             break
     return text
 
 
-def _is_ending(character: str) -> bool:
-    if character <= "\x7f":
-        return character in _ENDINGS
-    return character in _ENDINGS or unicodedata.category(character).startswith(_OTHER_ENDINGS)
+def _is_ending(text: str) -> bool:
+    last = text[-1:]
+    if last == "#":
+        return not text.endswith("-#")
+    return last in _ENDINGS or (last > "\x7f" and unicodedata.category(last).startswith(_OTHER_ENDINGS))

@@ -13,18 +13,19 @@ from doi_names.repair.characters import with_plain_blanks
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LATEX_ESCAPE: Final = re.compile(
-    r"""\{\\([_&%#$<>])\}
+    r"""\{\\(?P<braced>[_&%#$<>])\}
       | \\{1,4}(?=[_&%#${}<>])
-      | \$([<>_])\$
-      | \{\\text(less|greater|underscore)\}
-      | \\text(less|greater|underscore)(?:\{\}|[ ])?
-      | \\ensuremath\{([<>])\}
-      | \\text(endash)(?:\{\}|[ ])
-      | \\(\()(?=[^()\s]{1,64}\\\))
-      | \\(\))""",
+      | \$(?P<math>[<>_])\$
+      | \{\\text(?P<braced_word>less|greater|underscore)\}
+      | \\text(?P<word>less|greater|underscore)(?:\{\}|[ ])?
+      | \\(?P<slash>slash)(?:\{\}|[ ])?
+      | \\ensuremath\{(?P<ensured>[<>])\}
+      | \\text(?P<dash>endash)(?:\{\}|[ ])
+      | \\(?P<opener>\()(?=[^()\s]{1,64}\\\))
+      | \\(?P<closer>\))""",
     re.VERBOSE,
 )
-_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-"}
+_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
 #: RFC 8259, section 7 (JSON), and the same with two digits (ECMAScript, HexEscapeSequence).
 _NUMERIC_ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2}))", re.IGNORECASE)
 _SURROGATES: Final = range(0xD800, 0xE000)
@@ -55,14 +56,15 @@ def without_latex_escapes(text: str) -> str:
 
 
 def _write_latex_character(found: re.Match[str]) -> str:
-    word = found[3] or found[4] or found[6]
-    return _LATEX_WORDS[word] if word else found[1] or found[2] or found[5] or found[7] or found[8] or ""
+    character = found[found.lastgroup] if found.lastgroup else ""
+    return _LATEX_WORDS.get(character, character)
 
 
 def with_slash_for_backslash(text: str) -> str:
     r"""10.1000\182 -> 10.1000/182"""
     found = _BACKSLASH.search(text) if "\\" in text else None
-    if not found:
+    # Inside a suffix, 10.2889 is a page, and its backslash begins an escape.
+    if not found or _NAME.search(text, 0, found.start()):
         return text
     return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"
 

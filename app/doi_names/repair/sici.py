@@ -11,8 +11,9 @@ import re
 from typing import Final
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-#: Section 6: the location and the code of the title, between angle brackets. Some publishers register square brackets.
-_CONTRIBUTION: Final = r"(?:<[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24}>|\[[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24}\])"
+#: Section 6: the location and the code of the title, between angle brackets, or nothing if it identifies an issue. Some
+#: publishers register square brackets.
+_CONTRIBUTION: Final = r"(?:<(?:[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})?>|\[[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24}\])"
 #: Section 7: code structure identifier, derivative part identifier, medium, version, check character.
 _CONTROL: Final = r"[0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#]?)?"
 _SICI: Final = re.compile(rf"{_CONTRIBUTION}({_CONTROL})?", _CASELESS)
@@ -34,24 +35,29 @@ _LINK: Final = re.compile(
 )
 #: The contribution before a control segment, in either kind of brackets. No name with "(SICI)" has square ones.
 _BRACKETS: Final = re.compile(r"([<\[])([0-9A-Za-z]{1,8}:[^<>\[\]\s]{1,12})[>\]](?=[0-9]\.[0-9]\.)")
+#: Other signs in the place of angle brackets, such as quotation marks and East Asian brackets.
+_OTHER_ANGLES: Final = re.compile(
+    r"[\u00ab\u2039\u226a\u27e8\u2329\u3008\u300a\uff1c]([0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})"
+    r"[\u00bb\u203a\u226b\u27e9\u232a\u3009\u300b\uff1e](?=[0-9]\.[0-9]\.)"
+)
 _BLANK: Final = re.compile(
     rf"""\s(?={_CONTRIBUTION}\s?[0-9]\.[0-9]\.[A-Z])
-       | (?<=[>\]])\s(?=[0-9]\.[0-9]\.[A-Z]{{2}};)
-       | (?<=\.CO;)\s(?=[0-9])
-       | (?<=;[0-9]-)\s(?=[0-9A-Z#](?:[\s.,;)]|\Z))""",
+       | \s(?<=[>\]]\s)(?=[0-9]\.[0-9]\.[A-Z]{{2}};)
+       | \s(?<=\.CO;\s)(?=[0-9])
+       | \s(?<=;[0-9]-\s)(?=[0-9A-Z#](?:[\s.,;)]|\Z))""",
     _CASELESS | re.VERBOSE,
 )
 
 
 def find_span(text: str, begin: int = 0) -> tuple[int, int]:
     """The contribution and control segments of the first SICI of a text from `begin` on; (0, 0) if it has none."""
-    found = _SICI.search(text, begin) if ":" in text else None
+    found = _SICI.search(text, begin) if "<" in text or "[" in text else None
     return found.span() if found else (0, 0)
 
 
 def is_cut(name: str) -> bool:
     """Whether a name ends inside a SICI: in its contribution, in its control segment, or before its check character."""
-    if ":" not in name:
+    if "<" not in name and "[" not in name:
         return False
     found = _SICI.search(name)
     if found is None:
@@ -82,9 +88,14 @@ def without_link(text: str) -> str:
     return _LINK.sub(lambda link: link[1] or link[2] or link[3] or "", text) if ">" in text or "]" in text else text
 
 
+def restore_angle_brackets(text: str) -> str:
+    """10.1000/74«947:ABC»2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: other signs around the contribution."""
+    return text if text.isascii() else _OTHER_ANGLES.sub(r"<\1>", text)
+
+
 def join_segments(text: str) -> str:
     """10.1000/74 <947:ABC>2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a line was broken between two segments."""
-    return _BLANK.sub("", text)
+    return _BLANK.sub("", text) if ";" in text or "[" in text or "<" in text else text
 
 
 def with_other_brackets(text: str) -> str:

@@ -21,7 +21,9 @@ _BLANK_BEFORE_ZERO: Final = re.compile(
     r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
 )
 #: The check characters of two segments make the number of an article of Elsevier one (Publisher Item Identifier).
-_BLANK_IN_PII: Final = re.compile(r"(?<=[0-9]{4}-[0-9]{3}[0-9X])\s(?=\([0-9]{2}\)[0-9]{5}-[0-9X])")
+_BLANK_IN_PII: Final = re.compile(
+    r"\s(?:(?<=[0-9]{4}-[0-9]{3}[0-9X]\s)(?=\([0-9]{2}\)[0-9]{5}-)|(?<=-[0-9]{3}[0-9X]\([0-9]{2}\)\s)(?=[0-9]{5}-[0-9X]))"
+)
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
 #: PDF readers write "_" as a blank. A chapter has the ISBN of its book, "_" and a number.
 _CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")

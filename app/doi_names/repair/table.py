@@ -42,6 +42,7 @@ REPAIRS: Final = (
     Repair("escape", programs.without_numeric_escapes),
     Repair("link", programs.without_links),
     Repair("inline-tag", programs.without_inline_tags),
+    Repair("sici-angle", sici.restore_angle_brackets),
     Repair("east-asian-punctuation", ends.at_east_asian_punctuation),
     Repair("escaped-control", ends.at_escaped_control),
     Repair("full-width", characters.without_full_width),

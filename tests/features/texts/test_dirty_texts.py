@@ -1,4 +1,4 @@
-"""The right registered name of 98.9 % of dirty texts is found, and never a wrong one.
+"""The right registered name of 99.1 % of dirty texts is found, and never a wrong one.
 
 The regular expressions that other programs use are counted beside it (docs/suggestions.md).
 """
@@ -55,7 +55,7 @@ def read_one(text: str) -> str | None:
 
 def test_both_readers_give_the_right_name_and_none_that_is_wrong() -> None:
     found = Counter(judge(one, [found.name.text for found in find_names(one.text)]) for one in DIRTY.texts)
-    assert count(read_one) == found == {"right": 792, "missing": 8}
+    assert count(read_one) == found == {"right": 793, "missing": 7}
 
 
 def first_match(patterns: tuple[str, ...]) -> Callable[[str], str | None]:
