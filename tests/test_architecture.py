@@ -74,7 +74,7 @@ PURE: Final = ("doi_names", "handle_protocol", *(
     for name in (
         "rationing", "system.toml_text",
         *(f"resolver.{name}" for name in (
-            "demand", "failure_memory", "location_choice", "metadata_format", "options", "proof",
+            "failure_memory", "location_choice", "metadata_format", "options", "proof",
             "resolution", "target", "target_url",
         )),
         *(f"features.{name}" for name in (

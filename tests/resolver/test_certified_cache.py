@@ -15,9 +15,9 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import UnprovenAnswer
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.routed import RoutedSource
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 NAME: Final = HandleName("10.1000/182")
 OLD, NEW = "http://example.org/old", "http://example.org/new"
-CERT: Final = Demand(certified=True)
+CERT: Final = Conditions(certified=True)
 TTL: Final = 1_000
 #: A refresh ahead begins here at the earliest.
 LATE: Final = 950
@@ -51,8 +51,8 @@ class Process:
         self.resolver = resolver
         self.failures = failures
 
-    async def ask(self, demand: Demand = CERT, name: HandleName = NAME) -> Resolution:
-        return await self.resolver.resolve(name, demand)
+    async def ask(self, conditions: Conditions = CERT, name: HandleName = NAME) -> Resolution:
+        return await self.resolver.resolve(name, conditions)
 
 
 @asynccontextmanager
@@ -124,10 +124,10 @@ class TestCert:
         assert server.queries(NAME.text) == 2
 
     async def test_an_unverified_entry_does_not_answer_it(self, one: Process, server: HandleServer) -> None:
-        assert facts(await one.ask(Demand())) == (Origin.ASKED, OLD, False)
+        assert facts(await one.ask(Conditions())) == (Origin.ASKED, OLD, False)
         assert facts(await one.ask()) == (Origin.BYPASSED, OLD, True)
         # An ordinary request takes the verified entry.
-        assert facts(await one.ask(Demand())) == (Origin.HIT, OLD, True)
+        assert facts(await one.ask(Conditions())) == (Origin.HIT, OLD, True)
         assert server.queries(NAME.text) == 2
 
     async def test_the_proof_that_a_name_does_not_exist_is_cached(
@@ -140,20 +140,20 @@ class TestCert:
         clock.advance(60)
         assert (await one.ask(name=absent)).origin is Origin.BYPASSED
 
-    @pytest.mark.parametrize("demand", [Demand(True, True), Demand(certified=True, max_age=10)])
+    @pytest.mark.parametrize("conditions", [Conditions(True, True), Conditions(certified=True, max_age=10)])
     async def test_auth_and_a_younger_age_query_the_server(
-        self, one: Process, server: HandleServer, clock: Clock, demand: Demand
+        self, one: Process, server: HandleServer, clock: Clock, conditions: Conditions
     ) -> None:
         await one.ask()
         clock.advance(11)
-        assert facts(await one.ask(demand)) == (Origin.BYPASSED, OLD, True)
+        assert facts(await one.ask(conditions)) == (Origin.BYPASSED, OLD, True)
         assert server.queries(NAME.text) == 2
 
     async def test_a_cached_answer_does_not_count_as_a_bypass(self, one: Process) -> None:
         bypasses: list[int] = []
-        demand = Demand(certified=True, admit_bypass=lambda: bypasses.append(1))
+        conditions = Conditions(certified=True, admit_bypass=lambda: bypasses.append(1))
         for _ in range(3):
-            await one.ask(demand)
+            await one.ask(conditions)
         assert len(bypasses) == 1
 
     async def test_a_stale_record_has_the_reason_and_is_not_verified(
@@ -177,7 +177,7 @@ class TestCert:
         server.lie(NAME.text, "unsigned")
         with pytest.raises(UnprovenAnswer):
             await one.ask()
-        assert facts(await one.ask(Demand())) == (Origin.ASKED, OLD, False)
+        assert facts(await one.ask(Conditions())) == (Origin.ASKED, OLD, False)
 
     async def test_without_verification_it_bypasses_the_cache(self, server: HandleServer, clock: Clock) -> None:
         async with (
@@ -198,7 +198,7 @@ async def refresh_ahead(one: Process, clock: Clock, ends: Callable[[], bool]) ->
     """Make the record popular in its refresh window, and wait for the end of the query."""
     clock.advance(LATE)
     for _ in range(3):
-        await one.ask(Demand())
+        await one.ask(Conditions())
     async with asyncio.timeout(10):
         while not ends():  # noqa: ASYNC110 - a query in the background has no event for its end
             await asyncio.sleep(0.001)
@@ -207,26 +207,30 @@ async def refresh_ahead(one: Process, clock: Clock, ends: Callable[[], bool]) ->
 class TestReplacement:
     """A fresh verified record is replaced by a verified one only."""
 
-    @pytest.mark.parametrize("demand", [Demand(max_age=0), Demand(authoritative=True)], ids=["reload", "auth"])
+    @pytest.mark.parametrize(
+        "conditions", [Conditions(max_age=0), Conditions(authoritative=True)], ids=["reload", "auth"]
+    )
     async def test_an_unsigned_answer_does_not_replace_it(
-        self, one: Process, server: HandleServer, clock: Clock, demand: Demand
+        self, one: Process, server: HandleServer, clock: Clock, conditions: Conditions
     ) -> None:
         await one.ask()
         clock.advance(1)
         server.put(NAME.text, url=NEW, ttl=TTL)
         server.lie(NAME.text, "unsigned")
-        refused = await one.ask(demand)
+        refused = await one.ask(conditions)
         assert (facts(refused), type(refused.failure)) == ((Origin.STALE, OLD, False), UnprovenAnswer)
         assert facts(await one.ask()) == (Origin.HIT, OLD, True)
 
-    @pytest.mark.parametrize("demand", [Demand(max_age=0), Demand(authoritative=True)], ids=["reload", "auth"])
+    @pytest.mark.parametrize(
+        "conditions", [Conditions(max_age=0), Conditions(authoritative=True)], ids=["reload", "auth"]
+    )
     async def test_the_query_that_renews_it_requests_a_signature(
-        self, one: Process, server: HandleServer, clock: Clock, demand: Demand
+        self, one: Process, server: HandleServer, clock: Clock, conditions: Conditions
     ) -> None:
         await one.ask()
         clock.advance(1)
         server.put(NAME.text, url=NEW, ttl=TTL)
-        assert target(await one.ask(demand)) == NEW
+        assert target(await one.ask(conditions)) == NEW
         assert facts(await one.ask()) == (Origin.HIT, NEW, True)
 
     async def test_a_refresh_ahead_keeps_the_proof(self, one: Process, server: HandleServer, clock: Clock) -> None:
@@ -245,7 +249,7 @@ class TestReplacement:
         await refresh_ahead(one, clock, lambda: len(one.failures) == 1)
         queries = server.queries(NAME.text)
         for _ in range(10):
-            assert facts(await one.ask(Demand())) == (Origin.HIT, OLD, True)
+            assert facts(await one.ask(Conditions())) == (Origin.HIT, OLD, True)
         # It is not repeated at each request.
         assert server.queries(NAME.text) == queries
 
@@ -255,7 +259,7 @@ class TestReplacement:
         await one.ask()
         clock.advance(TTL)
         server.put(NAME.text, url=NEW, ttl=TTL)
-        assert facts(await one.ask(Demand())) == (Origin.RENEWED, NEW, False)
+        assert facts(await one.ask(Conditions())) == (Origin.RENEWED, NEW, False)
 
     async def test_an_http_api_does_not_replace_it(self, server: HandleServer, clock: Clock) -> None:
         async with AsyncExitStack() as opened:
@@ -267,7 +271,7 @@ class TestReplacement:
             one = await opened.enter_async_context(process(RoutedSource({}, (native, api)), clock))
             await one.ask()
             server.lie(NAME.text, "not-responsible")
-            refused = await one.ask(Demand(authoritative=True))
+            refused = await one.ask(Conditions(authoritative=True))
             assert (target(refused), type(refused.failure)) == (OLD, UnprovenAnswer)
             assert other.queries(NAME.text) == 1
             assert facts(await one.ask()) == (Origin.HIT, OLD, True)
@@ -276,7 +280,7 @@ class TestReplacement:
         self, one: Process, server: HandleServer, clock: Clock
     ) -> None:
         server.hold(NAME.text)
-        asked = asyncio.create_task(one.ask(Demand()))
+        asked = asyncio.create_task(one.ask(Conditions()))
         await server.arrived(NAME.text)
         await one.cache.put(verified(entry(url=NEW, fetched_at=clock())))
         server.release(NAME.text)
@@ -307,20 +311,22 @@ class TestAlways:
         ):
             yield strict
 
-    @pytest.mark.parametrize("demand", [Demand(), CERT], ids=["ordinary", "cert"])
-    async def test_it_is_confirmed_on_use(self, strict: Process, server: HandleServer, demand: Demand) -> None:
+    @pytest.mark.parametrize("conditions", [Conditions(), CERT], ids=["ordinary", "cert"])
+    async def test_it_is_confirmed_on_use(self, strict: Process, server: HandleServer, conditions: Conditions) -> None:
         await strict.cache.put(entry(url=NEW))
-        assert facts(await strict.ask(demand))[1:] == (OLD, True)
-        assert facts(await strict.ask(demand)) == (Origin.HIT, OLD, True)
+        assert facts(await strict.ask(conditions))[1:] == (OLD, True)
+        assert facts(await strict.ask(conditions)) == (Origin.HIT, OLD, True)
         assert server.queries(NAME.text) == 1
 
-    @pytest.mark.parametrize("demand", [Demand(), CERT, Demand(only_cached=True)], ids=["ordinary", "cert", "cached"])
+    @pytest.mark.parametrize(
+        "conditions", [Conditions(), CERT, Conditions(only_cached=True)], ids=["ordinary", "cert", "cached"]
+    )
     async def test_it_is_stale_while_it_cannot_be_confirmed(
-        self, strict: Process, server: HandleServer, demand: Demand
+        self, strict: Process, server: HandleServer, conditions: Conditions
     ) -> None:
         await strict.cache.put(entry(url=NEW))
         server.lie(NAME.text, "unsigned")
-        assert facts(await strict.ask(demand)) == (Origin.STALE, NEW, False)
+        assert facts(await strict.ask(conditions)) == (Origin.STALE, NEW, False)
 
     async def test_what_another_process_stored_without_proof_is_not_an_answer(
         self, strict: Process, store: MemoryStore, clock: Clock
@@ -328,17 +334,17 @@ class TestAlways:
         await strict.ask()
         clock.advance(TTL)
         await store.put(entry(url=NEW, fetched_at=clock() - 1))
-        assert facts(await strict.ask(Demand())) == (Origin.RENEWED, OLD, True)
+        assert facts(await strict.ask(Conditions())) == (Origin.RENEWED, OLD, True)
 
     async def test_not_found_without_proof_is_forgotten(self, strict: Process, server: HandleServer) -> None:
         await strict.cache.put(missing(NAME.key))
         server.lie(NAME.text, "unsigned")
         with pytest.raises(UnprovenAnswer):
-            await strict.ask(Demand())
+            await strict.ask(Conditions())
         assert (await strict.cache.get(NAME.key)) is None
 
     async def test_not_found_with_proof_is_cached(self, strict: Process, server: HandleServer) -> None:
-        absent: dict[str, Any] = {"demand": Demand(), "name": HandleName("10.1000/none")}
+        absent: dict[str, Any] = {"conditions": Conditions(), "name": HandleName("10.1000/none")}
         for _ in range(3):
             assert (await strict.ask(**absent)).is_verified
         assert server.queries("10.1000/none") == 1

@@ -11,10 +11,9 @@ from doi_names.errors import NotADOI
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.options import Action, ResolveOptions
+from doi_proxy.resolver.options import Action, Conditions, ResolveOptions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.local import SealedSource
@@ -48,7 +47,7 @@ class Bench:
 
     async def find_doi(self, name: str) -> Destination:
         """Where a name leads in a resolver of DOI names alone."""
-        return await self._of_dois.find(DestinationQuery(HandleName(name)), Demand())
+        return await self._of_dois.find(DestinationQuery(HandleName(name)), Conditions())
 
 
 @pytest.fixture

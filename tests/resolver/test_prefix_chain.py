@@ -9,9 +9,8 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify, PrefixInactive
-from doi_proxy.resolver.demand import ORDINARY
 from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOptions
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, ORDINARY, Action, Negotiation, ResolveOptions
 from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import NameLocations

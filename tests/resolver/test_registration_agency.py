@@ -10,8 +10,8 @@ import pytest
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
-from doi_proxy.resolver.demand import ORDINARY
 from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.options import ORDINARY
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
 from doi_proxy.resolver.resolver import Resolver

@@ -18,10 +18,10 @@ from doi_names.name import HandleName
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin, Resolution, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
@@ -38,8 +38,8 @@ OLD, NEW = "http://example.org/old", "http://example.org/new"
 #: Longer than any test, so only the answer or the failure counts.
 PATIENT = usual_timeouts(upstream=60)
 USUAL = usual_ttl_policy()
-AUTHORITATIVE = Demand(authoritative=True)
-CERTIFIED = Demand(certified=True)
+AUTHORITATIVE = Conditions(authoritative=True)
+CERTIFIED = Conditions(certified=True)
 
 
 def no_failures() -> FailureMemory:
@@ -84,8 +84,8 @@ class Bench:
         self.resolver = resolver
         self.seen = seen
 
-    async def ask(self, name: HandleName = NAME, demand: Demand | None = None) -> Resolution:
-        return await (self.resolver.resolve(name) if demand is None else self.resolver.resolve(name, demand))
+    async def ask(self, name: HandleName = NAME, conditions: Conditions | None = None) -> Resolution:
+        return await (self.resolver.resolve(name) if conditions is None else self.resolver.resolve(name, conditions))
 
     def queries(self) -> int:
         return self.upstream.queries(NAME.text)
@@ -261,7 +261,7 @@ class TestOneQuestion:
     async def test_a_person_joins_a_bulk_job_s_question_that_has_left(self, bench: Bench, priority: Priority) -> None:
         bench.upstream.put(NAME.text, url=OLD)
         bench.upstream.hold(NAME.text)
-        bulk = asyncio.create_task(bench.ask(demand=Demand(priority=priority)))
+        bulk = asyncio.create_task(bench.ask(conditions=Conditions(priority=priority)))
         await bench.upstream.arrived(NAME.text)
         person = asyncio.create_task(bench.ask())
         await asyncio.sleep(0)
@@ -274,13 +274,13 @@ class TestBypass:
     """`auth` and `cert`."""
 
     @pytest.mark.parametrize(
-        ("demand", "flags"),
-        [(AUTHORITATIVE, "auth=true"), (CERTIFIED, "cert=true"), (Demand(True, True), "auth=true&cert=true")],
+        ("conditions", "flags"),
+        [(AUTHORITATIVE, "auth=true"), (CERTIFIED, "cert=true"), (Conditions(True, True), "auth=true&cert=true")],
     )
-    async def test_it_passes_the_cache_and_renews_it(self, bench: Bench, demand: Demand, flags: str) -> None:
+    async def test_it_passes_the_cache_and_renews_it(self, bench: Bench, conditions: Conditions, flags: str) -> None:
         await bench.cached()
         bench.upstream.put(NAME.text, url=NEW)
-        fresh = await bench.ask(demand=demand)
+        fresh = await bench.ask(conditions=conditions)
         assert (fresh.origin, target(fresh)) == (Origin.BYPASSED, NEW)
         assert bench.upstream.targets[-1].endswith(f"?{flags}")
         assert (target(await bench.ask()), bench.queries()) == (NEW, 2)
@@ -288,26 +288,26 @@ class TestBypass:
     async def test_it_passes_a_negative_entry_too(self, bench: Bench) -> None:
         assert not (await bench.ask()).is_registered
         bench.upstream.put(NAME.text, url=NEW)
-        assert (await bench.ask(demand=AUTHORITATIVE)).is_registered
+        assert (await bench.ask(conditions=AUTHORITATIVE)).is_registered
         assert (await bench.ask()).is_registered
 
     async def test_a_certified_not_found_is_doubted(self, bench: Bench) -> None:
         await bench.cached()
         bench.upstream.fault(NAME.text, "unavailable_but_known", count=1)
-        assert (await bench.ask(demand=CERTIFIED)).is_registered
+        assert (await bench.ask(conditions=CERTIFIED)).is_registered
         assert bench.seen.confirmations == [False]
 
     async def test_its_failure_leaves_the_cache_alone(self, bench: Bench) -> None:
         await bench.cached()
         bench.upstream.fault(NAME.text, "html", count=1)
-        known = await bench.ask(demand=AUTHORITATIVE)
+        known = await bench.ask(conditions=AUTHORITATIVE)
         assert (known.origin, type(known.failure)) == (Origin.STALE, InvalidAnswer)
         assert (await bench.ask()).origin is Origin.HIT
 
     async def test_those_who_ask_the_same_at_the_same_time_share_the_question(self, bench: Bench) -> None:
         bench.upstream.put(NAME.text, url=OLD)
         bench.upstream.hold(NAME.text)
-        callers = [asyncio.create_task(bench.ask(demand=AUTHORITATIVE)) for _ in range(5)]
+        callers = [asyncio.create_task(bench.ask(conditions=AUTHORITATIVE)) for _ in range(5)]
         await bench.upstream.arrived(NAME.text)
         bench.upstream.release(NAME.text)
         assert {one.origin for one in await asyncio.gather(*callers)} == {Origin.BYPASSED}
@@ -405,7 +405,7 @@ class TestStale:
             bench.clock.advance(61)
             bench.upstream.fault(NAME.text, "html", count=1)
             assert (await bench.ask()).origin is Origin.STALE
-            assert (await bench.ask(demand=AUTHORITATIVE)).origin is Origin.BYPASSED
+            assert (await bench.ask(conditions=AUTHORITATIVE)).origin is Origin.BYPASSED
             bench.upstream.put(NAME.text, url=NEW)
             bench.clock.advance(86400)
             assert (await bench.ask()).origin is Origin.RENEWED
@@ -501,7 +501,7 @@ class TestRefreshAhead:
         await bench.cached(ttl=1000)
         bench.clock.advance(age)
         for _ in range(hits):
-            assert (await bench.ask(demand=Demand(priority=priority))).origin is Origin.HIT
+            assert (await bench.ask(conditions=Conditions(priority=priority))).origin is Origin.HIT
         assert bench.seen.refreshes == 0
         # Nothing is in flight either: the next caller begins a query.
         bench.clock.advance(1000)
@@ -614,7 +614,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         cache = usual_cache("memory:", clock=clock)
         resolver = Resolver(cache, source, clock, options=usual_options(), failures=no_failures())
         upstream.hold("10.5555/first")
-        bulk = Demand(priority=Priority.BULK)
+        bulk = Conditions(priority=Priority.BULK)
         tasks = [asyncio.create_task(resolver.resolve(HandleName("10.5555/first"), bulk))]
         await upstream.arrived("10.5555/first")
         upstream.put(NAME.text, url=OLD)
@@ -675,7 +675,7 @@ class TestFailuresOfAName:
             bench.upstream.put(NAME.text, url=OLD)
             with pytest.raises(InvalidAnswer):
                 await bench.ask()
-            assert (await bench.ask(demand=AUTHORITATIVE)).origin is Origin.BYPASSED
+            assert (await bench.ask(conditions=AUTHORITATIVE)).origin is Origin.BYPASSED
             assert (await bench.ask()).origin is Origin.HIT
 
 

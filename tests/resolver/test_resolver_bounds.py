@@ -8,11 +8,10 @@ import json
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.demand import ORDINARY
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.location_choice import choose_location
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
+from doi_proxy.resolver.options import DEFAULT_OPTIONS, ORDINARY, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.demand import ORDINARY, Demand
+from doi_proxy.resolver.options import ORDINARY, Conditions
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import Resolver
 from tests.table import table
@@ -75,9 +75,9 @@ async def test_the_queries_of_one_request_share_one_deadline(monkeypatch: pytest
     seen: list[float | None] = []
     resolve = Resolver.resolve
 
-    async def record(self: Resolver, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
-        seen.append(demand.due)
-        return await resolve(self, name, demand)
+    async def record(self: Resolver, name: HandleName, conditions: Conditions = ORDINARY) -> Resolution:
+        seen.append(conditions.due)
+        return await resolve(self, name, conditions)
 
     monkeypatch.setattr(Resolver, "resolve", record)
     async with running() as proxy:

@@ -16,7 +16,6 @@ import msgspec
 from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.options import (
     DEFAULT_OPTIONS,
     NO_FACTS,
@@ -24,6 +23,7 @@ from doi_proxy.resolver.options import (
     Action,
     Client,
     ClientFact,
+    Conditions,
     Negotiation,
     ResolveOptions,
 )
@@ -177,30 +177,30 @@ class Destinations:
         except InvalidName:
             return False
 
-    async def find(self, query: DestinationQuery, demand: Demand) -> Destination:
+    async def find(self, query: DestinationQuery, conditions: Conditions) -> Destination:
         """Find where a name leads.
 
         Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
         """
         if self.resolves_here(query.name):
-            return await self.complete(await self.resolver.resolve(query.name, demand), query, demand)
+            return await self.complete(await self.resolver.resolve(query.name, conditions), query, conditions)
         short = query.name.expand_short_doi()
         if short is not None:
-            first = await self.resolver.resolve(short, demand)
+            first = await self.resolver.resolve(short, conditions)
             if first.is_registered:
-                return await self.complete(first, query, demand)
+                return await self.complete(first, query, conditions)
         raise NotADOI(
             f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."
         )
 
-    async def complete(self, first: Resolution, query: DestinationQuery, demand: Demand) -> Destination:
+    async def complete(self, first: Resolution, query: DestinationQuery, conditions: Conditions) -> Destination:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
         chain = Chain(first)
         if query.options.action is Action.API:
             return Destination(Kind.RECORD, chain)
         record = select_values(chain, query.options)
         while (alias := next_alias_target(chain, record, query.options)) is not None:
-            chain = chain.then(await self.resolver.resolve(alias, demand))
+            chain = chain.then(await self.resolver.resolve(alias, conditions))
             record = select_values(chain, query.options)
         destination = self._decide_alone(chain, record, query)
         if destination is not None:
@@ -210,7 +210,7 @@ class Destinations:
             record,
             query.options,
             query.negotiation,
-            demand.for_others(),
+            conditions.for_others(),
             has_prefix=_has_prefix(chain),
         )
         return self._without_loop(decide(chain, record, locations, query))

@@ -11,9 +11,9 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry, loses_proof
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, ShareSpent, UnprovenAnswer
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.proof import needs_proof, proves
 from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
 from doi_proxy.upstream.source import Source, UpstreamQuery, Verification, WaitingClients
@@ -77,17 +77,19 @@ class Fetcher:
         self._observer = observer
         self._releases = set[asyncio.Task[None]]()
 
-    async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: WaitingClients) -> Entry:
+    async def fetch(
+        self, name: HandleName, conditions: Conditions, previous: Entry | None, waiters: WaitingClients
+    ) -> Entry:
         """Query the upstream. If another process that shares the store does so already, wait for its answer.
 
         `previous` is the entry that the answer replaces. Raises CouldNotVerify.
         """
         if self._owner is None:
-            return await self._fetch_and_store(name, demand, previous, waiters)
+            return await self._fetch_and_store(name, conditions, previous, waiters)
         deadline = self._clock() + self._timeouts.query
         while not await self._cache.lease(name.key, self._owner, self._timeouts.lease):
             entry = await self._cache.get(name.key, newest=True)
-            if entry is not None and self._is_answer(entry, previous, demand):
+            if entry is not None and self._is_answer(entry, previous, conditions):
                 return entry
             if self._clock() > deadline:
                 break
@@ -96,9 +98,9 @@ class Fetcher:
         try:
             # Another process may have stored an answer between the last read of the store and the lease.
             entry = await self._cache.get(name.key, newest=True)
-            if entry is not None and self._is_answer(entry, previous, demand) and entry.is_fresh(self._clock()):
+            if entry is not None and self._is_answer(entry, previous, conditions) and entry.is_fresh(self._clock()):
                 return entry
-            return await self._fetch_and_store(name, demand, entry, waiters)
+            return await self._fetch_and_store(name, conditions, entry, waiters)
         finally:
             renewal.cancel()
             # The lease ends when the answer is written. The clients need not wait for that: a write can be locked out.
@@ -110,11 +112,11 @@ class Fetcher:
         """Wait until the leases are released."""
         await asyncio.gather(*self._releases)
 
-    def _is_answer(self, entry: Entry, previous: Entry | None, demand: Demand) -> bool:
-        """Whether another process has stored an answer, in place of `previous`, that meets the demand."""
+    def _is_answer(self, entry: Entry, previous: Entry | None, conditions: Conditions) -> bool:
+        """Whether another process has stored an answer, in place of `previous`, that meets the conditions."""
         # The clocks of hosts differ, so times are compared for equality only.
         is_other = previous is None or entry.fetched_at != previous.fetched_at
-        return is_other and (entry.answer.is_verified or not needs_proof(demand.certified, self._verification))
+        return is_other and (entry.answer.is_verified or not needs_proof(conditions.certified, self._verification))
 
     async def _renew_lease(self, key: str, owner: str) -> None:
         """Renew a lease until the task is cancelled."""
@@ -124,23 +126,23 @@ class Fetcher:
             await asyncio.sleep(self._timeouts.lease / _RENEWALS)
             await self._cache.renew(key, owner, self._timeouts.lease)
 
-    async def refetch(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> Entry:
-        """Query the upstream for a demand that bypasses the cache. Raises CouldNotVerify."""
+    async def refetch(self, name: HandleName, conditions: Conditions, waiters: WaitingClients) -> Entry:
+        """Query the upstream, past the cache. Raises CouldNotVerify."""
         # Another process may have a verified entry, which the answer must not replace without proof.
         known = await self._cache.get(name.key, newest=True)
-        if demand.authoritative or self._verification == "never":
-            return await self._fetch_and_store(name, demand, known, waiters)
-        return await self.fetch(name, demand, known, waiters)
+        if conditions.authoritative or self._verification == "never":
+            return await self._fetch_and_store(name, conditions, known, waiters)
+        return await self.fetch(name, conditions, known, waiters)
 
     async def _fetch_and_store(
-        self, name: HandleName, demand: Demand, known: Entry | None, waiters: WaitingClients
+        self, name: HandleName, conditions: Conditions, known: Entry | None, waiters: WaitingClients
     ) -> Entry:
         """Query the upstream and store its answer in place of `known`."""
         try:
-            entry, sent_at = await self._fetch_and_confirm(name, demand, known, waiters)
+            entry, sent_at = await self._fetch_and_confirm(name, conditions, known, waiters)
             newest = self._cache.peek(name.key) or known
             if self._verification != "never" and loses_proof(newest, entry, self._clock()):
-                if newest is known or demand.authoritative:
+                if newest is known or conditions.authoritative:
                     raise UnprovenAnswer(_UNPROVEN)
                 # It arrived meanwhile, and is as new.
                 return newest
@@ -149,7 +151,7 @@ class Fetcher:
             raise
         except CouldNotVerify as failure:
             # Another request may need no signature.
-            if not (demand.certified and isinstance(failure, UnprovenAnswer)):
+            if not (conditions.certified and isinstance(failure, UnprovenAnswer)):
                 self._remember_failure(name.key, failure)
             raise
         self._failures.forget(name.key)
@@ -159,20 +161,20 @@ class Fetcher:
         return entry
 
     async def _fetch_and_confirm(
-        self, name: HandleName, demand: Demand, known: Entry | None, waiters: WaitingClients
+        self, name: HandleName, conditions: Conditions, known: Entry | None, waiters: WaitingClients
     ) -> tuple[Entry, float]:
         """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
         is_verifying = self._verification != "never"
         # An answer without proof could not replace this one.
-        certified = demand.certified or (is_verifying and proves(known, self._clock()))
-        entry, sent_at = await self._query(name, replace(demand, certified=certified), waiters)
-        if must_confirm(known, entry, self._clock()) and not demand.authoritative:
-            confirming = replace(demand, authoritative=True, certified=certified and is_verifying)
+        certified = conditions.certified or (is_verifying and proves(known, self._clock()))
+        entry, sent_at = await self._query(name, replace(conditions, certified=certified), waiters)
+        if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
+            confirming = replace(conditions, authoritative=True, certified=certified and is_verifying)
             entry, sent_at = await self._query(name, confirming, waiters)
             self._observer.record_confirmation(entry.answer.code == 100)
         return entry, sent_at
 
-    async def _query(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> tuple[Entry, float]:
+    async def _query(self, name: HandleName, conditions: Conditions, waiters: WaitingClients) -> tuple[Entry, float]:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""
         sent_at = self._clock()
 
@@ -182,7 +184,7 @@ class Fetcher:
             waiters.is_sent = True
 
         answer = await self._source.fetch(
-            UpstreamQuery(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
+            UpstreamQuery(name, conditions.authoritative, conditions.certified, conditions.priority, leaves, waiters)
         )
         return self._policy.entry(name.key, answer, self._clock()), sent_at
 

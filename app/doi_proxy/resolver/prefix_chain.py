@@ -16,9 +16,8 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
 from doi_proxy.errors import CouldNotVerify, PrefixInactive
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.observer import ResolutionObserver
-from doi_proxy.resolver.options import Action, Negotiation, ResolveOptions
+from doi_proxy.resolver.options import Action, Conditions, Negotiation, ResolveOptions
 from doi_proxy.resolver.resolution import Resolution, read_agency, read_record
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import (
@@ -89,15 +88,15 @@ class _SizeLimit:
 
 
 class PrefixChain:
-    """Finds the locations of names, and the records of their prefixes. The demand says who is charged for queries."""
+    """Finds the locations of names, and the records of their prefixes. Conditions say who is charged."""
 
     def __init__(self, resolver: Resolver, observer: ResolutionObserver | None = None) -> None:
         self._resolver = resolver
         self._observer = observer or ResolutionObserver()
 
-    async def prefix_record(self, prefix: str, demand: Demand) -> PrefixRecord:
+    async def prefix_record(self, prefix: str, conditions: Conditions) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
-        resolution = await self._resolver.resolve(HandleName(prefix), demand)
+        resolution = await self._resolver.resolve(HandleName(prefix), conditions)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
     async def find_locations(
@@ -106,7 +105,7 @@ class PrefixChain:
         record: Record,
         options: ResolveOptions,
         negotiation: Negotiation,
-        demand: Demand,
+        conditions: Conditions,
         *,
         has_prefix: bool = True,
     ) -> NameLocations:
@@ -122,9 +121,9 @@ class PrefixChain:
             room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
             try:
                 if locations.of_name.includes or locations.of_name.namespaces:
-                    locations = await self._add_includes(locations, name, room, demand)
+                    locations = await self._add_includes(locations, name, room, conditions)
                 if has_prefix and needs_prefix(record, locations, options, negotiation):
-                    locations = await self._add_prefix(locations, name, room, demand)
+                    locations = await self._add_prefix(locations, name, room, conditions)
             except CouldNotVerify:
                 if not is_sufficient(record, locations, options, negotiation):
                     raise
@@ -134,37 +133,37 @@ class PrefixChain:
             self._observer.record_malformed_locations(len(locations.malformed))
         return locations
 
-    async def services(self, prefix: str, demand: Demand) -> list[Resolution]:
+    async def services(self, prefix: str, conditions: Conditions) -> list[Resolution]:
         """The records of the service handles of a prefix and its parents. Raises CouldNotVerify."""
         found: list[Resolution] = []
         room = _SizeLimit(MAX_NAME_XML_BYTES)
         for parent in _prefix_and_parents(prefix):
-            namespace = (await self.prefix_record(parent, demand)).namespace
-            found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, demand))
+            namespace = (await self.prefix_record(parent, conditions)).namespace
+            found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, conditions))
             if namespace.no_nslocs or namespace.locs:
                 break
         return found
 
-    async def find_agency(self, prefix: str, demand: Demand) -> str | None:
+    async def find_agency(self, prefix: str, conditions: Conditions) -> str | None:
         """The registration agency in the records of a prefix's services. Raises CouldNotVerify."""
-        return read_agency(await self.services(prefix, demand))
+        return read_agency(await self.services(prefix, conditions))
 
     async def _add_prefix(
-        self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
     ) -> NameLocations:
         resolutions: list[Resolution] = []
         for parent in _prefix_and_parents(_override_prefix(locations) or name.prefix):
-            record = await self.prefix_record(parent, demand)
+            record = await self.prefix_record(parent, conditions)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
             resolutions += filter(
-                room.admit, [record.resolution, *await self._resolve_handles(record.namespace.locs, demand)]
+                room.admit, [record.resolution, *await self._resolve_handles(record.namespace.locs, conditions)]
             )
             if record.namespace.no_nslocs:
                 break
         if not any(_own_locations(resolution).items for resolution in resolutions):
             resolutions += filter(
-                room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), demand)
+                room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), conditions)
             )
         return replace(
             locations,
@@ -174,7 +173,7 @@ class PrefixChain:
         )
 
     async def _add_includes(
-        self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
     ) -> NameLocations:
         """Add the locations of the included handles, in the order of the includes."""
         total, ends_at = replace(locations.of_name, includes=(), namespaces=()), locations.ends_at
@@ -184,7 +183,7 @@ class PrefixChain:
             if fold(handle) in seen:
                 continue
             seen.add(fold(handle))
-            for resolution in filter(room.admit, await self._resolve_handles([handle], demand)):
+            for resolution in filter(room.admit, await self._resolve_handles([handle], conditions)):
                 included = _own_locations(resolution)
                 total = total + replace(included, includes=(), namespaces=())
                 waiting += _handles_to_include(included)
@@ -193,14 +192,14 @@ class PrefixChain:
                 ends_at = _first_end(ends_at, [resolution])
         return replace(locations, of_name=total, ends_at=ends_at)
 
-    async def _resolve_handles(self, named: Sequence[str], demand: Demand) -> list[Resolution]:
+    async def _resolve_handles(self, named: Sequence[str], conditions: Conditions) -> list[Resolution]:
         found: list[Resolution] = []
         for handle in named[:MAX_INCLUDES]:
             try:
                 name = HandleName(handle)
             except InvalidName:
                 continue
-            resolution = await self._resolver.resolve(name, demand)
+            resolution = await self._resolver.resolve(name, conditions)
             if resolution.is_registered:
                 found.append(resolution)
                 # Each record is parsed in a turn of its own: a hundred of 16 KiB take 60 ms.
@@ -221,11 +220,11 @@ class PrefixChain:
         services = [service for handle in handles if (service := self._resolver.resolve_now(handle)) is not None]
         return _choose_contact(services, namespace.contact)
 
-    async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:
+    async def report_contact(self, name: HandleName, conditions: Conditions) -> ReportContact:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
         contact = None
         # The contact is optional, so the queries of people go first.
-        background = replace(demand, priority=Priority.BACKGROUND)
+        background = replace(conditions, priority=Priority.BACKGROUND)
         try:
             namespace = (await self.prefix_record(name.prefix, background)).namespace
             contact = namespace.contact

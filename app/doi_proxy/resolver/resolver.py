@@ -15,11 +15,11 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied
-from doi_proxy.resolver.demand import ORDINARY, Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import Fetcher, ResolverOptions
 from doi_proxy.resolver.local_answers import LocalAnswers
 from doi_proxy.resolver.observer import ResolutionObserver
+from doi_proxy.resolver.options import ORDINARY, Conditions
 from doi_proxy.resolver.proof import proves
 from doi_proxy.resolver.resolution import (
     HIT,
@@ -121,38 +121,40 @@ class Resolver:
         self.observer.record_resolution(resolution)
         return resolution
 
-    async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
+    async def resolve(self, name: HandleName, conditions: Conditions = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
-        found = await self._resolve(name, demand)
+        found = await self._resolve(name, conditions)
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
             read_record(found.entry.answer.values)
             await asyncio.sleep(0)
         return found
 
-    async def _resolve(self, name: HandleName, demand: Demand, *, is_repeated: bool = False) -> Resolution:
+    async def _resolve(self, name: HandleName, conditions: Conditions, *, is_repeated: bool = False) -> Resolution:
         try:
             if self.local_records is not None:
                 local = self.local_records.resolve(name, self._clock())
                 if local is not None:
                     return self.count_answer(local)
-            if demand.authoritative or demand.certified:
-                past = await self._resolve_past_cache(name, demand)
-                _refuse_too_stale(past, demand, self._clock())
+            if conditions.authoritative or conditions.certified:
+                past = await self._resolve_past_cache(name, conditions)
+                _refuse_too_stale(past, conditions, self._clock())
                 return self.count_answer(past)
-            if demand.only_cached:
-                return self.count_answer(await self._resolve_from_cache(name, demand))
+            if conditions.only_cached:
+                return self.count_answer(await self._resolve_from_cache(name, conditions))
             try:
-                found = await self._resolve_with_cache(name, demand)
+                found = await self._resolve_with_cache(name, conditions)
             except Replaced:
                 # The replacement is urgent and cannot be replaced itself, so one retry is enough.
-                found = await self._resolve_with_cache(name, demand)
-            _refuse_too_stale(found, demand, self._clock())
+                found = await self._resolve_with_cache(name, conditions)
+            _refuse_too_stale(found, conditions, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
             may_be_stored = self.cache.is_patient or self.options.owner is not None
             if may_be_stored and not is_repeated and await self.cache.get_late(name.key):
                 # A bypass was charged before its query failed.
-                return await self._resolve(name, replace(demand, admit_bypass=ORDINARY.admit_bypass), is_repeated=True)
+                return await self._resolve(
+                    name, replace(conditions, admit_bypass=ORDINARY.admit_bypass), is_repeated=True
+                )
             self.observer.record_failure(failure.token)
             raise
 
@@ -173,22 +175,22 @@ class Resolver:
         await self._flights.close()
         await self._fetcher.close()
 
-    async def _resolve_from_cache(self, name: HandleName, demand: Demand) -> Resolution:
+    async def _resolve_from_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
         entry, now = await self.cache.get(name.key), self._clock()
         if entry is None or not entry.is_usable(now):
             raise NotCached
-        if demand.max_age is not None and now - entry.fetched_at > demand.max_age:
+        if conditions.max_age is not None and now - entry.fetched_at > conditions.max_age:
             raise NotCached
         return Resolution(name, entry, Origin.HIT if entry.is_fresh(now) else stale_origin(entry))
 
-    async def _resolve_with_cache(self, name: HandleName, demand: Demand) -> Resolution:
+    async def _resolve_with_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
         entry, now = await self.cache.get(name.key), self._clock()
-        if entry is not None and demand.max_age is None and now < refresh_from(entry):
+        if entry is not None and conditions.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, HIT)
         failure = self.find_recent_failure(name, now) or self._sealed
-        step = self._choose_step(entry, now, demand, failure)
+        step = self._choose_step(entry, now, conditions, failure)
         if entry is None or step in (Step.FETCH, Step.FETCH_WITH_FALLBACK):
-            return await self._query(name, entry, step, demand)
+            return await self._query(name, entry, step, conditions)
         if step is Step.ANSWER_STALE:
             if self._sealed is not None and failure is self._sealed:
                 # Memory answers alone for a while. Another process can have changed the store after that.
@@ -198,20 +200,27 @@ class Resolver:
             self._refresh_ahead(name, entry)
         return Resolution(name, entry, HIT)
 
-    def _choose_step(self, entry: Entry | None, now: float, demand: Demand, failure: CouldNotVerify | None) -> Step:
+    def _choose_step(
+        self, entry: Entry | None, now: float, conditions: Conditions, failure: CouldNotVerify | None
+    ) -> Step:
         """The next step for a name, given the failure that stands for a query now."""
-        popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
+        popular = conditions.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
         if entry is None:
             return step
-        if step is Step.FETCH_WITH_FALLBACK and _is_stale_enough(entry, now, demand):
+        if step is Step.FETCH_WITH_FALLBACK and _is_stale_enough(entry, now, conditions):
             return Step.ANSWER_STALE
         is_fresh = step in (Step.ANSWER, Step.ANSWER_AND_REFRESH)
-        if not is_fresh or failure is not None or demand.max_age is None or now - entry.fetched_at <= demand.max_age:
+        if (
+            not is_fresh
+            or failure is not None
+            or conditions.max_age is None
+            or now - entry.fetched_at <= conditions.max_age
+        ):
             return step
-        return Step.FETCH_WITH_FALLBACK if demand.may_renew() else step
+        return Step.FETCH_WITH_FALLBACK if conditions.may_renew() else step
 
-    async def _query(self, name: HandleName, entry: Entry | None, step: Step, demand: Demand) -> Resolution:
+    async def _query(self, name: HandleName, entry: Entry | None, step: Step, conditions: Conditions) -> Resolution:
         """The answer of the upstream; a stale `entry` if there is a usable one, and the upstream fails or is slow."""
         now = self._clock()
         usable = entry if step is Step.FETCH_WITH_FALLBACK else None
@@ -219,15 +228,17 @@ class Resolver:
             if usable is None:
                 raise refusal
             return Resolution(name, usable, stale_origin(usable), refusal)
-        urgent = demand.priority is Priority.PERSON
+        urgent = conditions.priority is Priority.PERSON
         task, is_new = self._flights.join(
-            name.key, partial(self._fetcher.fetch, name, demand, entry), urgent=urgent, client=demand.client
+            name.key, partial(self._fetcher.fetch, name, conditions, entry), urgent=urgent, client=conditions.client
         )
         if usable is None:
-            fetched = await self._flights.wait(name.key, task, demand.due)
+            fetched = await self._flights.wait(name.key, task, conditions.due)
             return Resolution(name, fetched, Origin.ASKED if is_new else Origin.JOINED)
         renewed = Origin.RELOADED if usable.is_fresh(now) else renewal_origin(usable)
-        return await self._await_or_answer_stale(name, usable, task, renewed if is_new else Origin.JOINED, demand.due)
+        return await self._await_or_answer_stale(
+            name, usable, task, renewed if is_new else Origin.JOINED, conditions.due
+        )
 
     async def _await_or_answer_stale(
         self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], origin: Origin, due: float | None
@@ -244,33 +255,33 @@ class Resolver:
             return Resolution(name, entry, stale_origin(entry), failure)
         return Resolution(name, fresh, origin)
 
-    async def _resolve_past_cache(self, name: HandleName, demand: Demand) -> Resolution:
-        if demand.certified and not demand.authoritative and self._verification != "never":
-            proven = await self._find_proof(name.key, demand)
+    async def _resolve_past_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
+        if conditions.certified and not conditions.authoritative and self._verification != "never":
+            proven = await self._find_proof(name.key, conditions)
             if proven is not None:
                 return Resolution(name, proven, Origin.HIT)
-        if demand.only_cached:
+        if conditions.only_cached:
             raise NotCached
-        demand.admit_bypass()
-        kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
-        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, demand), client=demand.client)
+        conditions.admit_bypass()
+        kind = f"{name.key}?auth={conditions.authoritative}&cert={conditions.certified}"
+        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, conditions), client=conditions.client)
         try:
-            return Resolution(name, await self._flights.wait(kind, task, demand.due), Origin.BYPASSED)
+            return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
             known = await self.cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
             return Resolution(name, known, stale_origin(known), failure)
 
-    async def _find_proof(self, key: str, demand: Demand) -> Entry | None:
+    async def _find_proof(self, key: str, conditions: Conditions) -> Entry | None:
         """A fresh entry that a signature proves: of memory, or of another process."""
         entry = self.peek(key)
-        if not proves(entry, self._clock(), demand.max_age):
+        if not proves(entry, self._clock(), conditions.max_age):
             entry = await self.cache.get(key, newest=True)
-        return entry if proves(entry, self._clock(), demand.max_age) else None
+        return entry if proves(entry, self._clock(), conditions.max_age) else None
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
-        background = Demand(priority=Priority.BACKGROUND)
+        background = Conditions(priority=Priority.BACKGROUND)
         _, is_new = self._flights.join(name.key, partial(self._fetcher.fetch, name, background, entry), urgent=False)
         if is_new:
             self._hits.pop(name.key, None)
@@ -283,15 +294,15 @@ class Resolver:
         return hits >= _POPULAR_HITS
 
 
-def _is_stale_enough(entry: Entry, now: float, demand: Demand) -> bool:
+def _is_stale_enough(entry: Entry, now: float, conditions: Conditions) -> bool:
     """Whether the caller accepts a stale record without a query."""
-    if demand.max_stale is None or entry.is_fresh(now) or not entry.is_usable(now):
+    if conditions.max_stale is None or entry.is_fresh(now) or not entry.is_usable(now):
         return False
-    return now - entry.fresh_until <= demand.max_stale
+    return now - entry.fresh_until <= conditions.max_stale
 
 
-def _refuse_too_stale(found: Resolution, demand: Demand, now: float) -> None:
+def _refuse_too_stale(found: Resolution, conditions: Conditions, now: float) -> None:
     """Raise the failure of the upstream if the stale record is older than the caller accepts."""
     past = now - found.entry.fresh_until
-    if found.failure is not None and past > max(demand.stale_if_error, demand.max_stale or 0.0):
+    if found.failure is not None and past > max(conditions.stale_if_error, conditions.max_stale or 0.0):
         raise found.failure

@@ -8,7 +8,7 @@ from typing import Final
 
 from doi_names.name import HandleName, fold
 from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.single_flight import await_shielded
@@ -32,13 +32,15 @@ class WhichRa:
         self._prefixes = prefixes
         self._agencies = agencies
 
-    async def rows(self, names: Sequence[tuple[str, HandleName | None]], demand: Demand) -> list[dict[str, str]]:
+    async def rows(
+        self, names: Sequence[tuple[str, HandleName | None]], conditions: Conditions
+    ) -> list[dict[str, str]]:
         """Return a row per name, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
 
         `names` are pairs of the client's spelling, which the row repeats, and the name, None for an invalid one. Does
-        not raise: if a name could not be verified, its row says so. `demand` holds for each name.
+        not raise: if a name could not be verified, its row says so. The conditions hold for each name.
         """
-        request = _Request(self._agencies, demand)
+        request = _Request(self._agencies, conditions)
         try:
             return list(await asyncio.gather(*(self._row(text, name, request) for text, name in names)))
         finally:
@@ -54,10 +56,10 @@ class WhichRa:
             return {"DOI": text, "status": COULD_NOT_VERIFY}
 
     async def _agency(self, name: HandleName, request: _Request) -> dict[str, str]:
-        resolution = await self._resolver.resolve(name, request.demand)
+        resolution = await self._resolver.resolve(name, request.conditions)
         if not resolution.is_registered:
             return {"status": DOES_NOT_EXIST}
-        found = await self._prefixes.find_agency(name.prefix, request.demand)
+        found = await self._prefixes.find_agency(name.prefix, request.conditions)
         if found is None:
             found = await request.agency_of_prefix(name.prefix)
         return {"status": UNKNOWN} if found is None else {"RA": found}
@@ -66,8 +68,8 @@ class WhichRa:
 class _Request:
     """The upstream queries of one request. The Which RA service gets one query per prefix."""
 
-    def __init__(self, agencies: AgencySource | None, demand: Demand) -> None:
-        self.demand = demand
+    def __init__(self, agencies: AgencySource | None, conditions: Conditions) -> None:
+        self.conditions = conditions
         #: Each request has its own slots, so one with many names does not delay another.
         self.slots = asyncio.Semaphore(CONCURRENCY)
         self._agencies = agencies
@@ -81,7 +83,7 @@ class _Request:
         if query is None:
             query = self._queries[fold(prefix)] = asyncio.create_task(self._query(self._agencies, prefix))
         try:
-            return await await_shielded(query, self.demand.due)
+            return await await_shielded(query, self.conditions.due)
         except TimeoutError:
             raise UpstreamTimeout from None
 
@@ -94,5 +96,5 @@ class _Request:
                 query.exception()  # the rows have said it
 
     async def _query(self, agencies: AgencySource, prefix: str) -> str | None:
-        rows = await agencies.registration_agencies([prefix], self.demand.client)
+        rows = await agencies.registration_agencies([prefix], self.conditions.client)
         return rows[0].get("RA") if rows else None

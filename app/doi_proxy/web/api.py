@@ -18,7 +18,7 @@ from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failu
 from doi_proxy.resolver.options import ResolveOptions
 from doi_proxy.resolver.resolution import CACHED, Chain, Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
-from doi_proxy.web.conditions import read_demand
+from doi_proxy.web.conditions import read_conditions
 from doi_proxy.web.countdown import JsonCountdown
 from doi_proxy.web.failure_headers import failure_headers, quota_headers
 from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
@@ -107,7 +107,7 @@ class RestApi:
             if self._refuses and not name.can_be_handle:
                 raise NotADOI(_NOT_A_HANDLE.format(name.text[:100]))
             options = read_api_options(parameters)
-            resolution = await self._resolver.resolve(name, read_demand(request, options, self._stages))
+            resolution = await self._resolver.resolve(name, read_conditions(request, options, self._stages))
         except CouldNotVerify as error:
             return self.answer_failure(error, name, parameters)
         except TooManyRequests as error:

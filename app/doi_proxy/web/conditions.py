@@ -1,16 +1,19 @@
-"""The conditions of a request: who is charged for its queries, and which cached records it takes."""
+"""The conditions of a request: who is charged for its queries, and which cached records it takes.
+
+The latter are the directives of its Cache-Control (RFC 9111, section 5.2.1; RFC 5861, section 4).
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import inf
 from typing import Final
 
-from doi_proxy.resolver.demand import Demand
-from doi_proxy.resolver.options import ResolveOptions
-from doi_proxy.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
+import msgspec
+
+from doi_proxy.resolver.options import Conditions, ResolveOptions
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.freshness import CACHE_CONTROL
 from doi_proxy.web.request import Request
@@ -20,16 +23,64 @@ from doi_proxy.web.stage import Stages
 RELOAD_AGE: Final = 10.0
 #: Seconds that all queries of one request may take, with their waits. They go on for the next request.
 REQUEST_SECONDS: Final = 8.0
+#: Longer headers are ignored.
+_MAX_HEADER: Final = 1_024
+#: Larger numbers count as this one (RFC 9111, section 1.2.2).
+_MAX_SECONDS: Final = 2_147_483_648.0
 
 
-def read_demand(request: Request, options: ResolveOptions, stages: Stages) -> Demand:
-    """The demand of a request: its options, and the client that is charged."""
+class CacheDirectives(msgspec.Struct, frozen=True, gc=False):
+    """Which cached records a request accepts. Times are in seconds; None where the request does not say."""
+
+    #: The largest age of a record. `no-cache` is 0.
+    max_age: float | None = None
+    #: The longest time past its TTL of a record that is used without an upstream query.
+    max_stale: float | None = None
+    #: The longest time past its TTL of a record that is used because the upstream failed.
+    stale_if_error: float | None = None
+    only_if_cached: bool = False
+
+
+NO_DIRECTIVES: Final = CacheDirectives()
+
+
+def read_directives(cache_control: str | None) -> CacheDirectives:
+    """The directives of a header. Unknown ones, and those with a bad value, are ignored."""
+    if not cache_control or len(cache_control) > _MAX_HEADER:
+        return NO_DIRECTIVES
+    return _read(cache_control)
+
+
+@lru_cache(maxsize=256)
+def _read(cache_control: str) -> CacheDirectives:
+    found = dict(_split(part) for part in cache_control.split(","))
+    max_stale = inf if found.get("max-stale") == "" else _seconds(found.get("max-stale"))
+    return CacheDirectives(
+        max_age=0.0 if "no-cache" in found else _seconds(found.get("max-age")),
+        max_stale=max_stale,
+        stale_if_error=_seconds(found.get("stale-if-error")),
+        only_if_cached="only-if-cached" in found,
+    )
+
+
+def _split(part: str) -> tuple[str, str]:
+    name, _, value = part.partition("=")
+    return name.strip().lower(), value.strip().strip('"')
+
+
+def _seconds(text: str | None) -> float | None:
+    """A number of seconds (RFC 9111, section 1.2.2), None for anything else."""
+    return min(float(text), _MAX_SECONDS) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def read_conditions(request: Request, options: ResolveOptions, stages: Stages) -> Conditions:
+    """The conditions of a request: its options, and the client that is charged."""
     client = client_of(request.client_address)
     directives = directives_of(request)
     if directives is NO_DIRECTIVES and not options.bypasses_cache:
-        return Demand(client=client, due=due_of(request))
+        return Conditions(client=client, due=due_of(request))
     address, youngest = request.client_address, directives.max_age
-    return Demand(
+    return Conditions(
         options.authoritative,
         options.certified,
         client=client,
@@ -49,10 +100,10 @@ def _charge_once(address: str, stages: Stages) -> Callable[[], object]:
     return (lambda: None) if charge is None else cache(partial(charge, address))
 
 
-def demand_for_others(request: Request) -> Demand:
-    """The demand for further names that the answer to a request needs, at the cost of its client."""
+def conditions_for_others(request: Request) -> Conditions:
+    """The conditions for further names that the answer to a request needs, at the cost of its client."""
     only_cached = directives_of(request).only_if_cached
-    return Demand(client=client_of(request.client_address), only_cached=only_cached, due=due_of(request))
+    return Conditions(client=client_of(request.client_address), only_cached=only_cached, due=due_of(request))
 
 
 def due_of(request: Request) -> float:

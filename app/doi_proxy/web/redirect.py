@@ -18,7 +18,7 @@ from doi_proxy.resolver.resolution import Chain, Resolution
 from doi_proxy.resolver.target import USUAL_STATUS, Target
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.client_network import client_of
-from doi_proxy.web.conditions import demand_for_others, directives_of, read_demand
+from doi_proxy.web.conditions import conditions_for_others, directives_of, read_conditions
 from doi_proxy.web.countdown import RedirectCountdown
 from doi_proxy.web.freshness import VARY_ACCEPT, Freshness, vary
 from doi_proxy.web.header import Header
@@ -95,11 +95,11 @@ class Redirects:
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
         query = self.read_query(request, name, parameters)
-        demand = read_demand(request, query.options, self._stages)
-        found = await self._destinations.find(query, demand)
+        conditions = read_conditions(request, query.options, self._stages)
+        found = await self._destinations.find(query, conditions)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         if found.kind is Kind.VALUES:
-            name, for_others = found.chain.last.name, demand_for_others(request)
+            name, for_others = found.chain.last.name, conditions_for_others(request)
             await asyncio.gather(*(each.prepare_record(name, for_others) for each in self._name_pages.sections))
         detour = await self._await_detour(request, query.options, parameters, found)
         return self.reply(request, query.options, parameters, found, contact, detour)
@@ -244,10 +244,10 @@ class Redirects:
         last = found.chain.last
         if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
             return NO_REPORT_CONTACT
-        demand = demand_for_others(request)
+        conditions = conditions_for_others(request)
         try:
             async with asyncio.timeout(_CONTACT_TIMEOUT):
-                return await self._destinations.prefixes.report_contact(last.name, demand)
+                return await self._destinations.prefixes.report_contact(last.name, conditions)
         except TimeoutError:
             return replace(NO_REPORT_CONTACT, is_complete=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 
 #: What a section is for: the page about a name that is not registered, that about a text that is not a name, the
 #: problems about both (RFC 9457), and the page of a record.
@@ -22,7 +22,7 @@ class Section:
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
 
-    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The same for the page of a record. Raises nothing."""
 
     def find_in_text(self, text: str) -> Sequence[HandleName]:

@@ -15,8 +15,7 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.percent import decode
 from doi_names.presentation import read, read_typed
-from doi_proxy.resolver.demand import Demand
-from doi_proxy.resolver.options import NO_FACTS
+from doi_proxy.resolver.options import NO_FACTS, Conditions
 from doi_proxy.resolver.which_ra import INVALID, WhichRa
 from doi_proxy.web.conditions import due_of
 from doi_proxy.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, vary
@@ -35,13 +34,13 @@ _SEPARATORS: Final = re.compile(r"[\s,]+")
 
 async def answer(request: Request, raw: bytes, client: str, face: Face) -> Reply:
     """The answer about the names in `raw`: a page, or JSON. Upstream queries are charged to `client`."""
-    demand = Demand(client=client, due=due_of(request))
+    conditions = Conditions(client=client, due=due_of(request))
     if wants_page(request.header(b"accept")):
-        return await _answer_page(raw, demand, request, face)
-    return await _answer_json(face.which_ra, raw, demand, request.query)
+        return await _answer_page(raw, conditions, request, face)
+    return await _answer_json(face.which_ra, raw, conditions, request.query)
 
 
-async def _answer_json(which_ra: WhichRa, raw: bytes, demand: Demand, query: bytes) -> Reply:
+async def _answer_json(which_ra: WhichRa, raw: bytes, conditions: Conditions, query: bytes) -> Reply:
     """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`.
 
     If the path has no names, each parameter of the form is one: generated clients escape the commas of a path.
@@ -52,12 +51,12 @@ async def _answer_json(which_ra: WhichRa, raw: bytes, demand: Demand, query: byt
         message = f"At most {MAX_NAMES} names are answered at once; these are {len(listed or parts)}."
         return Reply(400, (JSON, VARY_ACCEPT), msgspec.json.encode({"message": message}), (NO_STORE,))
     names = [_read_text(text) for text in listed] or [_read_part(part) for part in parts]
-    rows = await which_ra.rows(names, demand)
+    rows = await which_ra.rows(names, conditions)
     body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
     return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
 
-async def _answer_page(raw: bytes, demand: Demand, request: Request, face: Face) -> Reply:
+async def _answer_page(raw: bytes, conditions: Conditions, request: Request, face: Face) -> Reply:
     """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
     pages, link = face.pages, face.link
     language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
@@ -68,7 +67,7 @@ async def _answer_page(raw: bytes, demand: Demand, request: Request, face: Face)
         body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=given)
         return page(400, body, vary=vary_page)
     names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
-    rows = await face.which_ra.rows(names, demand) if names else []
+    rows = await face.which_ra.rows(names, conditions) if names else []
     body = pages.which_ra(link, language, rows=list(zip(names, rows, strict=True)), count=MAX_NAMES)
     freshness = OWN_PAGE if not names else AGENCIES if _is_verified(rows) else NO_STORE
     return page(200, body, freshness=(freshness,), vary=vary_page)

@@ -12,9 +12,8 @@ from doi_proxy.features.limits.feature import TooManyBypasses
 from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
 from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
 from doi_proxy.rationing.client_buckets import MAX_CLIENTS, Rate
-from doi_proxy.resolver.demand import Demand
-from doi_proxy.resolver.options import ResolveOptions
-from doi_proxy.web.conditions import read_demand
+from doi_proxy.resolver.options import Conditions, ResolveOptions
+from doi_proxy.web.conditions import read_conditions
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Message, Scope
 from doi_proxy.web.stage import fold_stages
@@ -59,8 +58,8 @@ class Bench:
         self.limits = ClientLimits(**chosen)
         self.stages = fold_stages([self.limits])
 
-    def demand_of(self, sent: Request, options: ResolveOptions) -> Demand:
-        return read_demand(sent, options, self.stages)
+    def conditions_of(self, sent: Request, options: ResolveOptions) -> Conditions:
+        return read_conditions(sent, options, self.stages)
 
 
 def write_list(folder: Path, text: str) -> Path:
@@ -85,17 +84,17 @@ def test_past_its_burst_a_network_waits_and_another_does_not() -> None:
 
 def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
     bench = Bench()
-    assert bench.demand_of(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
-    demand = bench.demand_of(request(CLIENT), AUTH)
-    assert (demand.authoritative, demand.certified, demand.client) == (True, False, "192.0.2.0/24")
+    assert bench.conditions_of(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
+    conditions = bench.conditions_of(request(CLIENT), AUTH)
+    assert (conditions.authoritative, conditions.certified, conditions.client) == (True, False, "192.0.2.0/24")
     # Once a request, before its first query: an alias leads to further ones.
-    demand.admit_bypass()
-    demand.admit_bypass()
-    certified = bench.demand_of(request(NEIGHBOUR), ResolveOptions(certified=True))
+    conditions.admit_bypass()
+    conditions.admit_bypass()
+    certified = bench.conditions_of(request(NEIGHBOUR), ResolveOptions(certified=True))
     with pytest.raises(TooManyBypasses) as error:
         certified.admit_bypass()
     assert (error.value.quota.name, error.value.retry_after) == (BYPASS, 10.0)
-    assert not bench.demand_of(request(CLIENT), ResolveOptions()).authoritative
+    assert not bench.conditions_of(request(CLIENT), ResolveOptions()).authoritative
     bench.limits.admit(CLIENT)
 
 
@@ -103,7 +102,7 @@ def test_a_network_on_the_allow_list_has_no_limit_and_one_on_the_deny_list_is_re
     allowed = Bench(requests=Rate(1, 1), allow_file=write_list(tmp_path, "192.0.2.7"))
     for _ in range(3):
         allowed.limits.admit(CLIENT)
-        allowed.demand_of(request(CLIENT), AUTH).admit_bypass()
+        allowed.conditions_of(request(CLIENT), AUTH).admit_bypass()
     allowed.limits.admit(NEIGHBOUR)
     with pytest.raises(RateExceeded):
         allowed.limits.admit(NEIGHBOUR)

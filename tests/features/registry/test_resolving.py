@@ -16,8 +16,8 @@ from doi_names.name import HandleName
 from doi_proxy.assembly.resolving import RECHECK
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import NotInBundle, UpstreamRefused
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.local import SealedSource
@@ -85,13 +85,13 @@ async def test_it_answers_while_the_upstream_fails_and_says_so(path: Path) -> No
         found = await bench.ask()
         assert (found.origin, target(found), found.agency) == (Origin.REGISTRY, REGISTRY, "Crossref")
         assert isinstance(found.failure, UpstreamRefused)
-        bypassed = await bench.ask(demand=Demand(authoritative=True))
+        bypassed = await bench.ask(conditions=Conditions(authoritative=True))
         assert (bypassed.origin, target(bypassed)) == (Origin.REGISTRY, REGISTRY)
 
 
 async def test_it_answers_a_caller_that_wants_the_cache_alone(path: Path) -> None:
     async with knowing(path) as bench:
-        found = await bench.ask(demand=Demand(only_cached=True))
+        found = await bench.ask(conditions=Conditions(only_cached=True))
         assert (found.origin, found.failure, bench.queries()) == (Origin.REGISTRY, None, 0)
 
 

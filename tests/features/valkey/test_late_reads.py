@@ -14,8 +14,8 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, StoreError
 from doi_proxy.features.valkey.store import ValkeyStore
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin
 from doi_proxy.resolver.resolver import Resolver
 from tests.cache.entries import entry
@@ -95,15 +95,15 @@ async def test_a_key_whose_read_failed_is_read_late_by_every_request(relay: Rela
 async def test_a_client_that_wants_no_query_gets_the_record_too(relay: Relay, clock: Clock) -> None:
     async with resolving(relay, clock, has_read=True) as resolver:
         relay.unanswered = ATTEMPTS
-        found = await resolver.resolve(HandleName(NAMES[0]), Demand(only_cached=True))
+        found = await resolver.resolve(HandleName(NAMES[0]), Conditions(only_cached=True))
         assert found.origin is Origin.HIT
 
 
 async def test_a_bypass_is_charged_once(relay: Relay, clock: Clock) -> None:
     async with resolving(relay, clock, has_read=True) as resolver:
         relay.unanswered, charged = ATTEMPTS, list[int]()
-        demand = Demand(authoritative=True, admit_bypass=lambda: charged.append(1))
-        found = await resolver.resolve(HandleName(NAMES[0]), demand)
+        conditions = Conditions(authoritative=True, admit_bypass=lambda: charged.append(1))
+        found = await resolver.resolve(HandleName(NAMES[0]), conditions)
         assert (found.origin, charged) == (Origin.STALE, [1])
 
 

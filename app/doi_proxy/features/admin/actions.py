@@ -27,7 +27,7 @@ from doi_proxy.features.admin.shared_purges import SharedPurges
 from doi_proxy.features.admin.show import describe_entry, show_time
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.limits.feature import Limits
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin
 
 
@@ -118,7 +118,7 @@ def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:
 async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> RefreshReport:
     """Query the upstream now. An upstream that is a proxy queries a primary server (`auth`)."""
     try:
-        resolution = await core.resolver.resolve(name, Demand(authoritative=True))
+        resolution = await core.resolver.resolve(name, Conditions(authoritative=True))
     except CouldNotVerify as failure:
         return RefreshReport(doi=name.key, refreshed=False, failure=failure.token)
     failure_token = None if resolution.failure is None else resolution.failure.token

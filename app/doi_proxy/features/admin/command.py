@@ -27,7 +27,7 @@ from doi_proxy.features.command import (
 )
 from doi_proxy.proxy_client.admin import AdminClient
 from doi_proxy.proxy_client.running_proxy import open_client
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.upstream.source import Priority
 
 # --- On a running proxy -------------------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ async def refresh_stored(stores: Stores, names: Sequence[HandleName]) -> int:
         for name in names:
             failure: CouldNotVerify | None = None
             try:
-                demand = Demand(authoritative=True, priority=Priority.BULK)
-                failure = (await parts.resolver.resolve(name, demand)).failure
+                conditions = Conditions(authoritative=True, priority=Priority.BULK)
+                failure = (await parts.resolver.resolve(name, conditions)).failure
             except CouldNotVerify as error:
                 failure = error
             status |= _print_refresh(name, None if failure is None else failure.token)

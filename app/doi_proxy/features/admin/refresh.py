@@ -12,7 +12,7 @@ from doi_names.errors import NotADOI
 from doi_names.name import HandleName, fold
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.source import Priority
@@ -23,7 +23,7 @@ _CONCURRENCY: Final = 4
 MAX_SECONDS: Final = 60.0
 #: Failures in a row after which the rest is left out.
 MAX_FAILURES: Final = 10
-_NOW: Final = Demand(authoritative=True, priority=Priority.BULK)
+_NOW: Final = Conditions(authoritative=True, priority=Priority.BULK)
 
 
 @dataclass(slots=True)

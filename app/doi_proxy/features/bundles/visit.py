@@ -22,9 +22,8 @@ from doi_proxy.errors import (
     as_failure,
 )
 from doi_proxy.features.bundles.name_lists import NameItem, RefusedItem
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.options import Negotiation
+from doi_proxy.resolver.options import Conditions, Negotiation
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
@@ -41,7 +40,7 @@ MAX_FAILURES: Final = 20
 #: Limit of the messages for one outcome. Further names are only counted.
 MAX_NAMED: Final = 20
 
-_BULK: Final = Demand(priority=Priority.BULK)
+_BULK: Final = Conditions(priority=Priority.BULK)
 #: A request for metadata. It makes the locations of the prefix count too.
 _METADATA: Final = Negotiation(conneg=True)
 

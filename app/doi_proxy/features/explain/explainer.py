@@ -17,8 +17,8 @@ from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
 from doi_proxy.features.explain.models import DecisionName, DecisionReport, ExplainReport
 from doi_proxy.features.explain.rehearsal import RehearsedSource, rehearse
 from doi_proxy.features.feature import Context, Core
-from doi_proxy.resolver.demand import ORDINARY
 from doi_proxy.resolver.destination import Destination, Destinations, Kind
+from doi_proxy.resolver.options import ORDINARY
 from doi_proxy.resolver.resolution import Origin, Resolution, next_step
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 from doi_proxy.upstream.guard import Guard

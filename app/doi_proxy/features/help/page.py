@@ -19,7 +19,7 @@ from doi_proxy.endpoints.own_pages import language_of, no_file, own_page
 from doi_proxy.errors import CouldNotVerify, PrefixDenied
 from doi_proxy.features.feature import Core
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_moment, write_timestamp
 from doi_proxy.web.freshness import NO_STORE, failure_token
@@ -82,9 +82,9 @@ class HelpPage:
         pages, language = face.pages, language_of(request, face.pages)
         client = client_of(request.client.host if request.client else "")
         # A crawler that follows the links of pages must not spend the budget.
-        demand = Demand(client=client, only_cached=not wants_page(request.headers.get("accept")))
+        conditions = Conditions(client=client, only_cached=not wants_page(request.headers.get("accept")))
         try:
-            found = await self._core.resolver.resolve(name, demand)
+            found = await self._core.resolver.resolve(name, conditions)
         except PrefixDenied:
             return _redirect(face, name)
         except CouldNotVerify as failure:

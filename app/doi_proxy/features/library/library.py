@@ -27,7 +27,7 @@ from doi_proxy.resolver.options import NO_FACTS
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.system.meter import CounterData
 from doi_proxy.web.client_network import read_address
-from doi_proxy.web.conditions import demand_for_others
+from doi_proxy.web.conditions import conditions_for_others
 from doi_proxy.web.header import Header
 from doi_proxy.web.negotiation import preferred_languages, wants_page
 from doi_proxy.web.request import Request
@@ -90,7 +90,7 @@ class Library(Stage):
             return None
         try:
             async with asyncio.timeout(_AGENCY_TIMEOUT):
-                return await self._prefixes.find_agency(name.prefix, demand_for_others(request))
+                return await self._prefixes.find_agency(name.prefix, conditions_for_others(request))
         except (TimeoutError, CouldNotVerify):
             return None
 

@@ -38,8 +38,8 @@ from doi_proxy.features.lists.verdict import (
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.system.options import Settings
 
 #: Lookups of one list that are under way: half of the places at an upstream, which is the share of lists.
@@ -159,7 +159,7 @@ class _Batch:
     def __init__(self, parts: Batches, options: BatchOptions) -> None:
         self._parts = parts
         self._options = options
-        self._demand = Demand(priority=options.priority, client=options.client, only_cached=options.only_cached)
+        self._conditions = Conditions(priority=options.priority, client=options.client, only_cached=options.only_cached)
         self._queue: asyncio.Queue[ListRow | _Pending | _End] = asyncio.Queue(parts.bounds.window)
         self._slots = asyncio.Semaphore(parts.bounds.concurrency)
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}
@@ -247,7 +247,7 @@ class _Batch:
         while True:
             began = self._parts.timer()
             try:
-                destination = await self._parts.destinations.find(query, self._demand)
+                destination = await self._parts.destinations.find(query, self._conditions)
             except CouldNotVerify as error:
                 left = self._wait.record_failure(error, began, self._parts.timer())
                 if not left or not is_worth_waiting(error) or self._options.only_cached:

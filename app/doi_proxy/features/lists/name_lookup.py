@@ -9,8 +9,8 @@ from typing import Final, Literal
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
 from doi_proxy.errors import BreakerOpen, CouldNotVerify, NotCached, NotInBundle, PrefixDenied
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin
 from doi_proxy.upstream.source import ClientNetwork, Priority
 
@@ -107,7 +107,7 @@ class AgencyLookup:
         self._prefixes = destinations.prefixes
         self._is_off = options.agency == "none"
         only_cached = options.agency == "cached"
-        self._demand = Demand(priority=Priority.BULK, client=options.client, only_cached=only_cached)
+        self._conditions = Conditions(priority=Priority.BULK, client=options.client, only_cached=only_cached)
         self._agencies: dict[str, str | None] = {}
 
     def is_known(self, name: HandleName) -> bool:
@@ -123,7 +123,7 @@ class AgencyLookup:
         if self.is_known(name):
             return self.find_now(name)
         try:
-            agency = await self._prefixes.find_agency(name.prefix, self._demand)
+            agency = await self._prefixes.find_agency(name.prefix, self._conditions)
         except (CouldNotVerify, InvalidName):
             agency = None
         if len(self._agencies) >= MAX_PREFIXES:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from doi_names.name import HandleName
 from doi_proxy.features.metadata.works import Works
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.section import PageKind, Section
 
 #: Seconds that the page of a record waits for its metadata.
@@ -25,10 +25,10 @@ class WorkSection(Section):
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Nothing: a name that is not registered has no work."""
 
-    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """Fetch the work, if it arrives in time."""
-        if name.is_doi and not demand.only_cached:
-            await self._works.find(name, demand.client, PAGE_TIMEOUT)
+        if name.is_doi and not conditions.only_cached:
+            await self._works.find(name, conditions.client, PAGE_TIMEOUT)
 
     def find_in_text(self, text: str) -> Sequence[HandleName]:
         """Find nothing."""

@@ -21,11 +21,10 @@ from doi_proxy.features.metadata.client import CSL, FETCH_TIMEOUT, ServerFailure
 from doi_proxy.features.metadata.csl import Work, read_work
 from doi_proxy.features.metadata.kept import KeptWork, read_works, write_works
 from doi_proxy.features.metadata.match import Match, match
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.location_choice import matches
 from doi_proxy.resolver.metadata_format import name_media_type
-from doi_proxy.resolver.options import ResolveOptions
+from doi_proxy.resolver.options import Conditions, ResolveOptions
 from doi_proxy.resolver.single_flight import Replaced
 from doi_proxy.resolver.target import href
 from doi_proxy.resolver.target_url import web_target
@@ -198,8 +197,8 @@ class Works:
         Raises DoiProxyError and Replaced.
         """
         negotiation = negotiate(CSL, None, False)
-        demand = Demand(priority=Priority.BULK, client=client)
-        found = await self._destinations.find(DestinationQuery(name, _OPTIONS, negotiation), demand)
+        conditions = Conditions(priority=Priority.BULK, client=client)
+        found = await self._destinations.find(DestinationQuery(name, _OPTIONS, negotiation), conditions)
         locations = found.locations.of_prefix.items
         for locatt in negotiation.locatts:
             for location in locations:

@@ -35,8 +35,8 @@ from doi_proxy.features.native_listener.messages import (
     write_refusal,
     write_site,
 )
-from doi_proxy.resolver.demand import Demand
 from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.web.client_network import client_of
@@ -153,7 +153,7 @@ class Responder:
 
     async def _answer(self, request: HandleRequest, peer: Peer) -> bytes:
         try:
-            found = await self._resolver.resolve(_read_name(request), self._demand(request, peer))
+            found = await self._resolver.resolve(_read_name(request), self._conditions(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure
@@ -181,9 +181,9 @@ class Responder:
             return self._write_refusal(request, ResponseStatus.OPERATION_DENIED, _READ_ONLY)
         return None
 
-    def _demand(self, request: HandleRequest, peer: Peer) -> Demand:
+    def _conditions(self, request: HandleRequest, peer: Peer) -> Conditions:
         charge = self._stages.charge_bypass
-        return Demand(
+        return Conditions(
             request.has(OpFlag.AUTHORITATIVE),
             request.has(OpFlag.CERTIFIED),
             client=FORGEABLE if peer.is_forgeable else client_of(peer.client),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.section import PageKind, Section
 from handle_protocol.proven_answer import ProvenAnswer
 
@@ -25,7 +25,7 @@ class ProofLink(Section):
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """The entry of the name is in memory."""
 
-    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The entry of the name is in memory."""
 
     def find_in_text(self, text: str) -> Sequence[HandleName]:

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from doi_names.name import HandleName
 from doi_names.prefix_record import PREFIX_RECORDS, without_home
 from doi_proxy.errors import FAILURES
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import read_record
 from doi_proxy.web.section import PageKind, Section
 from handle_protocol.record import Record
@@ -50,7 +50,7 @@ class SignatureLine(Section):
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Only the page of a record has the line."""
 
-    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """Look up the certificates of a record with signatures and verify them, unless the verdict is known."""
         values = self._find_values(name)
         if values is None or self._recall(name, values) is not None:
@@ -61,7 +61,7 @@ class SignatureLine(Section):
 
         signatures = read_signatures(read_record(values))
         deadline = asyncio.get_running_loop().time() + _TIMEOUT
-        chains = [await self._follow(signature, demand, deadline) for signature in signatures or ()]
+        chains = [await self._follow(signature, conditions, deadline) for signature in signatures or ()]
         verdict = SignatureVerdict("broken")
         async with self._turn:
             if self._recall(name, values) is not None:
@@ -74,7 +74,7 @@ class SignatureLine(Section):
             due = due if verdict.ends is None else min(due, verdict.ends)
             self._verdicts[_key(name, values)] = verdict, due
 
-    async def _follow(self, signature: ValueSignature, demand: Demand, deadline: float) -> SignatureChain:
+    async def _follow(self, signature: ValueSignature, conditions: Conditions, deadline: float) -> SignatureChain:
         """A signature with the certificates of its issuers, as far as they can be looked up."""
         from handle_protocol.signature_chain import (  # noqa: PLC0415 - see prepare_record
             MAX_CERTIFICATES,
@@ -92,14 +92,14 @@ class SignatureLine(Section):
             # As the reference software: the chain of one token also leads on from the certificates after it.
             places = places or deque(claims.chain[:MAX_CERTIFICATES] or (handle_of(claims.issuer),))
             place = places.popleft()
-            record = await self._look_up(handle_of(place), demand, deadline)
+            record = await self._look_up(handle_of(place), conditions, deadline)
             certificate = None if record is None else find_certificate(record, claims.issuer, place)
             if certificate is None:
                 return chain
             chain = replace(chain, certificates=(*chain.certificates, certificate))
         return replace(chain, is_whole=is_root((chain.certificates or (signature,))[-1].issuer))
 
-    async def _look_up(self, handle: str, demand: Demand, deadline: float) -> Record | None:
+    async def _look_up(self, handle: str, conditions: Conditions, deadline: float) -> Record | None:
         """The record of an issuer, at the cost of the client. None if it cannot be had."""
         try:
             name = HandleName(handle)
@@ -108,7 +108,7 @@ class SignatureLine(Section):
             if not self._core.destinations.resolves_here(name) and not self._core.resolver.is_local(name):
                 return None
             async with asyncio.timeout_at(deadline):
-                return (await self._core.resolver.resolve(name, demand)).record
+                return (await self._core.resolver.resolve(name, conditions)).record
         except (*FAILURES, TimeoutError):
             return None
 

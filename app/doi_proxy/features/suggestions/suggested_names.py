@@ -22,7 +22,7 @@ from doi_names.suggestion import (
 )
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, NearestNames
-from doi_proxy.resolver.demand import Demand
+from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.single_flight import Replaced
@@ -107,7 +107,7 @@ class Existence:
 
     async def _resolve(self, name: HandleName, client: ClientNetwork) -> Resolution | None:
         with suppress(CouldNotVerify, Replaced):
-            return await self._resolver.resolve(name, Demand(priority=Priority.BULK, client=client))
+            return await self._resolver.resolve(name, Conditions(priority=Priority.BULK, client=client))
         return None
 
 
@@ -161,7 +161,7 @@ class SuggestedNames(Section):
         if self._nearest is not None:
             await self._nearest.search(name, QUERY_TIMEOUT)
 
-    async def prepare_record(self, name: HandleName, demand: Demand) -> None:
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The page of a record has no suggestions."""
 
     def find_in_text(self, text: str) -> Sequence[HandleName]:
