@@ -41,6 +41,12 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         return self.code is other.code and self.values == other.values
 
 
+class ProvenAnswer(Answer, frozen=True, gc=False):
+    """A verified answer with what verifies it again, in the form of its source. Stores keep it."""
+
+    proof: bytes = b""
+
+
 class _Wire(msgspec.Struct, gc=False):
     responseCode: int
     handle: str | None = None

@@ -88,6 +88,10 @@ class ServiceNotFound(HandleProtocolError):
     """No handle server could be found that is responsible for this name."""
 
 
+class HandleNotFound(HandleProtocolError):
+    """The handle does not exist, says the server that is responsible for it."""
+
+
 class RootPaused(HandleProtocolError):
     """The root of the handle system failed several times, so it is not queried for a short time."""
 

@@ -255,7 +255,7 @@ class ServiceClient:
             flags |= OpFlag.AUTHORITATIVE
         if question.certified:
             flags |= OpFlag.CERTIFIED
-        filters = Filters(question.handle, types=question.types)
+        filters = Filters(question.handle, question.indexes, question.types)
         query = self._write_query(candidate, filters, flags=flags)
         response = await self._send(candidate, query)
         if question.certified:

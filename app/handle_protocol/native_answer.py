@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.answer import Answer, ProvenAnswer, ResponseCode
 from handle_protocol.errors import ServerRefused
 from handle_protocol.json_values import write_json_values
 from handle_protocol.proof import encode_proof
-from handle_protocol.proven_answer import ProvenAnswer
 from handle_protocol.record import parse_record
 from handle_protocol.wire.message import ResponseStatus
 from handle_protocol.wire.response import Response, Values

@@ -14,7 +14,8 @@ from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.errors import SignatureInvalid
 from handle_protocol.key import write_pem
 from handle_protocol.native_answer import read_response
-from handle_protocol.proof import MAX_ANSWERS, VerifiedLink, read_proof, request_handle, verify_proof
+from handle_protocol.proof import MAX_ANSWERS, read_proof
+from handle_protocol.proof_replay import VerifiedLink, request_handle, verify_proof
 from handle_protocol.referral import HandleService
 from handle_protocol.signature import signed_bytes
 from handle_protocol.wire.message import decode_signature

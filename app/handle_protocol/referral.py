@@ -50,8 +50,9 @@ class Question:
     """What is to be found out about a handle."""
 
     handle: bytes
-    #: Types of the values; all if empty.
+    #: Types and indexes of the values. A value of one of them is sent. All values if both are empty.
     types: tuple[bytes, ...] = ()
+    indexes: tuple[int, ...] = ()
     #: Only a primary site may answer.
     authoritative: bool = False
     #: The answer must be signed, and so must every answer that leads to the server.

@@ -13,8 +13,7 @@ from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import DamagedEntry
 from doi_proxy.store.compression import compress, decompress
 from doi_proxy.store.stored_redirect import PLACE, RedirectAnswer, holds_target, pack_place
-from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.proven_answer import ProvenAnswer
+from handle_protocol.answer import Answer, ProvenAnswer, ResponseCode
 
 #: The format of a store, and of each entry in it. SQLite has it as user_version, Valkey in the prefix of its keys.
 #: A change of what a store holds needs a new number and a reader in READERS (docs/releases.md).

@@ -11,9 +11,8 @@ from typing import Final
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.resolver.target import read_unconditional_target
 from doi_proxy.resolver.target_url import TARGET_RULES, web_target
-from handle_protocol.answer import Answer
+from handle_protocol.answer import Answer, ProvenAnswer
 from handle_protocol.errors import UnusableAnswer
-from handle_protocol.proven_answer import ProvenAnswer
 
 #: The version of the rules that found the target; its first byte in the JSON of the values, and the one after its last.
 PLACE: Final = Struct("<BHH")

@@ -14,7 +14,7 @@ from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedSe
 from doi_proxy.features.native.directory_log import DirectoryLog
 from doi_proxy.features.native.opening import find_proxy_url
 from doi_proxy.features.native.root_file import RootFile
-from doi_proxy.features.native.source import Finder, NativeSource
+from doi_proxy.features.native.source import NativeSource, ProbedFinder
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.upstream.breaker import Breaker
 from doi_proxy.upstream.source import UpstreamQuery, Verification
@@ -212,7 +212,7 @@ async def client_of(
     """A source that queries one server, or with `from_root`, the services that this server, as the root, leads to."""
     exchange = open_exchange(**options)
     sites = (server.site(),) if known is None else tuple(known)
-    finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
+    finder: ProbedFinder = direct_server(server, exchange, known=sites, **(direct or {}))
     if from_root:
         root = RootFile(None, HandleService(sites, is_verified=True))
         limits = replace(LIMITS, lookup_timeout=lookup_timeout)

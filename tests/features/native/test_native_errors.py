@@ -61,6 +61,7 @@ def test_every_error_of_the_protocol_is_a_failure_of_the_service() -> None:
     others = list_below(HandleProtocolError) - set(KINDS)
     assert others == {
         HandleProtocolError,
+        protocol.HandleNotFound,
         protocol.InvalidDump,
         protocol.InvalidSite,
         protocol.QueryNotAdmitted,

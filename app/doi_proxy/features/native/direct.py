@@ -63,25 +63,6 @@ class NamedServer:
     known: Sequence[ServiceSite] = ()
 
 
-class NamedSites:
-    """Queries the servers of the sites that the operator named, by the hash of the handle."""
-
-    def __init__(self, service: HandleService, ask: Asker) -> None:
-        self._service = service
-        self._ask = ask
-
-    async def resolve(self, question: Question) -> Response:
-        """The answer of the server that has the handle. Raises HandleProtocolError."""
-        return await self._ask(self._service, question)
-
-    async def probe(self, question: Question) -> Response:
-        """The answer of a server. Raises HandleProtocolError."""
-        return await self.resolve(question)
-
-    async def aclose(self) -> None:
-        """Nothing is under way."""
-
-
 class DirectServer:
     """Queries one server about every handle. `clock` is monotonic.
 

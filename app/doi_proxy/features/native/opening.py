@@ -16,13 +16,13 @@ import httpx
 
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
 from doi_proxy.features.feature import SourceContext, require_libraries
-from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NamedSites
+from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.directory_log import DirectoryLog
 from doi_proxy.features.native.errors import translated_errors
 from doi_proxy.features.native.feature import FROM_ROOT, Native, is_from_root
 from doi_proxy.features.native.root_file import RootFile, root_file_path
 from doi_proxy.features.native.service_records import ServiceRecords
-from doi_proxy.features.native.source import Finder, NativeSource
+from doi_proxy.features.native.source import NativeSource, ProbedFinder
 from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.system.options import Settings
 from doi_proxy.system.regular_file import read_regular
@@ -33,6 +33,7 @@ from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identif
 from doi_proxy.upstream.engine import read_egress_proxy
 from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import CONTROL_NAME
+from handle_protocol.client import PORT, NamedSites, open_transports
 from handle_protocol.directory import Directory
 from handle_protocol.errors import InvalidSite, QueryNotAdmitted
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
@@ -48,19 +49,12 @@ from handle_protocol.referral import HandleService, Question
 from handle_protocol.site_bundle import unpack_bundle
 from handle_protocol.transport.base import Transport
 from handle_protocol.transport.egress import Egress
-from handle_protocol.transport.http import HttpAnswer
-from handle_protocol.transport.stream import ConnectionPool
-from handle_protocol.transport.tcp import TcpTransport
-from handle_protocol.transport.tunnel import TunnelTransport
-from handle_protocol.transport.udp import UdpTransport
 from handle_protocol.wire.message import ENVELOPE_BYTES
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: The port of handle servers (IANA: hdl-srv).
-_PORT: Final = 2641
 #: The highest privacy level at which a log may contain names.
 _NAMES_IN_LOG: Final = 2
 
@@ -105,7 +99,7 @@ def open_native(
     The cache of `context` keeps the records of prefixes and of service handles.
     """
     client = _open_client(settings, url, tokens.may_ask_again, context, only)
-    finder: Finder
+    finder: ProbedFinder
     if is_from_root(url):
         finder = _open_directory(settings, client, tokens, context)
     elif url.startswith(f"{FROM_ROOT}//"):
@@ -194,7 +188,7 @@ def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: Qu
     limits = DirectLimits(timeout=settings.upstream_timeout)
     known = () if root is None else root.service.sites
     return DirectServer(
-        NamedServer(parts.hostname or "", parts.port or _PORT, limits, known),
+        NamedServer(parts.hostname or "", parts.port or PORT, limits, known),
         client,
         client.read_site,
         clock=time.monotonic,
@@ -266,25 +260,19 @@ def _report_site(url: str, site: ServiceSite) -> None:
 def _open_transports(
     settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
 ) -> dict[TransportProtocol, Transport]:
-    messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
-    requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
-    tunnel = TunnelTransport(
-        Egress(
-            connect_timeout=CONNECT_TIMEOUT,
-            max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES,
-            find_proxy_url=find_proxy_url,
-            trust_proxy=httpx.create_ssl_context,
-        ),
-        requests,
-        headers=identify(f"doi-proxy/{read_version()}", settings.upstream_contact),
-        max_bytes=MAX_ANSWER_BYTES,
+    egress = Egress(
+        connect_timeout=CONNECT_TIMEOUT,
+        max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES,
+        find_proxy_url=find_proxy_url,
+        trust_proxy=httpx.create_ssl_context,
     )
-    return {
-        TransportProtocol.UDP: UdpTransport(max_bytes=MAX_ANSWER_BYTES),
-        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_ANSWER_BYTES),
-        TransportProtocol.HTTP: tunnel,
-        TransportProtocol.HTTPS: tunnel,
-    }
+    return open_transports(
+        may_ask_again=may_ask_again,
+        egress=egress,
+        connect_timeout=CONNECT_TIMEOUT,
+        max_bytes=MAX_ANSWER_BYTES,
+        headers=identify(f"doi-proxy/{read_version()}", settings.upstream_contact),
+    )
 
 
 def find_proxy_url(scheme: str, host: str) -> str | None:

@@ -8,6 +8,7 @@ from doi_proxy.features.native.errors import translated_errors
 from doi_proxy.resolver.proof import needs_proof
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.client import Finder
 from handle_protocol.exchange import ServiceClient
 from handle_protocol.lookups import within
 from handle_protocol.native_answer import read_response
@@ -19,17 +20,11 @@ _LATE: Final = "The handle servers did not answer in time."
 _CONTROL: Final = Question(CONTROL_NAME.text.encode())
 
 
-class Finder(Protocol):
-    """Finds the server of a handle, and queries it: a Directory, or a DirectServer."""
-
-    async def resolve(self, question: Question) -> Response | None:
-        """The server's answer. None if the prefix does not exist. Raises HandleProtocolError."""
+class ProbedFinder(Finder, Protocol):
+    """A Directory, a DirectServer or NamedSites."""
 
     async def probe(self, question: Question) -> Response | None:
-        """Any server's answer to the question, which shows that servers can be reached. Raises CouldNotVerify."""
-
-    async def aclose(self) -> None:
-        """Stop what is under way."""
+        """Any server's answer to the question, which shows that servers can be reached. Raises HandleProtocolError."""
 
 
 class NativeSource:
@@ -37,7 +32,7 @@ class NativeSource:
 
     def __init__(
         self,
-        finder: Finder,
+        finder: ProbedFinder,
         exchange: ServiceClient,
         *,
         total_timeout: float,

@@ -16,8 +16,8 @@ from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
 from doi_proxy.features.proof.models import ProofModel
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import JSON
+from handle_protocol.answer import ProvenAnswer
 from handle_protocol.errors import HandleProtocolError
-from handle_protocol.proven_answer import ProvenAnswer
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from doi_names.name import HandleName
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.section import PageKind, Section
-from handle_protocol.proven_answer import ProvenAnswer
+from handle_protocol.answer import ProvenAnswer
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
