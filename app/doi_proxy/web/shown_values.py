@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from markupsafe import Markup, escape
 
@@ -62,6 +63,14 @@ def address_href(text: str) -> str | None:
     if len(text) > _MAX_EMAIL_CHARACTERS or not text.isprintable() or _EMAIL.fullmatch(text) is None:
         return None
     return "mailto:" + encode(text, b"@+")
+
+
+def host_of_address(address: str) -> str:
+    """The host of a web address, "" if it has none that can be read, such as "http://[x/"."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def web_address(text: str | None) -> str | None:

@@ -15,7 +15,14 @@ from doi_names.name import HandleName
 from doi_names.uri import component, to_url
 from doi_proxy.web.branding import Brand, NamedLink
 from doi_proxy.web.languages import Catalogue
-from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, address_href, contact_link, visible
+from doi_proxy.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    address_href,
+    contact_link,
+    host_of_address,
+    visible,
+    web_address,
+)
 
 #: Lists the copies of an address that the archive has.
 _ARCHIVE: Final = "https://web.archive.org/web/*/"
@@ -78,7 +85,11 @@ def _fill(links: Iterable[NamedLink], name: HandleName) -> list[Markup]:
 
 
 def _list_archives(texts: Catalogue, name: HandleName, targets: Sequence[str]) -> list[Markup]:
-    found = [external(_ARCHIVE + target, target) for target in targets if len(target) <= MAX_CHARACTERS_SHOWN]
+    shown = [target for target in targets if len(target) <= MAX_CHARACTERS_SHOWN]
+    words = texts.texts["ways.archive_page"]
+    # Of more than one address, the host says which.
+    labels = [words if len(shown) == 1 else f"{words} ({host_of_address(target)})" for target in shown]
+    found = [external(_ARCHIVE + target, label) for target, label in zip(shown, labels, strict=True)]
     if name.is_doi or name.is_short_doi:
         found.append(external(_ARCHIVE + to_url(name, _DOI_RESOLVER), texts.texts["ways.archive_doi"]))
     return found
@@ -95,6 +106,9 @@ def _report(
     texts: Catalogue, helpers: Helpers, name: HandleName, trouble: Trouble, targets: Sequence[str]
 ) -> list[Markup]:
     """The agency's form or mail; of a missing name, else the form on the page of doi.org, which has the name in it."""
+    form = web_address(helpers.contact)
+    if form is not None:
+        return [external(form, texts.texts["ways.form"].format(host=host_of_address(form)))]
     link = _ask(texts, helpers.contact, name, trouble, targets)
     if not link and trouble == "missing" and name.is_doi:
         return [external(to_url(name, _DOI_RESOLVER), texts.texts["ways.doi_org_form"])]

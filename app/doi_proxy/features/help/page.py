@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
@@ -26,7 +26,7 @@ from doi_proxy.web.freshness import NO_STORE, failure_token
 from doi_proxy.web.negotiation import wants_page
 from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import PageLink
-from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, web_address
+from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, host_of_address, web_address
 from handle_protocol.answer import ResponseCode
 from handle_protocol.record import Record
 
@@ -102,7 +102,7 @@ class HelpPage:
         facts: dict[str, Any] = {
             "target": target,
             "failure": None,
-            "host": _host_of(target),
+            "host": host_of_address(target),
             "agency": agency.agency,
             "registered": write_timestamp(texts, _registered_at(found.record)),
             "earlier": [(previous.target, write_moment(texts, previous.seen)) for previous in earlier],
@@ -157,14 +157,6 @@ def _read_typed(text: str) -> HandleName | None:
 def _redirect(face: Face, name: HandleName) -> Response:
     """To the page of the name itself."""
     return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, _NOT_STORED)
-
-
-def _host_of(target: str) -> str:
-    """The host of a target, "" if it has none that can be read, such as "http://[x/"."""
-    try:
-        return urlsplit(target).hostname or ""
-    except ValueError:
-        return ""
 
 
 def _registered_at(record: Record) -> str | None:
