@@ -316,7 +316,7 @@ class Application:
         is_prose = len(typed.split()) > 1
         if reply.status not in ((400, 404, 502, 503, 504) if is_prose else (400, 404)):
             return reply
-        names = self._face.errors.find_in_text(request, typed)
+        names = await self._face.errors.find_in_text(request, typed)
         if len(names) == 1:
             answer = await self._dispatch(request, "resolve", b"/" + url_path(names[0]).encode(), parameters)
             if answer.status >= 400:

@@ -26,6 +26,7 @@ from doi_proxy.errors import (
     UnreadableName,
     as_failure,
 )
+from doi_proxy.web.client_network import client_of
 from doi_proxy.web.failure_headers import failure_headers, quota_headers, seconds_to_wait
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.header import Header
@@ -70,10 +71,14 @@ class ErrorPages:
             self._logged_faults.add(type(error))
             log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
-    def find_in_text(self, request: Request, typed: str) -> Sequence[HandleName]:
+    async def find_in_text(self, request: Request, typed: str) -> Sequence[HandleName]:
         """The names in a text of the form, none for a client that wants a problem."""
-        found = (section.find_in_text(typed) for section in self._sections)
-        return () if wants_problem(request.header(b"accept")) else next(filter(None, found), ())
+        if wants_problem(request.header(b"accept")):
+            return ()
+        for section in self._sections:
+            if names := await section.find_in_text(typed, client_of(request.client_address)):
+                return names
+        return ()
 
     def show_found(self, request: Request, names: Sequence[HandleName], typed: str) -> Reply:
         """The page about the names in a text of the form. If it is one, it exists."""

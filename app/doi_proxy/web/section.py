@@ -25,8 +25,8 @@ class Section:
     async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The same for the page of a record. Raises nothing."""
 
-    def find_in_text(self, text: str) -> Sequence[HandleName]:
-        """The names in a text of the form. Raises nothing."""
+    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
+        """The names in a text of the form. What has to be looked up is at the cost of `client`. Raises nothing."""
         return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 REAL = "10.5555/amajethics.2021.550"
-QUERIES = "doi_proxy.features.suggestions.feature.QUERIES"
+QUERIES = "doi_proxy.features.suggestions.suggested_names.QUERIES"
 
 
 def shown(got: Reply, section: str) -> list[str]:

@@ -14,8 +14,8 @@ from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
-QUERIES = "doi_proxy.features.suggestions.feature.QUERIES"
-QUERY_TIMEOUT = "doi_proxy.features.suggestions.feature.QUERY_TIMEOUT"
+QUERIES = "doi_proxy.features.suggestions.suggested_names.QUERIES"
+QUERY_TIMEOUT = "doi_proxy.features.suggestions.suggested_names.QUERY_TIMEOUT"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 #: Two names are suggested for it: without the title of the page and with it.
 ASKED = "10.5555/1.full.pdf"

@@ -92,7 +92,7 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
     async with AsyncExitStack() as stack:
         if server is None:
             core = await stack.enter_async_context(context.stores.open_as_service())
-            suggested = build_suggested_names(settings, core.resolver, settings.public_url)
+            suggested = build_suggested_names(settings, core, settings.public_url)
             compare = await stack.enter_async_context(open_comparison(settings, core, suggested))
             names: Names = OwnNames(build_batches(settings, core, suggested, compare=compare))
         else:

@@ -109,7 +109,7 @@ def build_batches(
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
     bounds = BatchBounds(concurrency=CONCURRENCY, timeout=WAIT_TIMEOUT)
-    names = names or build_suggested_names(settings, core.resolver, settings.public_url)
+    names = names or build_suggested_names(settings, core, settings.public_url)
     return Batches(core.destinations, bounds, clock, time.monotonic, names, count, compare=compare)
 
 
@@ -176,7 +176,7 @@ class _Batch:
         try:
             async for batch_input in inputs:
                 item = ListItem(batch_input) if isinstance(batch_input, str) else batch_input
-                await self._queue.put(self._admit(item) if isinstance(item, ListRow) else await self._start(item))
+                await self._queue.put(item if isinstance(item, ListRow) else await self._start(item))
                 await self._turn.yield_if_over()
         except Exception as error:  # raised to the caller after the rows before it
             end = _End(error)
@@ -281,10 +281,12 @@ class _Batch:
 
     def _waits(self, item: ListRow | _Pending) -> bool:
         """Whether the row of an item needs queries after its look-up: of a full queue, they would take minutes."""
-        if self._options.matches or not self._options.checks:
+        if self._options.matches or not self._options.suggests:
             return self._options.matches
+        if not (self._options.checks or self._parts.suggested_names.can_search):
+            return False
         if isinstance(item, ListRow):
-            return bool(item.suggestions)
+            return item.suggestions is None
         return not item.lookup.done() or item.lookup.result().judgement.verdict is Verdict.NOT_FOUND
 
     def _has_room(self, group: list[ListRow]) -> bool:
@@ -296,9 +298,8 @@ class _Batch:
 
     async def _complete(self, item: ListRow | _Pending) -> ListRow:
         row = item if isinstance(item, ListRow) else self._row(item.item, item.name, await item.lookup)
-        if row.suggestions and self._options.checks:
-            checked = await self._parts.suggested_names.check(row.suggestions, self._options.client)
-            row = _suggest(row, row.best, checked)
+        if self._options.suggests and row.suggestions is None:
+            row = await self._suggest(row)
         if self._options.matches:
             row = await self._match(row, "" if isinstance(item, ListRow) else item.item.entry)
         self._parts.count(row.verdict.value)
@@ -319,28 +320,43 @@ class _Batch:
             judgement.age(self._parts.clock()), judgement.is_stale, join_notes(judgement.message, item.note),
             line=item.line or None, key=item.key, echo=item.echo, found=item.found, judgement=judgement,
         )  # fmt: skip
-        if judgement.verdict is Verdict.NOT_FOUND and self._options.suggests:
-            return _suggest(row, *self._parts.suggested_names.read_name(name))
-        return self._admit(row)
+        return row
 
     def _reject(self, item: ListItem, message: str) -> ListRow:
         """The row of an input that is not looked up."""
-        if not self._options.suggests:
-            return not_a_doi(item.text, message).place(item)
-        best, suggestions = self._parts.suggested_names.read_text(item.text)
-        row = not_a_doi(item.text, message, has_suggestions=best is not None or bool(suggestions))
-        return _suggest(row.place(item), best, suggestions)
+        return not_a_doi(item.text, message).place(item)
 
-    def _admit(self, row: ListRow) -> ListRow:
-        """A row without suggestions: either all rows of a batch have the member, or none has."""
-        if not self._options.suggests or row.suggestions is not None:
-            return row
-        return _suggest(row, row.reading, ())
+    async def _suggest(self, row: ListRow) -> ListRow:
+        """The row with suggestions: either all rows of a batch have the member, or none has."""
+        names, options = self._parts.suggested_names, self._options
+        if row.doi is not None and row.verdict is not Verdict.NOT_FOUND:
+            # The name may go on where its text ends: the book of a chapter.
+            others = row.found.suggestions if row.found is not None and row.found.confidence == "likely" else ()
+            known = (
+                [other for other in await names.check(others, options.client) if other.exists] if options.checks else ()
+            )
+            return _suggest(row, row.reading, known)
+        name = None if row.doi is None else HandleName(row.doi)
+        best, suggestions = await names.suggest(
+            row.input if row.found is None else row.found.text,
+            name,
+            options.client,
+            checks=options.checks,
+            derived=row.derived,
+        )
+        if row.found is not None:
+            best = row.reading
+            keys = {suggestion.doi.key for suggestion in suggestions}
+            suggestions += [other for other in row.found.suggestions if other.doi.key not in keys]
+        if best is not None or suggestions:
+            row = replace(row, reason=None) if row.verdict is Verdict.NOT_A_DOI and not row.derived else row
+        return _suggest(row, best, suggestions)
 
 
 def _suggest(row: ListRow, best: Reading | None, suggestions: Sequence[Suggestion]) -> ListRow:
     """The row with suggestions. A name that is known to exist is the best, one that does not exist never."""
-    first = [suggestion.reading for suggestion in suggestions[:1] if suggestion.exists]
+    is_missing = row.doi is None or row.verdict is Verdict.NOT_FOUND
+    first = [suggestion.reading for suggestion in suggestions[:1] if suggestion.exists and is_missing]
     missing = {suggestion.doi.key for suggestion in suggestions if suggestion.exists is False}
     if row.verdict is Verdict.NOT_FOUND and row.doi is not None:
         missing.add(HandleName(row.doi).key)

@@ -173,7 +173,7 @@ async def open_rows(
     observers = Observers() if record_query is None else Observers(upstream=lambda _: record_query)
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(context.stores.open_for_lists(observers))
-        names, compare = build_suggested_names(settings, core.resolver, settings.public_url), None
+        names, compare = build_suggested_names(settings, core, settings.public_url), None
         if choice.matches:
             compare = await stack.enter_async_context(open_comparison(settings, core, names, waits=True))
             if compare is None:

@@ -173,6 +173,8 @@ class ListRow:
     title: str | None = None
     #: The name that was found in the text of the item. Not a member of the interface.
     found: FoundName | None = None
+    #: Names that follow from the reference by rule. Not a member of the interface.
+    derived: tuple[FoundName, ...] = ()
     #: What the row was made of, None without a look-up. Not a member of the interface.
     judgement: Judgement | None = None
 
@@ -322,7 +324,8 @@ def read_input(item: Item) -> ListItem | ListRow:
     """The input of an item of a list. One that cannot be read has its row."""
     if isinstance(item, ListItem):
         return item
-    return ListRow(item.text, None, Verdict.NOT_A_DOI, message=item.message, reason=item.reason).place(item)
+    row = ListRow(item.text, None, Verdict.NOT_A_DOI, message=item.message, reason=item.reason, derived=item.derived)
+    return row.place(item)
 
 
 def explain_other_name(name: HandleName) -> str:

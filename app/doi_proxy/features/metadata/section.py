@@ -30,7 +30,7 @@ class WorkSection(Section):
         if name.is_doi and not conditions.only_cached:
             await self._works.find(name, conditions.client, PAGE_TIMEOUT)
 
-    def find_in_text(self, text: str) -> Sequence[HandleName]:
+    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
         """Find nothing."""
         return ()
 

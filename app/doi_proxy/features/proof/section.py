@@ -28,7 +28,7 @@ class ProofLink(Section):
     async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The entry of the name is in memory."""
 
-    def find_in_text(self, text: str) -> Sequence[HandleName]:
+    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
         """Find nothing."""
         return ()
 

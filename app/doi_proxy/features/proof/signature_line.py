@@ -127,7 +127,7 @@ class SignatureLine(Section):
         verdict, due = self._verdicts.get(_key(name, values), (None, 0.0))
         return verdict if self._clock() < due else None
 
-    def find_in_text(self, text: str) -> Sequence[HandleName]:
+    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
         """Find nothing."""
         return ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,15 +12,15 @@ from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part
-    from doi_proxy.features.suggestions.nearest import NearestNames
     from doi_proxy.features.suggestions.suggested_names import SuggestedNames
-    from doi_proxy.resolver.resolver import Resolver
 
 
 def build_suggested_names(
-    settings: Settings, resolver: Resolver, public_url: str | None, nearest: NearestNames | None = None
+    settings: Settings, core: Core, public_url: str | None, clock: Callable[[], float] = time.time
 ) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
+    from doi_proxy.features.suggestions.name_search import NameSearch
+    from doi_proxy.features.suggestions.nearest import NearestNames
     from doi_proxy.features.suggestions.suggested_names import (
         BUDGET_SECONDS,
         BUDGET_SHARE,
@@ -34,9 +34,10 @@ def build_suggested_names(
     # The processes of all machines have this share together.
     rate = BUDGET_SHARE * settings.upstream_rate / (settings.workers * settings.upstream_machines)
     bucket = LocalBucket(rate, max(1.0, rate * BUDGET_SECONDS), time.monotonic)
-    existence = Existence(resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=bucket)
+    existence = Existence(core.resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=bucket)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
+    nearest = NearestNames(NameSearch(core.resolver, core.cache, clock), clock)
     return SuggestedNames(existence, frozenset({own_host} if own_host else ()), nearest)
 
 
@@ -59,10 +60,6 @@ class Suggestions(Feature):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open the search for names."""
-        from doi_proxy.features.suggestions.name_search import NameSearch
-        from doi_proxy.features.suggestions.nearest import NearestNames
-
-        clock = self.context.clock
-        nearest = NearestNames(NameSearch(core.resolver, core.cache, clock), clock)
-        self.names = build_suggested_names(self.context.settings, core.resolver, self.context.facts.public_url, nearest)
+        context = self.context
+        self.names = build_suggested_names(context.settings, core, context.facts.public_url, context.clock)
         return (self.names,)

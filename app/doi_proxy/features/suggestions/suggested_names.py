@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from doi_names.derived import derive
 from doi_names.errors import InvalidName
-from doi_names.find_names import find_names
+from doi_names.find_names import FoundName, find_names
 from doi_names.name import HandleName
 from doi_names.percent import decode
-from doi_names.suggestion import (
-    Reading,
-    Suggestion,
-    read_and_suggest,
-    read_best,
-    suggest,
-    suggest_instead,
-)
+from doi_names.suggestion import Reading, Suggestion, read_and_suggest, read_best
+from doi_names.variants import list_variants
 from doi_proxy.errors import CouldNotVerify
-from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, NearestNames
+from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, Nearest, NearestNames
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import Resolver
@@ -41,8 +36,15 @@ QUERY_TIMEOUT: Final = 1.0
 BUDGET_SHARE: Final = 0.05
 #: Seconds of it that are saved up.
 BUDGET_SECONDS: Final = 10.0
-#: Characters of a text in the form that are searched for a name.
+#: Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
+MAX_GUESSES: Final = 3
+#: The rule of a registered name one edit away.
+NEAREST: Final = "nearest"
+#: Characters of a text in the form that are searched for a name, and what else each name may be that is looked up.
 _MAX_SEARCHED: Final = 512
+_MAX_OTHERS: Final = 2
+#: Rules whose names may also end earlier or later: a book and its chapter. None is a name as it stands.
+_TWO_READINGS: Final = (None, "chapter")
 
 
 class Existence:
@@ -129,83 +131,156 @@ class SuggestedNames(Section):
         """The share of the upstream's budget for what no client requested."""
         return self._existence.bucket
 
-    def for_name(self, name: HandleName) -> list[Suggestion]:
-        """What is suggested for a name that does not exist, by what memory knows."""
-        return self._sort(suggest_instead(name, own_hosts=self._own_hosts))
-
-    def for_text(self, text: str) -> list[Suggestion]:
-        """What is suggested for a text that is not a name, by what memory knows."""
-        return self._sort(suggest(text, own_hosts=self._own_hosts))
-
-    def read_name(self, name: HandleName) -> tuple[Reading | None, list[Suggestion]]:
-        """The likeliest reading of a name that does not exist, and what else is suggested, by what memory knows."""
-        best, found = read_and_suggest(name.text, name, own_hosts=self._own_hosts)
-        return best, self._sort(found)
-
-    def read_text(self, text: str) -> tuple[Reading | None, list[Suggestion]]:
-        """The likeliest reading of a text that is not a name, and what else is suggested, by what memory knows."""
-        best, found = read_and_suggest(text, None, own_hosts=self._own_hosts)
-        return best, self._sort(found)
-
-    async def check(self, suggestions: Iterable[Suggestion], client: str | None) -> list[Suggestion]:
-        """The suggestions, those that exist first, those that do not exist last; at the cost of `client`."""
-        found = [
-            replace(suggestion, exists=await self._existence.check(suggestion.doi, client))
-            for suggestion in suggestions
+    def suggest_now(self, text: str, name: HandleName | None) -> tuple[Reading | None, list[Suggestion]]:
+        """What memory knows of what `suggest` returns."""
+        best, candidates = self._list(text, name)
+        states = [
+            (candidate, self._existence.find(candidate.doi)) for candidate in (*candidates.repairs, *candidates.guesses)
         ]
-        return sorted(found, key=lambda suggestion: {True: 0, None: 1, False: 2}[suggestion.exists])
+        return best, _select(candidates, states, () if name is None else self._find_near(name).one_edit)
 
-    async def prepare(self, name: HandleName, client: str | None) -> None:
-        """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
-        await self._existence.look_up(self.list_watched(name), client)
+    async def suggest(
+        self,
+        text: str,
+        name: HandleName | None,
+        client: ClientNetwork,
+        *,
+        checks: bool,
+        derived: Sequence[FoundName] = (),
+    ) -> tuple[Reading | None, list[Suggestion]]:
+        """The likeliest reading of a text, or of a name that does not exist, and what else may be meant.
+
+        Names that exist come first: those with an error undone, those that look alike or follow by rule, and the
+        nearest registered ones. Then come repairs of which nothing is known. With `checks`, names are looked up at the
+        cost of `client`, and repairs that do not exist are last. `derived` are names that follow from the reference
+        around the text.
+        """
+        best, candidates = self._list(text, name, derived)
+        if name is not None:
+            await self.search(name)
+        states: list[tuple[Suggestion, bool | None]] = []
+        for candidate in candidates.repairs:
+            exists = (
+                await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
+            )
+            states.append((candidate, exists))
+        for candidate in candidates.guesses[: MAX_GUESSES if checks else None]:
+            exists = (
+                await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
+            )
+            states.append((candidate, exists))
+        near = () if name is None else self._find_near(name).one_edit
+        return best, _select(candidates, states, near, keeps_missing=checks)
+
+    async def check(self, suggestions: Iterable[Suggestion], client: ClientNetwork) -> list[Suggestion]:
+        """The suggestions, those that exist first, without those that do not; at the cost of `client`."""
+        states = [(suggestion, await self._existence.check(suggestion.doi, client)) for suggestion in suggestions]
+        return _select(_Candidates(tuple(suggestions), ()), states, ())
+
+    @property
+    def can_search(self) -> bool:
+        """Whether near names are searched, which takes a turn of a thread for each."""
+        return self._nearest is not None
+
+    async def search(self, name: HandleName) -> None:
+        """Search for the registered names near a name."""
         if self._nearest is not None:
             await self._nearest.search(name, QUERY_TIMEOUT)
+
+    async def prepare(self, name: HandleName, client: str | None) -> None:
+        """Find out which of the names that `suggest_now` lists exist, at the cost of `client`, a network."""
+        _, candidates = self._list(name.text, name)
+        names = [candidate.doi for candidate in (*candidates.repairs, *candidates.guesses)]
+        await self._existence.look_up(names, client)
+        await self.search(name)
+
+    def _find_near(self, name: HandleName) -> Nearest:
+        return NOTHING_NEAR if self._nearest is None else self._nearest.find(name)
+
+    def _list(
+        self, text: str, name: HandleName | None, derived: Sequence[FoundName] = ()
+    ) -> tuple[Reading | None, _Candidates]:
+        """The likeliest reading, and what may be meant by the form of a text or a name alone."""
+        best, repairs = read_and_suggest(text if name is None else name.text, name, own_hosts=self._own_hosts)
+        others = derived or derive(text[:_MAX_SEARCHED])
+        guesses = [Suggestion(found.name, found.rule or "", "derived") for found in others]
+        if name is not None:
+            guesses += list_variants(name)
+        known = {suggestion.doi.key for suggestion in repairs}
+        return best, _Candidates(repairs, tuple(guess for guess in guesses if guess.doi.key not in known))
 
     async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The page of a record has no suggestions."""
 
-    def find_in_text(self, text: str) -> Sequence[HandleName]:
-        """The names in a text that are not doubtful; several only in a text of several words. "%" begins an escape."""
+    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
+        """The names in a text that are not doubtful, and what else each may be, if that exists.
+
+        Several only in a text of several words. "%" begins an escape.
+        """
         with suppress(InvalidName):
             text = decode(text)
-        names = {
-            found_name.name.key: found_name.name
-            for found_name in find_names(text[:_MAX_SEARCHED])
-            if found_name.confidence != "doubtful"
-        }
+        names: dict[str, HandleName] = {}
+        for found in find_names(text[:_MAX_SEARCHED]):
+            if found.confidence == "doubtful":
+                continue
+            names.setdefault(found.name.key, found.name)
+            others = found.suggestions[:_MAX_OTHERS] if found.rule in _TWO_READINGS else ()
+            for other in await self.check(others, client):
+                if other.exists:
+                    names.setdefault(other.doi.key, other.doi)
         if names:
             return tuple(names.values()) if len(names) == 1 or len(text.split()) > 1 else ()
         best = read_best(text, own_hosts=self._own_hosts)
-        return () if best is None or best.confidence == "doubtful" else (best.name,)
+        if best is not None and best.confidence != "doubtful":
+            return (best.name,)
+        derived = derive(text[:_MAX_SEARCHED])
+        # The request looks a single name up before it is shown.
+        return (derived[0].name,) if len(derived) == 1 else ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
         if kind == "values":
             return {}
-        found = self.for_text(text) if name is None else self.for_name(name)
+        _, found = self.suggest_now(text if name is None else name.text, name)
         if kind == "problem":
             rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
             return {"suggestions": rows} if rows else {}
         # The not-found page itself offers a name without the slashes at its end.
         offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
-        names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
-        near = NOTHING_NEAR if self._nearest is None or name is None else self._nearest.find(name)
-        edited = [near_name for near_name in near.one_edit if near_name.text != offered]
-        registered = list(
-            dict.fromkeys([*(candidate for candidate in names if self._existence.find(candidate)), *edited])
-        )
-        unchecked = [candidate for candidate in names if candidate not in registered]
+        shown = [suggestion for suggestion in found if suggestion.doi.text != offered]
+        around = () if name is None else self._find_near(name).around
         return {
-            "registered": show_names(registered),
-            "suggestions": show_names(unchecked),
-            "around": show_names([near_name for near_name in near.around if near_name.text != offered]),
+            "registered": show_names([suggestion.doi for suggestion in shown if suggestion.exists]),
+            "suggestions": show_names([suggestion.doi for suggestion in shown if not suggestion.exists]),
+            "around": show_names([near_name for near_name in around if near_name.text != offered]),
         }
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
-        """The names that `for_name` suggests if they exist, or may exist."""
-        return [found.doi for found in suggest_instead(name, own_hosts=self._own_hosts)]
+        """The names that `suggest_now` lists if they exist, or may exist."""
+        return [found.doi for found in self._list(name.text, name)[1].repairs]
 
-    def _sort(self, suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-        states = [(found, self._existence.find(found.doi)) for found in suggestions]
-        registered = [replace(found, exists=True) for found, exists in states if exists]
-        return registered + [found for found, exists in states if exists is None]
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Names that may be meant. A repair is shown if nothing is known of it, a guess only if it exists."""
+
+    repairs: tuple[Suggestion, ...]
+    guesses: tuple[Suggestion, ...]
+
+
+def _select(
+    candidates: _Candidates,
+    states: Sequence[tuple[Suggestion, bool | None]],
+    near: Iterable[HandleName],
+    *,
+    keeps_missing: bool = False,
+) -> list[Suggestion]:
+    """The candidates with what is known of them, in the order in which they are shown."""
+    known = [replace(suggestion, exists=True) for suggestion, exists in states if exists]
+    keys = {suggestion.doi.key for suggestion in known}
+    known += [Suggestion(name, NEAREST, exists=True) for name in near if name.key not in keys]
+    keys |= {suggestion.doi.key for suggestion in known}
+    open_states = [(suggestion, exists) for suggestion, exists in states if suggestion in candidates.repairs]
+    unknown = [found for found, exists in open_states if exists is None and found.doi.key not in keys]
+    missing = [replace(found, exists=False) for found, exists in open_states if exists is False]
+    return [*known, *unknown, *(missing if keeps_missing else ())]

@@ -6,13 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
+from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.features.texts.lines import Item, ListItem, ReadItem, SearchedEntry, SearchedField
+from doi_proxy.features.texts.lines import Item, ListItem, ReadItem, SearchedEntry, SearchedField, UnreadableItem
 
 #: Characters of an entry that are searched: all but those of the longest abstracts.
 MAX_SEARCHED_CHARACTERS: Final = 16_384
 #: Names of one entry that become rows.
 MAX_NAMES: Final = 100
+#: Characters of an entry in which other identifiers are searched.
+_MAX_DERIVED_CHARACTERS: Final = 2_048
 #: The rule of a name that stands in a field for something else.
 _OTHER_FIELD: Final = "other-field"
 
@@ -60,7 +65,15 @@ def _search(entry: SearchedEntry) -> Iterator[list[Item]]:
                 group.append(_item(entry, field, known, f"Found in the field “{field.name}”."))
             yield group
     if not seen and entry.without is not None:
-        yield [entry.without]
+        yield [_derive(entry, entry.without)]
+
+
+def _derive(entry: SearchedEntry, without: Item) -> Item:
+    """What stands for an entry, with the names that follow from its own identifiers by rule."""
+    if not isinstance(without, UnreadableItem):
+        return without
+    text = "\n".join(field.text for field in entry.fields if not field.is_distant)
+    return msgspec.structs.replace(without, derived=derive(text[:_MAX_DERIVED_CHARACTERS]))
 
 
 def _find(text: str) -> Iterator[list[FoundName]]:

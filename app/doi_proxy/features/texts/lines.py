@@ -73,6 +73,8 @@ class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     echo: Scalar = None
     reason: str | None = None
+    #: Names that follow from an entry by rule. None of them is known to be registered.
+    derived: tuple[FoundName, ...] = ()
 
 
 Item = ListItem | UnreadableItem

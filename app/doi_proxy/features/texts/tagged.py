@@ -166,7 +166,7 @@ class TaggedReader(LineReader):
         reference.has_name = True
         reference.fields = []
         # MEDLINE has the same name in two fields.
-        if all(item.text.casefold() != value.casefold() for item in reference.names):
+        if self._tags is not MEDLINE or all(item.text.casefold() != value.casefold() for item in reference.names):
             reference.names.append(ListItem(value, line.number, reference.key, note=note_encoding(value, line)))
         return self._release() if len(reference.names) >= _MAX_KEPT else []
 
