@@ -275,7 +275,7 @@ class PreparedAnswers:
             if hash_failure(self._find_failure(prepared.name)) != prepared.source:
                 return False
             self._resolver.observer.record_failure(prepared.token)
-            if first != prepared.first:
+            if not prepared.head or first != prepared.first:
                 prepared.frame(first, b"")
             return True
         chain = self._find_chain(prepared, read, same)

@@ -1,0 +1,85 @@
+"""Stories of an outage, in every store and with one or two workers: answers from memory end when something changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doi_proxy.assembly.resolving import RECHECK
+from tests.fake_upstream import EVERY_NAME
+from tests.world.answer import Reply
+from tests.world.valkey import URL
+from tests.world.world import World
+
+NAME = "10.1000/182"
+TARGET, OTHER = "https://example.org/a", "https://example.org/b"
+TOKEN = "a-token-of-an-administrator"
+#: Processes read the announcements of others each second.
+ANNOUNCED = 3.0
+
+
+@pytest.fixture(params=[("memory", 1), ("sqlite", 1), ("sqlite", 2), ("valkey", 1), ("valkey", 2)], ids=str)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """A service with a hot record, 90 s after its TTL, whose upstream is down."""
+    store, workers = request.param
+    urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/store.sqlite3", "valkey": URL}
+    settings: dict[str, Any] = {"store_url": urls[store], "workers": workers, "cache_ttl_ceiling": 60}
+    with World(admin_token=TOKEN, **settings) as world:
+        world.upstream.put(NAME, url=TARGET)
+        ask_all(world)
+        world.upstream.fault(EVERY_NAME, "reset")
+        world.sleep(150)
+        yield world
+
+
+def ask_all(world: World, target: str = f"/{NAME}") -> list[Reply]:
+    return [world.get(target, world.client(worker=number)) for number in range(len(world.workers))]
+
+
+def are_stale(replies: list[Reply], target: str = TARGET) -> bool:
+    found = [(reply.location, (reply["cache-status"] or "").partition("=")[0]) for reply in replies]
+    return set(found) == {(target, "doi-proxy; hit; ttl")} and all("ttl=-" in str(r["cache-status"]) for r in replies)
+
+
+def purge(world: World) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}", "content_type": "application/json"}
+    asked = world.client().ask("/admin/purge", headers, method="POST", body=json.dumps({"doi": NAME}).encode())
+    assert world.finish(asked).status == 200
+
+
+def test_one_query_in_a_while_finds_out_whether_the_upstream_is_back(world: World) -> None:
+    assert are_stale(ask_all(world))
+    asked = world.upstream.queries(NAME)
+    for _ in range(int(RECHECK) - 2):
+        world.sleep(1)
+        assert are_stale(ask_all(world))
+    assert world.upstream.queries(NAME) == asked
+    world.upstream.heal(EVERY_NAME)
+    world.upstream.put(NAME, url=OTHER)
+    world.sleep(RECHECK)
+    ask_all(world)
+    world.sleep(ANNOUNCED)
+    for reply in ask_all(world):
+        assert reply.location == OTHER and "; hit; ttl=5" in str(reply["cache-status"])
+    assert world.upstream.queries(NAME) <= asked + len(world.workers)
+
+
+def test_a_purge_ends_a_stale_answer_in_every_worker(world: World) -> None:
+    for _ in range(3):
+        assert are_stale(ask_all(world))
+    purge(world)
+    world.sleep(ANNOUNCED)
+    assert [reply.status for reply in ask_all(world)] == [502] * len(world.workers)
+
+
+def test_a_failure_ends_with_the_outage(world: World) -> None:
+    world.upstream.put("10.1000/new", url=OTHER)
+    for _ in range(3):
+        assert {reply.status for reply in ask_all(world, "/10.1000/new")} <= {502, 503}
+    world.upstream.heal(EVERY_NAME)
+    world.sleep(RECHECK)
+    assert [reply.location for reply in ask_all(world, "/10.1000/new")] == [OTHER] * len(world.workers)
