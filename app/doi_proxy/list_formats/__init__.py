@@ -1,0 +1,1 @@
+"""Lists of names: their formats, what reads the names of a list or a text, and what writes rows."""
