@@ -39,6 +39,13 @@ class InvalidRequest(DoiProxyError):
     token = "invalid-request"
 
 
+class UnreadableList(InvalidRequest):
+    """The list of names cannot be read."""
+
+    token = "unreadable-list"
+    title = "The list of names cannot be read"
+
+
 class UnreadableName(InvalidRequest):
     """The text of the request cannot be a DOI name."""
 

@@ -18,10 +18,10 @@ from doi_proxy.features.bundles.bundle import MAX_LINE
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.messages import read_request, write_record
 from doi_proxy.features.native_listener.responder import convert
-from doi_proxy.features.texts.entry_search import expand
-from doi_proxy.features.texts.formats import BY_NAME
-from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem
 from doi_proxy.features.texts.parsed_line import write_line
+from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.formats import BY_NAME
+from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem
 from doi_proxy.resolver.resolution import Origin, Resolution
 from handle_protocol.answer import Answer, ResponseCode, read_answer
 from handle_protocol.native_answer import read_response

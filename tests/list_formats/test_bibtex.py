@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from doi_names.presentation import read_typed
-from doi_proxy.features.texts.bibtex import MAX_PART_CHARACTERS, BibtexReader
-from doi_proxy.features.texts.entry_search import MAX_NAMES, expand
-from doi_proxy.features.texts.lines import ListItem
+from doi_proxy.list_formats.bibtex import MAX_PART_CHARACTERS, BibtexReader
+from doi_proxy.list_formats.entry_search import MAX_NAMES, expand
+from doi_proxy.list_formats.lines import ListItem
 from tests.table import table
 
 LIMIT = 65_536

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doi_proxy.features.texts.bibtex import BibtexReader
-from doi_proxy.features.texts.encodings import Utf8Stream
-from doi_proxy.features.texts.entry_search import expand
-from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.formats import format_of_head
-from doi_proxy.features.texts.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
-from doi_proxy.features.texts.lines import (
+from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.bibtex import BibtexReader
+from doi_proxy.list_formats.encodings import Utf8Stream
+from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.formats import format_of_head
+from doi_proxy.list_formats.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
+from doi_proxy.list_formats.lines import (
     WITHOUT_DOI,
     Item,
     LineCutter,
@@ -28,9 +28,9 @@ from doi_proxy.features.texts.lines import (
     UnreadableItem,
     open_gunzip,
 )
-from doi_proxy.features.texts.list_stream import ListSource, has_gzip_name
-from doi_proxy.features.texts.table import ColumnReader
-from doi_proxy.features.texts.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
+from doi_proxy.list_formats.list_stream import ListSource, has_gzip_name
+from doi_proxy.list_formats.table import ColumnReader
+from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from tests.table import table
 
 LIMIT: Final = 100

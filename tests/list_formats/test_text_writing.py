@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doi_proxy.features.texts.writing import AlignedWriter, UrlWriter
+from doi_proxy.list_formats.writing import AlignedWriter, UrlWriter
 
 
 def test_cells_are_aligned_and_long_ones_cut_except_the_last() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.texts.writing import JsonArrayWriter, JsonLinesWriter, RowWriter, TableWriter
+from doi_proxy.list_formats.writing import JsonArrayWriter, JsonLinesWriter, RowWriter, TableWriter
 
 ROWS: Final[list[dict[str, Any]]] = [
     {"input": 'a "b", c\n', "doi": None, "stale": False, "message": "é"},

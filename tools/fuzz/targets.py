@@ -22,7 +22,7 @@ from doi_names.uri import url_path
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import CouldNotVerify, InvalidParameter, StoreError
+from doi_proxy.errors import CouldNotVerify, InvalidParameter, StoreError, UnreadableList
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.messages import read_request
 from doi_proxy.features.native_listener.responder import Peer, Responder
@@ -34,14 +34,13 @@ from doi_proxy.features.registry.import_streams import cut_blocks
 from doi_proxy.features.registry.reading import BlockReader, Findings, detect_format
 from doi_proxy.features.registry.record import RecordDates
 from doi_proxy.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from doi_proxy.features.texts.bibtex import BibtexReader
-from doi_proxy.features.texts.entry_search import expand
-from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.json_lists import JsonLinesReader, JsonListReader
-from doi_proxy.features.texts.lines import LinesReader, ListReader, ReadItem
 from doi_proxy.features.texts.parsed_line import write_line
-from doi_proxy.features.texts.table import ColumnReader
-from doi_proxy.features.texts.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
+from doi_proxy.list_formats.bibtex import BibtexReader
+from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
+from doi_proxy.list_formats.table import ColumnReader
+from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.location_choice import choose_location
 from doi_proxy.resolver.options import Client

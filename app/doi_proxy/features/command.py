@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from doi_proxy.system.check import Check, Finding
     from doi_proxy.system.options import Settings
 
-#: Standard input and standard output in place of a file.
-STANDARD_INPUT: Final = "-"
-STANDARD_OUTPUT: Final = "-"
 #: The value of --format that lets `cache import` find the format.
 AUTO: Final = "auto"
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"

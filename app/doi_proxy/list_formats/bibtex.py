@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from doi_proxy.features.texts.encodings import decode_bytes
-from doi_proxy.features.texts.lines import (
+from doi_proxy.list_formats.encodings import decode_bytes
+from doi_proxy.list_formats.lines import (
     MAX_ENTRY_CHARACTERS,
     MAX_EXCERPT,
     NO_DOI,

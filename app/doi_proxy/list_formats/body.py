@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
-from doi_proxy.errors import RequestTooLarge, UnsupportedBody
-from doi_proxy.features.texts.encodings import Utf8Stream
-from doi_proxy.features.texts.entry_search import expand
-from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.formats import BY_MEDIA_TYPE, FORMATS
-from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, open_gunzip
+from doi_proxy.errors import RequestTooLarge, UnreadableList, UnsupportedBody
+from doi_proxy.list_formats.encodings import Utf8Stream
+from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, open_gunzip
 from doi_proxy.web.media_types import BIBTEX, CSV, JSON, NDJSON, RIS, TEXT
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive

@@ -10,7 +10,7 @@ import msgspec
 
 from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.features.texts.lines import Item, ListItem, ReadItem, SearchedEntry, SearchedField, UnreadableItem
+from doi_proxy.list_formats.lines import Item, ListItem, ReadItem, SearchedEntry, SearchedField, UnreadableItem
 
 #: Characters of an entry that are searched: all but those of the longest abstracts.
 MAX_SEARCHED_CHARACTERS: Final = 16_384

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.endpoints.fair_lock import HoldTurn
-from doi_proxy.features.texts.encodings import Utf8Stream, open_decoder
+from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
 from doi_proxy.web.media_types import BIBTEX, CSV, HTML, RIS, TEXT
 
 #: Media types of texts. Their formats are not parsed: a name is found wherever it stands.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from doi_proxy.features.texts.bibtex import BibtexReader
-from doi_proxy.features.texts.json_lists import JsonLinesReader, JsonListReader
-from doi_proxy.features.texts.lines import LinesReader, ListReader
-from doi_proxy.features.texts.table import ColumnReader
-from doi_proxy.features.texts.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
+from doi_proxy.list_formats.bibtex import BibtexReader
+from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.list_formats.lines import LinesReader, ListReader
+from doi_proxy.list_formats.table import ColumnReader
+from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from doi_proxy.web import media_types
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.

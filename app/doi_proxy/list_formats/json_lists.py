@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_proxy.features.texts.encodings import decode_bytes
-from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.lines import (
+from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.encodings import decode_bytes
+from doi_proxy.list_formats.lines import (
     BOM,
     CITED,
     MAX_EXCERPT,
@@ -33,7 +33,7 @@ from doi_proxy.features.texts.lines import (
     excerpt,
     write_ris_entry,
 )
-from doi_proxy.features.texts.table import DOI_COLUMN
+from doi_proxy.list_formats.table import DOI_COLUMN
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
 MAX_DEPTH: Final = 32

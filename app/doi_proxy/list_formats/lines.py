@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import msgspec
 
 from doi_names.find_names import FoundName
-from doi_proxy.features.texts.encodings import decode_bytes
-from doi_proxy.features.texts.feature import UnreadableList
+from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.encodings import decode_bytes
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 
 #: Characters of an unreadable item in its row.

@@ -13,14 +13,13 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import STANDARD_INPUT
-from doi_proxy.features.texts.encodings import Utf8Stream
-from doi_proxy.features.texts.entry_search import expand
-from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.formats import BY_NAME, HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
-from doi_proxy.features.texts.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem, open_gunzip
+from doi_proxy.errors import ConfigurationError, UnreadableList
+from doi_proxy.list_formats.encodings import Utf8Stream
+from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.formats import BY_NAME, HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
+from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem, open_gunzip
 from doi_proxy.system.redaction import MAX_SHOWN
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096

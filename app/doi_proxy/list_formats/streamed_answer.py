@@ -15,8 +15,8 @@ from typing import Final
 from starlette.responses import Response
 
 from doi_proxy.errors import FAILURES, as_failure
-from doi_proxy.features.texts.body import BodyBuffer
-from doi_proxy.features.texts.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
+from doi_proxy.list_formats.body import BodyBuffer
+from doi_proxy.list_formats.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import CSV, JSON, NDJSON
 from doi_proxy.web.problem import error_problem

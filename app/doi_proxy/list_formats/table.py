@@ -9,8 +9,8 @@ import csv
 import re
 from typing import Final
 
-from doi_proxy.features.texts.feature import UnreadableList
-from doi_proxy.features.texts.lines import (
+from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.lines import (
     CITED,
     MAX_EXCERPT,
     NO_DOI,

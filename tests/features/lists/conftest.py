@@ -15,7 +15,7 @@ from tests.features.lists.command_bench import PATIENCE, Bench
 @pytest.fixture(autouse=True)
 def late_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error before the first row has its status, also if a busy machine takes more than a second to find it."""
-    monkeypatch.setattr("doi_proxy.features.texts.streamed_answer.HEAD_AFTER", 60.0)
+    monkeypatch.setattr("doi_proxy.list_formats.streamed_answer.HEAD_AFTER", 60.0)
 
 
 @pytest.fixture

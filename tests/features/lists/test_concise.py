@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.features.texts.writing import ConciseWriter
+from doi_proxy.list_formats.writing import ConciseWriter
 from tests.features.lists.command_bench import Bench
 
 pytestmark = pytest.mark.anyio

@@ -22,8 +22,8 @@ from doi_proxy.features.lists.answer import (
 )
 from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
-from doi_proxy.features.texts.body import BodyBuffer
-from doi_proxy.features.texts.streamed_answer import Output, choose_output
+from doi_proxy.list_formats.body import BodyBuffer
+from doi_proxy.list_formats.streamed_answer import Output, choose_output
 from tests.constants import MAX_NAMES, MAX_OPEN
 from tests.table import table
 from tests.web.proxy import Proxy, running

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.texts.list_stream import write_all
+from doi_proxy.list_formats.list_stream import write_all
 from doi_proxy.system import interruption
 from tests.constants import LIST_WAIT
 from tests.features.lists.command_bench import Bench

@@ -50,8 +50,8 @@ from doi_proxy.features.assistants.tools import (
     ToolName,
     Tools,
 )
-from doi_proxy.features.texts.lines import LineCutter
-from doi_proxy.features.texts.list_stream import wait_for_input
+from doi_proxy.list_formats.lines import LineCutter
+from doi_proxy.list_formats.list_stream import wait_for_input
 
 log = logging.getLogger(__name__)
 

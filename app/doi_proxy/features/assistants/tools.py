@@ -26,8 +26,8 @@ from doi_proxy.features.assistants.results import (
 )
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
-from doi_proxy.features.texts.lines import ListItem
 from doi_proxy.features.texts.models import ParsedTextModel
+from doi_proxy.list_formats.lines import ListItem
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0

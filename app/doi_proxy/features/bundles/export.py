@@ -16,7 +16,7 @@ from doi_proxy.features.bundles.name_lists import MAX_REMEMBERED, UniqueNames, c
 from doi_proxy.features.bundles.output import OutputFile
 from doi_proxy.features.bundles.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
 from doi_proxy.features.bundles.visit_report import print_tally, stop_visit_on_signals, was_interrupted
-from doi_proxy.features.command import STANDARD_OUTPUT, CommandContext
+from doi_proxy.features.command import CommandContext
 from doi_proxy.features.feature import Core, Observers
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.observer import ResolutionObserver
@@ -26,6 +26,7 @@ from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.interruption import INTERRUPTED
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
+from doi_proxy.system.standard_streams import STANDARD_OUTPUT
 
 
 @dataclass(frozen=True, slots=True)

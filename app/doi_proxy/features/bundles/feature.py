@@ -34,7 +34,6 @@ class Bundles(Feature):
 
     name = "bundles"
     summary = "records as lines of JSON: the seed, and the commands export, import and warm"
-    needs = ("texts",)
     settings = BundleSettings
 
     @classmethod

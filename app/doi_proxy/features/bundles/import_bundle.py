@@ -17,10 +17,10 @@ from doi_proxy.cache.entry import FOREVER, Entry, bound_times
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
-from doi_proxy.features.command import STANDARD_INPUT
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 from doi_proxy.system.progress import Bar
 from doi_proxy.system.regular_file import open_regular
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 from handle_protocol.answer import ResponseCode
 
 #: Limits of the records, and of the bytes of their values, that wait to be written.

@@ -22,10 +22,11 @@ from doi_proxy.features.bundles.import_bundle import (
     size_of,
 )
 from doi_proxy.features.bundles.replacement import BundleReplacement, ListedNames
-from doi_proxy.features.command import AUTO, STANDARD_INPUT, CommandContext, Importer, refuse_options
+from doi_proxy.features.command import AUTO, CommandContext, Importer, refuse_options
 from doi_proxy.system.interruption import run_job
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import progress
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 
 BUNDLE: Final = "bundle"
 #: The bytes of a file by which its format is found.

@@ -9,10 +9,10 @@ from typing import Final
 from doi_names.errors import InvalidName, NotUTF8
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read_typed
-from doi_proxy.features.command import STANDARD_INPUT
-from doi_proxy.features.texts.lines import NO_DOI, ListItem
-from doi_proxy.features.texts.list_stream import ListSource, read_items, require_files
+from doi_proxy.list_formats.lines import NO_DOI, ListItem
+from doi_proxy.list_formats.list_stream import ListSource, read_items, require_files
 from doi_proxy.system.progress import shows_progress
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 
 #: Limit of a line, in bytes. A longer line is refused.
 MAX_LINE_BYTES: Final = 1024 * 1024

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.features.command import STANDARD_OUTPUT
 from doi_proxy.system.private_file import open_private
+from doi_proxy.system.standard_streams import STANDARD_OUTPUT
 
 #: Level of gzip. Level 9 takes three times as long, and its output is less than 2 % smaller.
 _COMPRESSION: Final = 6

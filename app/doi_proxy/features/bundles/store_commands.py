@@ -6,14 +6,8 @@ import argparse
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import (
-    STANDARD_OUTPUT,
-    Command,
-    CommandContext,
-    read_prefix,
-    set_usage,
-    whole_number,
-)
+from doi_proxy.features.command import Command, CommandContext, read_prefix, set_usage, whole_number
+from doi_proxy.system.standard_streams import STANDARD_OUTPUT
 
 #: What a list of names can be.
 _LIST: Final = (

@@ -26,7 +26,7 @@ from doi_proxy.features.lists.resolve_lists import open_rows
 from doi_proxy.features.lists.row_output import claim_file, report_rows
 from doi_proxy.features.lists.rows_file import ROWS_FORMATS, RowsFile, WrittenRow
 from doi_proxy.features.lists.verdict import FIELDS, GOOD, ListRow, Verdict
-from doi_proxy.features.texts.lines import ListItem
+from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.system.interruption import INTERRUPTED, Stop, stop_on_signals
 from doi_proxy.system.private_file import open_private
 from doi_proxy.system.regular_file import open_regular

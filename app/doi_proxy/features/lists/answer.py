@@ -19,7 +19,7 @@ from doi_proxy.features.lists.batch import Batches, BatchInput
 from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.name_lookup import BatchOptions
 from doi_proxy.features.lists.verdict import ListRow, read_input
-from doi_proxy.features.texts.body import (
+from doi_proxy.list_formats.body import (
     BodyBuffer,
     BodyFormat,
     ListCounter,
@@ -27,10 +27,10 @@ from doi_proxy.features.texts.body import (
     decompress_body,
     read_list_body,
 )
-from doi_proxy.features.texts.extraction import decode_text, find_names_of, write_position
-from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.features.texts.streamed_answer import Output, StreamedAnswer
-from doi_proxy.features.texts.writing import Members
+from doi_proxy.list_formats.extraction import decode_text, find_names_of, write_position
+from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
+from doi_proxy.list_formats.writing import Members
 from doi_proxy.rationing.shares import SharedPlaces
 
 #: The name of the limit, in RateLimit headers and in metrics.

@@ -37,7 +37,7 @@ from doi_proxy.features.lists.verdict import (
 )
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
-from doi_proxy.features.texts.lines import ListItem
+from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.system.options import Settings

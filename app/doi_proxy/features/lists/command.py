@@ -125,7 +125,7 @@ async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL."""
     from doi_names.typed_name import is_name
-    from doi_proxy.features.texts.list_stream import exists
+    from doi_proxy.list_formats.list_stream import exists
     from doi_proxy.proxy_client.server import parse_server
 
     lists = namespace.lists or (() if namespace.again else ("-",))

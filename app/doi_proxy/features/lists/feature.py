@@ -34,7 +34,7 @@ class Lists(Feature):
 
     name = "lists"
     summary = "lists of up to a million names, by HTTP and as a command"
-    needs = ("texts", "suggestions", "metadata")
+    needs = ("suggestions", "metadata")
     own_api = {RESOLVE_PATH.encode(): "batch"}
 
     #: Answers lists.
@@ -47,7 +47,7 @@ class Lists(Feature):
         from doi_proxy.features.lists.metrics import ROWS
         from doi_proxy.features.metadata.feature import Metadata
         from doi_proxy.features.suggestions.feature import Suggestions
-        from doi_proxy.features.texts.body import ListLimits
+        from doi_proxy.list_formats.body import ListLimits
         from doi_proxy.system.meter import REFUSED
 
         names, compare = others[Suggestions].names, others[Metadata].compare

@@ -17,10 +17,10 @@ from doi_proxy.features.lists.answer import BatchRequest, BatchService, RowsAnsw
 from doi_proxy.features.lists.feature import RESOLVE_PATH
 from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.verdict import Match, read_fields
-from doi_proxy.features.texts.body import LIST_BODY, LIST_TYPES, BodyFormat, read_body_format
-from doi_proxy.features.texts.extraction import TEXT_TYPES
-from doi_proxy.features.texts.streamed_answer import choose_output
-from doi_proxy.features.texts.writing import JsonLinesWriter
+from doi_proxy.list_formats.body import LIST_BODY, LIST_TYPES, BodyFormat, read_body_format
+from doi_proxy.list_formats.extraction import TEXT_TYPES
+from doi_proxy.list_formats.streamed_answer import choose_output
+from doi_proxy.list_formats.writing import JsonLinesWriter
 from doi_proxy.web.media_types import CSV, TEXT
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from doi_names.name import fold
-from doi_proxy.features.command import STANDARD_INPUT
-from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.features.texts.list_stream import ListSource, read_items
+from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.list_stream import ListSource, read_items
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 from doi_proxy.upstream.guard import UNSENT_OUTCOMES
 
 #: Rows before the remaining time is estimated.

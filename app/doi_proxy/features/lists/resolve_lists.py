@@ -23,9 +23,9 @@ from doi_proxy.features.lists.remaining_time import RemainingTime, count_lists
 from doi_proxy.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
-from doi_proxy.features.texts.formats import TEXT
-from doi_proxy.features.texts.list_stream import ListSource, require_files, stream_items
-from doi_proxy.features.texts.writing import (
+from doi_proxy.list_formats.formats import TEXT
+from doi_proxy.list_formats.list_stream import ListSource, require_files, stream_items
+from doi_proxy.list_formats.writing import (
     AlignedWriter,
     ConciseWriter,
     JsonLinesWriter,

@@ -15,8 +15,8 @@ from typing import IO, Self
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.rows_file import WrittenRow
 from doi_proxy.features.lists.verdict import ListRow, Verdict
-from doi_proxy.features.texts.list_stream import write_all
-from doi_proxy.features.texts.writing import RowWriter
+from doi_proxy.list_formats.list_stream import write_all
+from doi_proxy.list_formats.writing import RowWriter
 from doi_proxy.system.private_file import open_private
 from doi_proxy.system.regular_file import open_regular
 

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.lists.verdict import Verdict
-from doi_proxy.features.texts.writing import TableWriter
+from doi_proxy.list_formats.writing import TableWriter
 from doi_proxy.system.redaction import MAX_SHOWN
 
 #: Formats whose rows can be read again.

@@ -13,8 +13,8 @@ from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.verdict import ListRow, read_row
 from doi_proxy.features.metadata.match import read_cited
-from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.features.texts.table import DOI_COLUMN
+from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.table import DOI_COLUMN
 from doi_proxy.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from doi_proxy.proxy_client.server import ProxyServer
 from doi_proxy.system.redaction import MAX_SHOWN

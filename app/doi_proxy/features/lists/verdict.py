@@ -22,8 +22,8 @@ from doi_proxy.errors import (
     UpstreamPaused,
     UpstreamRefused,
 )
-from doi_proxy.features.texts.extraction import POSITION_FIELDS
-from doi_proxy.features.texts.lines import NO_DOI, Item, ListItem, Scalar
+from doi_proxy.list_formats.extraction import POSITION_FIELDS
+from doi_proxy.list_formats.lines import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target

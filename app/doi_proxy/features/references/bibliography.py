@@ -15,9 +15,9 @@ from doi_proxy.features.lists.verdict import read_input
 from doi_proxy.features.references.docx import read_docx
 from doi_proxy.features.references.errors import TooManyReferences, UnreadableReferences
 from doi_proxy.features.references.form import SentBibliography
-from doi_proxy.features.texts.body import BodyFormat, ListLimits, read_list_body
-from doi_proxy.features.texts.extraction import find_names_of
-from doi_proxy.features.texts.lines import MAX_ENTRY_CHARACTERS, MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
+from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
+from doi_proxy.list_formats.extraction import find_names_of
+from doi_proxy.list_formats.lines import MAX_ENTRY_CHARACTERS, MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
 from doi_proxy.web.media_types import BIBTEX, RIS
 
 #: The references of one page.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from doi_proxy.errors import DoiProxyError, RequestTooLarge, TooManyRequests
+from doi_proxy.errors import DoiProxyError, RequestTooLarge, TooManyRequests, UnreadableList
 from doi_proxy.features.lists.feature import TooManyBatches
-from doi_proxy.features.texts.feature import UnreadableList
 
 
 class UnreadableReferences(UnreadableList):

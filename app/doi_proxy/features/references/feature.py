@@ -19,7 +19,7 @@ class References(Feature):
 
     name = "references"
     summary = "/references: a page that checks the DOIs of a bibliography"
-    needs = ("texts", "lists")
+    needs = ("lists",)
 
     _batches: BatchService
 

@@ -24,9 +24,9 @@ from doi_proxy.features.references.bibliography import Bibliography, read_biblio
 from doi_proxy.features.references.errors import TooManyReferences, describe_error
 from doi_proxy.features.references.form import read_form, read_typed_text
 from doi_proxy.features.references.result import Result, correct, describe
-from doi_proxy.features.texts.body import BodyBuffer
-from doi_proxy.features.texts.lines import ListItem
-from doi_proxy.features.texts.streamed_answer import Output, StreamedAnswer
+from doi_proxy.list_formats.body import BodyBuffer
+from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
 from doi_proxy.web.date import write_date
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE

@@ -12,7 +12,7 @@ from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.uri import to_url
 from doi_proxy.features.lists.verdict import GOOD, ListRow
-from doi_proxy.features.texts.lines import NO_DOI
+from doi_proxy.list_formats.lines import NO_DOI
 from doi_proxy.resolver.resolution import Tombstone
 
 #: What is said about a reference: a verdict, or that it was corrected, or has no DOI.

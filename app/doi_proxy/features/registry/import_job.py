@@ -15,9 +15,9 @@ from typing import Final, Self
 import msgspec
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import STANDARD_INPUT
 from doi_proxy.features.registry.import_parts import LeftOut, list_source_files
 from doi_proxy.system.private_file import make_folders, open_beside
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 from doi_proxy.system.state_file import read_state, write_state
 
 #: The version of the folder. A folder of another version is refused.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import STANDARD_INPUT
 from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive, is_tar
 from doi_proxy.features.registry.import_streams import (
     HEAD_BYTES,
@@ -29,6 +28,7 @@ from doi_proxy.features.registry.import_streams import (
     open_stream,
 )
 from doi_proxy.system.regular_file import open_regular
+from doi_proxy.system.standard_streams import STANDARD_INPUT
 
 #: Files and members up to this size are read by one process. Those of the agencies have 5 to 10 MB.
 MAX_PART_BYTES: Final = 32 * 1024 * 1024

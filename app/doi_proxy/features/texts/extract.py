@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field
 from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.endpoints.suggestion_model import ReadingModel
-from doi_proxy.features.texts.body import BodyBuffer, ListLimits, decompress_body, read_body_format
-from doi_proxy.features.texts.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, find_names_of, write_position
 from doi_proxy.features.texts.feature import EXTRACT_PATH
-from doi_proxy.features.texts.streamed_answer import Output, StreamedAnswer, choose_output
+from doi_proxy.list_formats.body import BodyBuffer, ListLimits, decompress_body, read_body_format
+from doi_proxy.list_formats.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, find_names_of, write_position
+from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.web.media_types import CSV, NDJSON
 
 _FIELDS: Final = ("doi", *POSITION_FIELDS)

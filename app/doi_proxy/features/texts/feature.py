@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from doi_proxy.errors import InvalidRequest
 from doi_proxy.features.feature import Feature
 
 if TYPE_CHECKING:
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
 
 PARSE_PATH: Final = "/api/parse"
 EXTRACT_PATH: Final = "/api/extract"
-
-
-class UnreadableList(InvalidRequest):
-    """The list of names cannot be read."""
-
-    token = "unreadable-list"
-    title = "The list of names cannot be read"
 
 
 class Texts(Feature):

@@ -18,11 +18,11 @@ from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.errors import RequestTooLarge
-from doi_proxy.features.texts.body import LIST_BODY, ListLimits, read_body_format, read_list_body
 from doi_proxy.features.texts.feature import PARSE_PATH
-from doi_proxy.features.texts.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
 from doi_proxy.features.texts.parsed_line import parse_item, write_line
+from doi_proxy.list_formats.body import LIST_BODY, ListLimits, read_body_format, read_list_body
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
 from doi_proxy.web.media_types import JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest

@@ -11,7 +11,7 @@ from doi_names.confusable import NameWarning
 from doi_names.parsing import ParsedText, parse
 from doi_names.suggestion import Reading, write_reading
 from doi_names.uri import to_uri, to_url
-from doi_proxy.features.texts.lines import Item, ListItem
+from doi_proxy.list_formats.lines import Item, ListItem
 
 _LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
 
