@@ -4,8 +4,8 @@
     async with HandleResolver.from_root(root) as resolver:
         record = await resolver.resolve("10.1000/182", types=["URL"])
 
-The root leads to the server of every handle (RFC 3651, section 3). `HandleResolver.of_sites` queries the servers of one
-service alone, which the caller knows.
+The root leads to the server of every handle (RFC 3652, section 3.1). `HandleResolver.of_sites` queries the servers of
+one service alone, which the caller knows.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Finder(Protocol):
 
 
 class NamedSites:
-    """Queries the servers of one service, by the hash of the handle (RFC 3651, section 3.2.3)."""
+    """Queries the servers of one service, by the hash of the handle (RFC 3651, section 3.2.2)."""
 
     def __init__(self, service: HandleService, ask: Callable[[HandleService, Question], Awaitable[Response]]) -> None:
         self._service = service

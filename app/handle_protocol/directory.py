@@ -1,4 +1,4 @@
-"""From the root to the servers that hold a handle (RFC 3650, RFC 3651).
+"""From the root to the servers that hold a handle (RFC 3652, sections 3.1 and 3.4).
 
 The record of a prefix says where its names live: in the sites of its HS_SITE values, or of a service handle that an
 HS_SERV value names. A server refers the client onwards for derived prefixes (response code 303).

@@ -16,11 +16,13 @@ from handle_protocol.wire.value import Permission, TtlType, Value
 #: The handle whose HS_SITE values are the root.
 ROOT_HANDLE: Final = b"0.NA/0.NA"
 _PREFIX_RECORDS: Final = b"0.NA/"
-#: The types by which a prefix record, or the record of a service handle, names its sites.
+#: The types by which a prefix record, or the record of a service handle, names its sites (RFC 3651, sections 3.2.2 and
+#: 3.2.4).
 SERVICE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6", b"HS_SERV")
 _SITE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6")
 _SERVICE_TYPES: Final = (b"HS_SERV",)
-# The values of a referral (response code 303). They hold for all prefixes derived from the one that has them.
+# The values of a referral, response code 303 (RFC 3651, section 3.2.3; RFC 3652, section 3.4). They hold for all
+# prefixes derived from the one that has them.
 _DELEGATE_TYPES: Final = (b"HS_SITE.PREFIX", b"HS_NA_DELEGATE")
 _DELEGATE_SERVICE_TYPES: Final = (b"HS_SERV.PREFIX",)
 #: Sites of one service, and bytes of their values. The rest is ignored. Services in use have fewer than ten sites.

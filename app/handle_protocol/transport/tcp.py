@@ -1,4 +1,4 @@
-"""Messages over TCP (RFC 3652). A connection is used again if the server leaves it open."""
+"""Messages over TCP (RFC 3652, section 2.3). A connection is used again if the server leaves it open."""
 
 from __future__ import annotations
 

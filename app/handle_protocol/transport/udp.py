@@ -1,4 +1,4 @@
-"""Messages over UDP (RFC 3652): packets of at most 512 bytes, of which any can be lost.
+"""Messages over UDP (RFC 3652, section 2.3): packets of at most 512 bytes, of which any can be lost.
 
 Each message has a socket of its own. The system chooses its port at random, so a forger must guess the port and the
 request id (RFC 5452, section 9). The socket is connected: packets of other addresses do not arrive. A forged address

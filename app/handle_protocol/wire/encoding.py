@@ -1,4 +1,4 @@
-"""The half of the codec that a server needs: the body of a request is decoded, and an answer is encoded (RFC 3652)."""
+"""The half of the codec that a server needs (RFC 3652, section 3.2): requests are decoded, and answers are encoded."""
 
 from __future__ import annotations
 

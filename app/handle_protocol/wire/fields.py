@@ -1,4 +1,4 @@
-"""The fields of a message: big-endian numbers, strings and lists (RFC 3652)."""
+"""The fields of a message: big-endian numbers, strings and lists (RFC 3652, section 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message: envelope, header, body and credential (RFC 3652). A UDP packet begins with the envelope too."""
+"""A message: envelope, header, body and credential (RFC 3652, section 2.2). A UDP packet has an envelope too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_CREDENTIAL: Final = U32.pack(0)
 
 
 class OpCode(IntEnum):
-    """What a client requests (RFC 3652). All other operations administer records."""
+    """What a client requests (RFC 3652, section 2.2.2). All other operations administer records."""
 
     RESOLUTION = 1
     SITE_INFORMATION = 2
@@ -56,7 +56,7 @@ class ResponseStatus(IntEnum):
 
 
 class OpFlag(IntFlag):
-    """The flags of an operation (RFC 3652)."""
+    """The flags of an operation (RFC 3652, section 2.2.2)."""
 
     #: The client selects a server of a primary site. It is set in every answer and means nothing there.
     AUTHORITATIVE = 0x8000_0000
@@ -74,7 +74,10 @@ class OpFlag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The envelope of a message. `message_length` counts all bytes after the envelope, in all packets."""
+    """The envelope of a message (RFC 3652, section 2.2.1).
+
+    `message_length` counts all bytes after the envelope, in all packets.
+    """
 
     request_id: int
     message_length: int = 0
@@ -115,7 +118,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a message. The length of the body is not in it: the body has it."""
+    """The header of a message (RFC 3652, section 2.2.2). The length of the body is not in it: the body has it."""
 
     op_code: int
     response_code: int = 0
@@ -139,7 +142,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential. The section of the type HS_SIGNED is a `Signature`."""
+    """A credential (RFC 3652, section 2.2.4). The section of the type HS_SIGNED is a `Signature`."""
 
     section: bytes
     type: bytes = SIGNED

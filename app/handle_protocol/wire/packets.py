@@ -1,4 +1,4 @@
-"""The UDP packets of one message (RFC 3652).
+"""The UDP packets of one message (RFC 3652, section 2.3).
 
 A packet has at most 512 bytes. Each begins with the envelope, whose message id is the number of the packet.
 """

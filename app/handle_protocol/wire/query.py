@@ -1,4 +1,4 @@
-"""A request for the values of a handle, or for the site of a server (RFC 3652)."""
+"""A request for the values of a handle, or for the site of a server (RFC 3652, section 3.2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer: its digest of the request, its body and its credential (RFC 3652)."""
+"""An answer: its digest of the request, its body and its credential (RFC 3652, sections 3.2.2 to 3.4)."""
 
 from __future__ import annotations
 

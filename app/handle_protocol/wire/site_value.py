@@ -1,4 +1,4 @@
-"""The data of HS_SITE and its relatives: the servers of a service (RFC 3651)."""
+"""The data of HS_SITE and its relatives: the servers of a service (RFC 3651, section 3.2.2)."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def read_value_list(reader: FieldReader) -> tuple[Value, ...]:
 
 
 def decode_references(data: bytes) -> tuple[ValueReference, ...]:
-    """The data of an HS_VLIST value: a list of references. Raises MalformedMessage."""
+    """The data of an HS_VLIST value: a list of references (RFC 3651, section 3.2.7). Raises MalformedMessage."""
     reader = FieldReader(data, "HS_VLIST")
     references = _read_references(reader, reader.count(_SMALLEST_REFERENCE_BYTES, _MAX_REFERENCES))
     reader.finish()
