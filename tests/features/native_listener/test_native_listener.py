@@ -10,7 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from handle_protocol.health import ServerHealth
 from handle_protocol.json_sites import read_site_file
+from handle_protocol.site import rank_candidates
 from handle_protocol.wire.encoding import encode_message
 from handle_protocol.wire.message import Envelope, Header, Message, OpCode, OpFlag
 from handle_protocol.wire.query import Filters, Query, encode_digested, encode_query
@@ -181,15 +184,31 @@ async def test_the_file_of_the_manual_is_the_site_of_a_listener_without_udp() ->
     assert written == replace(site, servers=(server,))
 
 
+async def test_the_file_of_the_manual_leads_an_authoritative_query_to_the_listener() -> None:
+    # A client queries primary sites alone then; the Java client reports NO_ACCEPTABLE_INTERFACES without one.
+    (block,) = re.findall(r"```json\n(.*?)```", _MANUAL.read_text("utf-8"), re.DOTALL)
+    async with listening() as proxy:
+        proxy.upstream.put(NAME, url=URL)
+        content = block.replace("192.0.2.10", "127.0.0.1").replace("2641", str(proxy.port))
+        sites = read_site_file(content.encode()).sites
+        allowed = AllowedAddresses(private=True)
+        candidates = rank_candidates(
+            sites, NAME.encode(), authoritative=True, allowed=allowed, health=ServerHealth(), now=0.0
+        )
+        assert {one.endpoint.protocol for one in candidates} == {TransportProtocol.TCP, TransportProtocol.HTTP}
+        flags = OpFlag.PUBLIC_ONLY | OpFlag.AUTHORITATIVE
+        assert (await proxy.resolve(NAME, flags=flags)).code == 1
+
+
 @pytest.mark.parametrize("by", TRANSPORTS)
 async def test_the_site_information_names_the_listener(by: str) -> None:
     async with listening() as proxy:
         query = Query(Filters(b""), 7, 1_900_000_000, op_code=OpCode.SITE_INFORMATION)
         site = (await proxy.query(query, by=by)).body
-        assert isinstance(site, ServiceSite) and not site.is_primary
+        assert isinstance(site, ServiceSite) and site.is_primary
         (server,) = site.servers
         assert str(server.ip) == "127.0.0.1"
-        protocols = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP)
+        protocols = (TransportProtocol.TCP, TransportProtocol.HTTP, TransportProtocol.UDP)
         assert [(one.protocol, one.port) for one in server.interfaces] == [(one, proxy.port) for one in protocols]
 
 

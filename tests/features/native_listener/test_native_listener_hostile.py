@@ -71,6 +71,17 @@ async def test_a_network_whose_addresses_are_forged_gets_five_small_packets_a_se
         assert [host for _, host, _ in sent[4 * MAX_ANSWERS :]] == ["203.0.113.1"]
 
 
+async def test_programs_of_this_machine_are_answered_by_udp_without_a_limit() -> None:
+    async with listening() as proxy:
+        proxy.upstream.put(NAME, url="https://example.org/")
+        assert _code(await proxy.exchange(REQUEST, by="udp")) == 1
+        sent = _watch_answers(proxy)
+        for port in range(10 * MAX_ANSWERS):
+            proxy.send_packet(REQUEST, (LOCAL, 4_000 + port))
+        await asyncio.sleep(0.01)
+        assert len(sent) == 10 * MAX_ANSWERS
+
+
 def test_a_flood_of_networks_does_not_free_the_answers_of_one() -> None:
     limit = AnswerLimit()
     assert [limit.admit("victim", 0.0) for _ in range(6)] == [True] * 5 + [False]

@@ -1,4 +1,8 @@
-"""UDP of the listener. The sender of a packet can be forged, so little is answered, and a client turns to TCP."""
+"""UDP of the listener. The sender of a packet can be forged, so little is answered, and a client turns to TCP.
+
+The system drops a packet from outside whose sender is a loopback address (RFC 1122, section 3.2.1.3), so no limit holds
+for senders of this machine.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +75,8 @@ class NativeDatagrams(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """A packet of a client, or of a sender who forges its address."""
-        if not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
+        is_forgeable = not ip_address(addr[0].partition("%")[0]).is_loopback
+        if is_forgeable and not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
             self._responder.count("dropped")
             return
         try:
@@ -79,7 +84,7 @@ class NativeDatagrams(asyncio.DatagramProtocol):
         except MalformedMessage:
             self._responder.count("dropped")
             return
-        peer = Peer(addr[0], self._host, self._port, is_forgeable=not ip_address(addr[0].partition("%")[0]).is_loopback)
+        peer = Peer(addr[0], self._host, self._port, is_forgeable)
         bypasses = request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED)
         # At an unspecified address, the socket does not know which address the client used.
         is_unknown = request.op_code == OpCode.SITE_INFORMATION and ip_address(self._host).is_unspecified

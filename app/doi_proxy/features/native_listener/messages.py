@@ -118,7 +118,7 @@ def select_requested_values(request: HandleRequest, found: Resolution) -> Record
 
 
 def convert_record(record: Record) -> tuple[Value, ...]:
-    """The values of a record on the wire. Raises InvalidAnswer."""
+    """The values of a record on the wire. Raises InvalidRecord."""
     return to_wire(record.values)
 
 
@@ -146,9 +146,13 @@ def _count_down(value: Value, found: Resolution, now: float) -> Value:
 
 
 def write_site(request: HandleRequest, host: str, port: int, *, has_udp: bool, now: float) -> bytes:
-    """The site information: one server that copies, without a key, at the address where the client reached it."""
-    protocols = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP)
-    ports = tuple(Interface(Purpose.QUERY, protocol, port) for protocol in protocols[0 if has_udp else 1 :])
+    """The site information: one server of a primary site, without a key, where the client reached it.
+
+    A client queries primary sites alone about what must be authoritative, and the listener fetches it from one. UDP is
+    last: few of its answers are sent, and a client waits in vain for the rest.
+    """
+    protocols = (TransportProtocol.TCP, TransportProtocol.HTTP, *[TransportProtocol.UDP] * has_udp)
+    ports = tuple(Interface(Purpose.QUERY, protocol, port) for protocol in protocols)
     address = read_address(host) or IPv6Address(0)
-    site = ServiceSite(_SERIAL, (Server(1, pack_address(address), b"", ports),), kind=0)
+    site = ServiceSite(_SERIAL, (Server(1, pack_address(address), b"", ports),))
     return encode_answer(request, ResponseStatus.SUCCESS, encode_site(site), now)
