@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "app"))
+sys.path[:0] = [str(ROOT / "app"), str(ROOT / "docs")]
+
+from import_drawing import draw_imports  # noqa: E402
 
 from doi_proxy.assembly.features import load_feature  # noqa: E402
 from doi_proxy.assembly.settings import Settings  # noqa: E402
@@ -49,6 +51,8 @@ COLUMNS: Final = (
 )
 #: The beginning of the list in docs/architecture.md.
 FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
+#: The beginning of the drawing in docs/architecture.md.
+IMPORTS: Final = "## The imports, drawn\n\n```\n"
 
 MARKDOWN_HEAD: Final = """\
 # Settings
@@ -224,13 +228,24 @@ def write_features(page: str) -> str:
     return before + mark + "\n".join(rows) + "\n\n## " + rest.partition("\n## ")[2]
 
 
+def write_imports(page: str) -> str:
+    """The page of the architecture with the drawing of the imports: the block after IMPORTS."""
+    before, mark, rest = page.partition(IMPORTS)
+    return before + mark + draw_imports() + "\n" + rest[rest.index("```") :]
+
+
+def write_architecture(page: str) -> str:
+    """The page of the architecture with what follows from the code."""
+    return write_imports(write_features(page))
+
+
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
     return {
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
-        Path("docs/architecture.md"): write_features((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
+        Path("docs/architecture.md"): write_architecture((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
     }
 
