@@ -51,6 +51,8 @@ _GLUED: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/(?=[^\s/])")
 _WORD: Final = re.compile(r"(?:<[a-z/][^<>]{0,200}>|\\slash[ ]|\S)+", re.IGNORECASE)
 #: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
 _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
+#: A bracket with several words is not part of a name: (open access).
+_REMARK: Final = re.compile(r"[(\[][^()\[\]\s]{1,40}[^\S\n][^()\[\]\n]{0,80}[)\]]")
 #: A word after the first; a slash between blanks belongs to the word after it.
 _NEXT_WORD: Final = re.compile(r"(?:/[^\S\n]{1,4})?\S+")
 #: The number of the next reference, after the full stop and the line end of the last one: "2. Author".
@@ -179,6 +181,9 @@ def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
     """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end."""
     first = _WORD.match(text, suffix - 1, limit)
     end = first.end() if first else limit
+    remark = _REMARK.search(text, suffix, limit)
+    if remark and suffix < remark.start() < end:
+        return remark.start()
     emphasis = text.rfind("_", suffix, end) if text[begin - 1 : begin] == "_" else -1
     if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
         return suffix + len(text[suffix:emphasis].rstrip("_"))

@@ -36,17 +36,17 @@ _EAST_ASIAN: Final = re.compile(
 )
 #: An element of HTML or XML: two letters or more, or a usual one with a single letter. SICIs have "<" before a digit.
 _MARKUP: Final = re.compile(
-    r"""(?: </ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>]) | \]\( | __; | \}[,}{\s] | \]\] | \]\[
+    r"""(?: <\\?/ | <!-- | \{\{ | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>]) | \]\( | __; | \}[,}{\s] | \]\] | \]\[
           | >` | \)/S/URI | >>/(?:Border|Rect|Type) | \| | \u2026
           | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|\Z) | \^\^
           | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021] ).*""",
     _CASELESS | re.VERBOSE | re.DOTALL,
 )
-#: An escaped control character of JSON, and the words of RTF for the same.
-_CONTROL: Final = re.compile(r"\\{1,4}(?:[nrt]|par|line|tab|cell|row|f|v)(?![a-z]{0,12}[{}]).*", re.DOTALL)
+#: An escaped control character or quotation mark of JSON, or a word of RTF or LaTeX that no earlier step has undone.
+_CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"'].*", re.DOTALL)
 _SIGN: Final = re.compile(
     r"""(?: [\u00a9\u00ae\u2122] | \((?:c|C)\)\s?(?=(?:19|20)[0-9]{2})
-          | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9]))) ).*""",
+          | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9]))) | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]]) ).*""",
     re.VERBOSE | re.DOTALL,
 )
 #: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter. "&" begins a parameter. Some
@@ -64,7 +64,9 @@ _YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<!
 _NEXT_WORD: Final = re.compile(
     r"""(?<=[0-9])(?: [A-Z][a-z]{4,20} | Cite | View | Epub | Copy | Open | Save | Full | Read | From | This | Page
                     | Link | Get | See | The )(?:[A-Z:\s,.]|\Z).*
-      | (?<=[0-9a-z])[A-Z]{3,12}:.*
+      | (?<=[0-9])(?:[A-Z][a-z]{2,20}[A-Z]|ISSN|ISBN|DOI|RIS|[Vv]ol\.|pp\.|\.?www\.|https?\Z).*
+      | (?<=[0-9])\.[A-Z][a-z]{1,20}:?\Z
+      | (?<=[0-9a-z])\.?[A-Z]{3,12}:.*
       | (?<=[0-9])(?:KEYWORDS|ABSTRACT|RECEIVED|ACCEPTED|PUBLISHED|INTRODUCTION|ARTICLE|RESEARCH|REVIEW|PMC?ID)\Z
       | (?<=\.x)[A-Z].*
       | (?<=[0-9])[a-z]{7,20}\Z
@@ -91,7 +93,7 @@ _PAGE_PART: Final = re.compile(
     _CASELESS | re.VERBOSE,
 )
 _SUBPAGE: Final = re.compile(
-    r"/(?:asset|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
+    r"/(?:asset|suppl|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
     _CASELESS | re.DOTALL,
 )
 #: After a part with a digit, a part of words is one of a publisher's site: /issuetoc, /homepage/Authors.html. After an

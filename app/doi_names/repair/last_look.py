@@ -20,7 +20,7 @@ _GLUED: Final = re.compile(r"[0-9A-Za-z]")
 _NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
 #: A line that may go on with the name: not with a capital, a label, a URL, another name or the number of a list.
 _NEXT_LINE: Final = re.compile(
-    r"[^\S\r\n]{0,8}\r?\n[^\S\r\n]{0,8}((?!10\.|doi|https?:|[0-9]{1,3}[.)\]])[0-9a-z(_/<-][^\s,;]{0,40})", re.ASCII
+    r"(\.?)[^\S\r\n]{0,8}\r?\n[^\S\r\n]{0,8}((?!10\.|doi|https?:|[0-9]{1,3}[.)\]])[0-9a-z(_/<-][^\s,;]{0,40})", re.ASCII
 )
 
 
@@ -46,4 +46,4 @@ def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
     if number := _NUMBER.match(after):
         yield f"{name}_{number[1]}", "underscore"
     if line := _NEXT_LINE.match(after):
-        yield name + line[1].rstrip(".)"), "line-end"
+        yield name + line[1] + line[2].rstrip(".)"), "line-end"

@@ -8,7 +8,7 @@ from typing import Final
 from doi_names.repair import sici
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
+_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
 _NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
@@ -55,7 +55,7 @@ def without_emphasis(text: str) -> str:
 def first_word(text: str) -> str:
     """10.1000/182 PMCID: PMC1 -> 10.1000/182: also the first line of a cell."""
     word = next(iter(text.split(maxsplit=1)), "")
-    return word if _PREFIX.search(word) and without_blanks(text) == text else text
+    return word if _NAME.search(word) else text
 
 
 def without_blanks(text: str) -> str:
