@@ -89,7 +89,7 @@ class Resolver:
                 return None  # `resolve` raises it
             if local is not None:
                 return local
-        entry, now = self.cache.get_now(name.key), self._clock()
+        entry, now = self.peek(name.key) or self.cache.get_now(name.key), self._clock()
         if entry is None or now < refresh_from(entry):
             return None if entry is None else Resolution(name, entry, HIT)
         if not entry.is_usable(now) or not entry.is_current(self.cache.edition):
