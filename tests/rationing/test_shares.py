@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from doi_proxy.rationing.shares import SharedPlaces, ShareTree, find_networks
+from doi_proxy.rationing.accounts import find_accounts
+from doi_proxy.rationing.shares import SharedPlaces, ShareTree
 from tests.table import table
 
 #: Clients of one /20 of IPv4, and one of another.
@@ -37,7 +38,7 @@ def tree_of(*clients: str | None) -> ShareTree[int]:
     ],
 )
 def test_the_networks_above_a_client_are_wider_than_it(client: str | None, lengths: list[int]) -> None:
-    *above, last = find_networks(client)
+    *above, last = find_accounts(client)
     assert ([key[1] for key in above if isinstance(key, tuple)], last) == (lengths, client)
 
 
@@ -53,7 +54,7 @@ def test_the_networks_above_a_client_are_wider_than_it(client: str | None, lengt
     ],
 )
 def test_near_clients_share_networks(one: str, other: str, shared: int) -> None:
-    assert len(set(find_networks(one)) & set(find_networks(other))) == shared
+    assert len(set(find_accounts(one)) & set(find_accounts(other))) == shared
 
 
 def test_networks_take_turns_and_in_each_its_clients() -> None:
@@ -100,7 +101,7 @@ def test_what_ends_leaves_nothing_behind_and_sizes_are_exact(seed: int) -> None:
         if item % 50 or share is None:
             continue
         sizes = Counter(client for client, _ in held)
-        assert share.lead == max(Counter(find_networks(client)[0] for client, _ in held).values())
+        assert share.lead == max(Counter(find_accounts(client)[0] for client, _ in held).values())
         assert len(share.items) == sizes[share.client or ""]
     for client, item in held:
         tree.remove(client, item)

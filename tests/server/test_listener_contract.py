@@ -256,6 +256,13 @@ async def test_a_client_over_its_rate_is_refused_by_every_listener(row: Row) -> 
         assert [await row.ask(server, NAME, client) for _ in range(3)] == [[row.found]] * 2 + [[row.limited]]
 
 
+async def test_packets_whose_sender_may_be_forged_spend_no_rate_of_the_network_that_they_name() -> None:
+    async with service(client_rate=0.001, client_burst=2) as server:
+        packets = [await UDP.ask(server, NAME, "198.51.100.7") for _ in range(4)]
+        assert packets == [[UDP.found]] * 4
+        assert await HTTP.ask(server, NAME, "198.51.100.9") == [HTTP.found]
+
+
 # Time
 
 

@@ -9,32 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-#: Prefix lengths of the networks above a client, in bits, by the version of IP. A provider has a /32 of IPv6, and a
-#: customer a /48, a /56 or a /64 (RFC 6177, section 2).
-LEVELS: Final = {4: (20,), 6: (32, 48, 56, 64)}
+from doi_proxy.rationing.accounts import find_accounts
+
 #: The key of a newcomer in networks that do not contain it.
 _NOWHERE: Final = object()
 
 Item = TypeVar("Item", bound=Hashable)
-
-
-def find_networks(client: str | None) -> tuple[Hashable, ...]:
-    """The path to a client: the networks of LEVELS that contain it, widest first, and the client itself.
-
-    A client is a network in CIDR notation. Any other text, and None, is a client without networks above it.
-    """
-    text, _, length = (client or "").partition("/")
-    try:
-        address = IPv6Address(text) if ":" in text else IPv4Address(text)  # Much faster than ip_network.
-        longest = int(length or address.max_prefixlen)
-    except ValueError:
-        return (client,)
-    number, bits, version = int(address), address.max_prefixlen, address.version
-    return (*((version, level, number >> (bits - level)) for level in LEVELS[version] if level < longest), client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +80,7 @@ class ShareTree(Generic[Item]):
 
     def add(self, client: str | None, item: Item) -> None:
         """Add an item, which the client does not have yet."""
-        network, path = self._root, find_networks(client)
+        network, path = self._root, find_accounts(client)
         for key in path[:-1]:
             part = network.parts.get(key)
             if not isinstance(part, _Network):
@@ -133,7 +116,7 @@ class ShareTree(Generic[Item]):
 
         From the widest networks down, this searches the part with most items.
         """
-        network, path, lead = self._root, iter(find_networks(newcomer)), 0
+        network, path, lead = self._root, iter(find_accounts(newcomer)), 0
         own = next(path)
         while network.largest:
             fullest = [*islice(network.by_size[network.largest], 2)]
@@ -150,7 +133,7 @@ class ShareTree(Generic[Item]):
     def _walk(self, client: str | None) -> Iterator[tuple[_Network[Item], Hashable]]:
         """Each network above a client that has items or has just lost its last, with the key of its part."""
         part: _Network[Item] | OrderedDict[Item, None] | None = self._root
-        for key in find_networks(client):
+        for key in find_accounts(client):
             if not isinstance(part, _Network) or key not in part.parts:
                 return
             yield part, key

@@ -16,7 +16,7 @@ from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
-from doi_proxy.rationing.shares import find_networks
+from doi_proxy.rationing.accounts import find_accounts
 from doi_proxy.server.malformed_requests import MalformedRequests
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class Connections:
         self._limits = limits
         #: The customer and the client of each connection; of a front proxy's, none.
         self._holder: dict[Connection, tuple[Hashable, ...]] = {}
-        #: The connections of each customer, the widest network of `find_networks`, and of each client.
+        #: The connections of each customer, the widest of `find_accounts`, and of each client.
         self._held: tuple[dict[Hashable, dict[Connection, None]], ...] = ({}, {})
         #: Evicted connections. They end in the next turn of the loop and no longer count.
         self._evicted: set[Connection] = set()
@@ -187,7 +187,7 @@ class Connections:
             if not self._evict_first():
                 return False
         self._visit(connection)
-        holder = self._holder[connection] = () if client is None else (find_networks(client)[0], client)
+        holder = self._holder[connection] = () if client is None else (find_accounts(client)[0], client)
         for held, key in zip(self._held, holder, strict=False):
             held.setdefault(key, {})[connection] = None
         return True

@@ -84,8 +84,11 @@ class Stage:
     #: Whether `log_prepared` needs the address of the client.
     shows_clients: bool = False
 
-    def admit(self, address: str) -> None:
-        """Count a request of the client at an address. Raises ClientDenied and TooManyRequests."""
+    def admit(self, address: str, *, is_forgeable: bool = False) -> None:
+        """Count a request of the client at an address. Raises ClientDenied and TooManyRequests.
+
+        If the address can be forged, the request is charged to the account of all such peers.
+        """
 
     def explain_admission(self, address: str) -> Explanation:
         """What `admit` does with the client now. Nothing is counted."""

@@ -11,7 +11,7 @@ from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
 from doi_proxy.features.limits.feature import TooManyBypasses
 from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
 from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
-from doi_proxy.rationing.client_buckets import MAX_CLIENTS, Rate
+from doi_proxy.rationing.client_buckets import MAX_ACCOUNTS, Rate
 from doi_proxy.resolver.options import Conditions, ResolveOptions
 from doi_proxy.web.conditions import read_conditions
 from doi_proxy.web.request import Request
@@ -177,17 +177,46 @@ def test_clients_without_an_address_share_one_bucket() -> None:
         bench.limits.admit("a path of a socket")
 
 
+def test_the_networks_of_a_customer_have_eight_rates_together_and_those_of_a_provider_64() -> None:
+    bench = Bench(requests=Rate(1, 5))
+    assert sum(bench.limits.passes(f"2001:db8:1:{number:x}::1") for number in range(400)) == 40
+    assert sum(bench.limits.passes(f"2001:db8:{number:x}::1") for number in range(2, 400)) == 64 * 5 - 40
+    # A network of another provider is another account, and an IPv4 network pays with its /20.
+    assert bench.limits.passes("2001:db9::1")
+    assert sum(bench.limits.passes(f"192.0.{number % 16}.1") for number in range(160)) == 40
+
+
+def test_a_request_that_one_account_refuses_is_charged_to_none() -> None:
+    bench = Bench(requests=Rate(1, 1))
+    assert bench.limits.passes(CLIENT)
+    assert not any(bench.limits.passes(CLIENT) for _ in range(100))
+    assert sum(bench.limits.passes(f"192.0.{number}.1") for number in range(16) if number != 2) == 7
+
+
+def test_a_sender_that_can_forge_its_address_spends_no_other_client_s_rate(tmp_path: Path) -> None:
+    bench = Bench(requests=Rate(1, 1), deny_file=write_list(tmp_path, "203.0.113.0/24"))
+    for number in range(64):
+        bench.limits.admit(f"192.0.2.{number}", is_forgeable=True)
+    with pytest.raises(RateExceeded):
+        bench.limits.admit(OTHER, is_forgeable=True)
+    assert bench.limits.passes(CLIENT)
+    with pytest.raises(ClientDenied):
+        bench.limits.admit("203.0.113.1", is_forgeable=True)
+
+
 def test_the_client_that_was_not_seen_for_longest_is_forgotten() -> None:
     bench = Bench(requests=Rate(1, 1))
-    bench.limits.admit("203.0.113.1")
-    bench.limits.admit("203.0.114.1")
-    with pytest.raises(RateExceeded):
-        bench.limits.admit("203.0.113.1")
-    for number in range(MAX_CLIENTS - 1):
-        bench.limits.admit(f"10.{number // 256}.{number % 256}.1")
-    with pytest.raises(RateExceeded):
-        bench.limits.admit("203.0.113.1")
-    bench.limits.admit("203.0.114.1")
+    for address in ("203.0.113.1", "198.51.100.1"):
+        bench.limits.admit(address)
+        with pytest.raises(RateExceeded):
+            bench.limits.admit(address)
+    # Each has a bucket of its own, and one of its /20.
+    for number in range(MAX_ACCOUNTS // 2 - 1):
+        bench.limits.admit(f"{20 + number // 4_096}.{number // 16 % 256}.{number % 16 * 16}.1")
+        if number % 5_000 == 0:
+            bench.limits.passes("203.0.113.1")
+    assert not bench.limits.passes("203.0.113.1")
+    assert bench.limits.passes("198.51.100.1")
 
 
 @pytest.mark.parametrize("everyone", ["0.0.0.0/0", "::/0"])

@@ -121,7 +121,7 @@ class AdminGate(OperatorGate):
         if not _is_right(authorization, self._token):
             # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
             try:
-                self._attempts.take(self._client_of(request.client_address))
+                self._attempts.take(self._attempts.open(self._client_of(request.client_address)))
             except TooManyRequests as error:
                 return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
             challenge = _CHALLENGE if authorization is None else _WRONG

@@ -1,7 +1,7 @@
 """What one client may do: requests a second, requests that bypass the cache, and whether it is served at all.
 
-A client is the network of its address (see client_network). Networks are in memory alone: this module writes none
-into a log, a store or a metric.
+A client is the network of its address (see client_network), and pays with the networks that contain it (see accounts).
+Networks are in memory alone: this module writes none into a log, a store or a metric.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from doi_proxy.errors import ClientDenied, RateExceeded, TooManyRequests
 from doi_proxy.features.limits.feature import TooManyBypasses
 from doi_proxy.features.limits.list_file import ListFile
 from doi_proxy.networks.network_list import NetworkList
-from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
+from doi_proxy.rationing.accounts import FORGEABLE
+from doi_proxy.rationing.client_buckets import Account, ClientBuckets, Rate
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.stage import Explanation, Stage
 
@@ -29,10 +30,14 @@ MAX_ADDRESSES: Final = 4_096
 
 
 class _Standing(msgspec.Struct, frozen=True, gc=False):
-    """What the lists say about the client at an address. `network` is None if no limit holds for the client."""
+    """What the lists say about the client at an address. `client` is None if no limit holds for it.
+
+    `accounts` pay for its requests, where they are counted.
+    """
 
     is_denied: bool
-    network: str | None
+    client: str | None
+    accounts: tuple[Account, ...]
 
 
 class ClientLimits(Stage):
@@ -90,13 +95,14 @@ class ClientLimits(Stage):
         self._standings.clear()
         self.admits_all = self._requests is None and not self._denied and not self._denied_for_now
 
-    def admit(self, address: str) -> None:
+    def admit(self, address: str, *, is_forgeable: bool = False) -> None:
         """Count a request. Raises ClientDenied and RateExceeded."""
-        if self._find(address).is_denied:
+        standing = self._find(address)
+        if standing.is_denied:
             self._refused(DENIED)
             raise ClientDenied
         if self._requests is not None:
-            self._take(self._requests, address)
+            self._take(self._requests, self._requests.open(FORGEABLE) if is_forgeable else standing.accounts)
 
     def explain_admission(self, address: str) -> Explanation:
         """What the lists and the rate say about a client. Nothing is counted."""
@@ -105,12 +111,13 @@ class ClientLimits(Stage):
         if standing.is_denied:
             by = "an operator, for a time" if address in self._denied_for_now else "client_deny_file"
             return Explanation("no: 403", f"Its network is denied by {by}.", settings, status=403)
-        if standing.network is None:
+        client = standing.client
+        if client is None:
             return Explanation("yes", "client_allow_file has its network, so no limit holds.", settings)
         if self._requests is None:
-            return Explanation("yes", f"No rate limits {standing.network}.", settings)
-        tokens = self._requests.tokens(standing.network)
-        reason = f"{standing.network} can send {tokens:.1f} requests at once now."
+            return Explanation("yes", f"No rate limits {client}.", settings)
+        tokens = self._requests.tokens(standing.accounts)
+        reason = f"{client} can send {tokens:.1f} requests at once now."
         if tokens >= 1:
             return Explanation("yes", reason, settings)
         return Explanation("no: 429", reason, settings, status=429)
@@ -120,23 +127,23 @@ class ClientLimits(Stage):
         standing = self._standings.get(hash(address)) or self._find(address)
         if standing.is_denied:
             return False
-        return self._requests is None or standing.network is None or not self._requests.take_or_wait(standing.network)
+        accounts = standing.accounts
+        return self._requests is None or not accounts or not self._requests.take_or_wait(accounts)
 
     def charge_bypass(self, address: str) -> None:
         """Count a request that bypasses the cache. Raises TooManyBypasses."""
-        self._take(self._bypasses, address)
+        client = self._find(address).client
+        if client is not None:
+            self._take(self._bypasses, self._bypasses.open(client))
 
     def may_renew(self, address: str) -> bool:
         """Count a bypass of the cache. False if the client has none left: a cached record is the answer then."""
-        network = self._find(address).network
-        return network is None or not self._bypasses.take_or_wait(network)
+        client = self._find(address).client
+        return client is None or not self._bypasses.take_or_wait(self._bypasses.open(client))
 
-    def _take(self, buckets: ClientBuckets, address: str) -> None:
-        network = self._find(address).network
-        if network is None:
-            return
+    def _take(self, buckets: ClientBuckets, accounts: tuple[Account, ...]) -> None:
         try:
-            buckets.take(network)
+            buckets.take(accounts)
         except TooManyRequests as error:
             self._refused(error.quota.name)
             raise
@@ -148,7 +155,8 @@ class ClientLimits(Stage):
         if standing is None:
             if len(self._standings) >= MAX_ADDRESSES:
                 self._standings.clear()
-            network = None if address in self._allowed else client_of(address)
+            client = None if address in self._allowed else client_of(address)
+            accounts = () if client is None or self._requests is None else self._requests.open(client)
             is_denied = address in self._denied or address in self._denied_for_now
-            standing = self._standings[key] = _Standing(is_denied, network)
+            standing = self._standings[key] = _Standing(is_denied, client, accounts)
         return standing

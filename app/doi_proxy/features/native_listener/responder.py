@@ -35,6 +35,7 @@ from doi_proxy.features.native_listener.messages import (
     write_refusal,
     write_site,
 )
+from doi_proxy.rationing.accounts import FORGEABLE
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Resolution
@@ -59,8 +60,6 @@ _CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
     (UnreadableName, ResponseStatus.INVALID_HANDLE),
     (DoiProxyError, ResponseStatus.ERROR),
 )
-#: The client of all queries whose senders can forge their addresses.
-FORGEABLE: Final = "udp"
 #: The route of a native request in the access log.
 NATIVE_ROUTE: Final = "native"
 #: Where the response code is in an answer: after the envelope and the operation.
@@ -75,7 +74,7 @@ _FAULT: Final = "The request failed."
 class Peer:
     """A client, and the address and port where it reached this service.
 
-    A sender of UDP can forge its address. Its queries are not charged to the network of that address, which would then
+    A sender of UDP can forge its address. Its requests are not charged to the network of that address, which would then
     get fewer answers by HTTP, but to one client for all such senders.
     """
 
@@ -115,7 +114,7 @@ class Responder:
 
     def _answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
         try:
-            self._admit(peer.client)
+            self._admit(peer)
             if (refusal := self._refuse(request)) is not None:
                 return refusal
             if request.op_code == OpCode.SITE_INFORMATION:
@@ -165,13 +164,13 @@ class Responder:
         except Exception:
             return self._write_fault(request)
 
-    def _admit(self, address: str) -> None:
+    def _admit(self, peer: Peer) -> None:
         """Count a request of a client. Raises ClientDenied and TooManyRequests."""
         if self._stages.count_client is not None:
-            self._stages.count_client(address, 1)
+            self._stages.count_client(FORGEABLE if peer.is_forgeable else peer.client, 1)
         for gate in self._stages.gates:
             if not gate.admits_all:
-                gate.admit(address)
+                gate.admit(peer.client, is_forgeable=peer.is_forgeable)
 
     def _refuse(self, request: HandleRequest) -> bytes | None:
         envelope = request.message.envelope
