@@ -16,6 +16,7 @@ from doi_proxy.assembly.features import Features, text_folders
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.upstreams import count_processes
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Context, Core, Facts, Observers, Opened
 from doi_proxy.resolver.destination import Destinations
@@ -37,6 +38,7 @@ from doi_proxy.sharing.events import EventLog
 from doi_proxy.sharing.folder import FOLDER_VARIABLE
 from doi_proxy.system.meter import Meter
 from doi_proxy.system.version import read_version
+from doi_proxy.upstream.budget import LocalBucket
 from doi_proxy.upstream.source import Source
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.client_network import client_of
@@ -46,6 +48,11 @@ from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.redirect import RedirectFacts, Redirects
 from doi_proxy.web.stage import Stage
+
+#: The share of the upstream's budget for look-ups that no client requested, of all pages, problems and lists together.
+_BACKGROUND_SHARE: Final = 0.05
+#: Seconds of it that are saved up.
+_BACKGROUND_SECONDS: Final = 10.0
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -128,12 +135,19 @@ def open_core(
         link=Link(base=read_sub_path(settings)),
         read_tokens=assembled.read_tokens,
         prepared=[],
+        background=_open_background(settings),
         meter=observers.meter or Meter(),
         connections=connections,
     )
     if not read_only:
         features.add_sources(core)
     return core
+
+
+def _open_background(settings: Settings) -> LocalBucket:
+    # The processes of all machines have this share together.
+    rate = _BACKGROUND_SHARE * settings.upstream_rate / count_processes(settings)
+    return LocalBucket(rate, max(1.0, rate * _BACKGROUND_SECONDS), time.monotonic)
 
 
 def new_context(

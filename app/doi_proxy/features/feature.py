@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.system.meter import Meter
     from doi_proxy.system.options import Settings, SettingsGroup
-    from doi_proxy.upstream.budget import Budget
+    from doi_proxy.upstream.budget import Budget, TokenBucket
     from doi_proxy.upstream.guard import RecordQuery
     from doi_proxy.upstream.routed import Upstream
     from doi_proxy.web.operations import Face
@@ -79,6 +79,8 @@ class Core:
     read_tokens: Callable[[], Awaitable[float]]
     #: The prepared answers, once there are some.
     prepared: list[PreparedAnswers]
+    #: The share of that budget for what no client requested.
+    background: TokenBucket
     #: Counts for the features.
     meter: Meter
     #: What the server keeps about the connections of this process. None for a command.

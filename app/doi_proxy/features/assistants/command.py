@@ -93,7 +93,7 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
         if server is None:
             core = await stack.enter_async_context(context.stores.open_as_service())
             suggested = build_suggested_names(settings, core, settings.public_url)
-            compare = await stack.enter_async_context(open_comparison(settings, core, suggested))
+            compare = await stack.enter_async_context(open_comparison(settings, core))
             names: Names = OwnNames(build_batches(settings, core, suggested, compare=compare))
         else:
             # Each call that is under way holds a thread. The timeout of a call ends it, whatever the proxy does.

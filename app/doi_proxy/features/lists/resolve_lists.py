@@ -175,7 +175,7 @@ async def open_rows(
         core = await stack.enter_async_context(context.stores.open_for_lists(observers))
         names, compare = build_suggested_names(settings, core, settings.public_url), None
         if choice.matches:
-            compare = await stack.enter_async_context(open_comparison(settings, core, names, waits=True))
+            compare = await stack.enter_async_context(open_comparison(settings, core, waits=True))
             if compare is None:
                 raise ConfigurationError("--match: no metadata are fetched; add --metadata on, online")
         batches = build_batches(settings, core, names, compare=compare)

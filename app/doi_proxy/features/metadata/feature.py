@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from doi_names.name import HandleName
     from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.metadata.match import Match
-    from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 
     Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
 
@@ -41,7 +40,6 @@ class Metadata(Feature):
 
     name = "metadata"
     summary = "title, first author and year of a work, from its registration agency"
-    needs = ("suggestions",)
     settings = MetadataSettings
 
     #: What compares a reference with the work of its name. None if no metadata are fetched.
@@ -61,18 +59,15 @@ class Metadata(Feature):
         """Open what fetches works."""
         from doi_proxy.features.metadata.opening import open_works
         from doi_proxy.features.metadata.section import WorkSection
-        from doi_proxy.features.suggestions.feature import Suggestions
 
-        names, count = others[Suggestions].names, core.meter.counter(_FETCHES)
-        service = open_works(self.context.settings, core, names, count, self.context.clock)
+        count = core.meter.counter(_FETCHES)
+        service = open_works(self.context.settings, core, count, self.context.clock)
         self.compare = service.works.compare
         return WorkSection(service.works), service
 
 
 @asynccontextmanager
-async def open_comparison(
-    settings: Settings, core: Core, names: SuggestedNames, *, waits: bool = False
-) -> AsyncIterator[Compare | None]:
+async def open_comparison(settings: Settings, core: Core, *, waits: bool = False) -> AsyncIterator[Compare | None]:
     """What compares a reference with the work of its name, for a command. None if no metadata are fetched.
 
     With `waits`, a fetch waits for room in its share of the budget.
@@ -82,7 +77,7 @@ async def open_comparison(
         return
     from doi_proxy.features.metadata.opening import open_works
 
-    service = open_works(settings, core, names, waits=waits)
+    service = open_works(settings, core, waits=waits)
     await service.works.load()
     try:
         yield service.works.compare

@@ -11,7 +11,6 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Core
 from doi_proxy.features.metadata.client import MetadataClient
 from doi_proxy.features.metadata.works import FetchBudget, Works
-from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.system.background import Service
 from doi_proxy.system.options import Settings
@@ -50,13 +49,12 @@ class OpenWorks(Service):
 def open_works(
     settings: Settings,
     core: Core,
-    names: SuggestedNames,
     count: Callable[[str], None] = lambda result: None,
     clock: Callable[[], float] = time.time,
     *,
     waits: bool = False,
 ) -> OpenWorks:
-    """The works, which are paid from the share of the budget that `names` has. Raises ConfigurationError.
+    """The works, which are paid from the share of the budget for what no client requested. Raises ConfigurationError.
 
     `count` is called with the result of each fetch. `clock` is in seconds since the epoch. With `waits`, a fetch
     waits until there is room in that share.
@@ -65,7 +63,5 @@ def open_works(
     authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
     identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
     client = MetadataClient(allowed, identity, authorities)
-    if names.background is None:
-        raise LookupError("the suggested names have no share of the budget")
-    budget = FetchBudget(names.background, core.upstream.budget, waits=waits)
+    budget = FetchBudget(core.background, core.upstream.budget, waits=waits)
     return OpenWorks(Works(core.destinations, client.fetch, budget, core.cache, count, clock), client, core.cache)

@@ -22,19 +22,13 @@ def build_suggested_names(
     from doi_proxy.features.suggestions.name_search import NameSearch
     from doi_proxy.features.suggestions.nearest import NearestNames
     from doi_proxy.features.suggestions.suggested_names import (
-        BUDGET_SECONDS,
-        BUDGET_SHARE,
         QUERIES,
         QUERY_TIMEOUT,
         Existence,
         SuggestedNames,
     )
-    from doi_proxy.upstream.budget import LocalBucket
 
-    # The processes of all machines have this share together.
-    rate = BUDGET_SHARE * settings.upstream_rate / (settings.workers * settings.upstream_machines)
-    bucket = LocalBucket(rate, max(1.0, rate * BUDGET_SECONDS), time.monotonic)
-    existence = Existence(core.resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=bucket)
+    existence = Existence(core.resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=core.background)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
     nearest = NearestNames(NameSearch(core.resolver, core.cache, clock), clock)

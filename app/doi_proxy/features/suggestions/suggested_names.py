@@ -32,10 +32,6 @@ CONCURRENCY: Final = 8
 QUERIES: Final = 2
 #: Seconds that a page waits for these queries.
 QUERY_TIMEOUT: Final = 1.0
-#: The share of the upstream's budget that all of them have together.
-BUDGET_SHARE: Final = 0.05
-#: Seconds of it that are saved up.
-BUDGET_SECONDS: Final = 10.0
 #: Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
 MAX_GUESSES: Final = 3
 #: The rule of a registered name one edit away.
@@ -125,11 +121,6 @@ class SuggestedNames(Section):
         self._existence = existence
         self._own_hosts = own_hosts
         self._nearest = nearest
-
-    @property
-    def background(self) -> TokenBucket | None:
-        """The share of the upstream's budget for what no client requested."""
-        return self._existence.bucket
 
     def suggest_now(self, text: str, name: HandleName | None) -> tuple[Reading | None, list[Suggestion]]:
         """What memory knows of what `suggest` returns."""
