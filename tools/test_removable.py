@@ -10,7 +10,7 @@ pytestmark = pytest.mark.repository
 
 
 def test_those_that_need_a_feature_go_with_it() -> None:
-    assert dependents("metadata") >= {"metadata", "lists", "references"}
+    assert dependents("metadata") >= {"metadata", "lists", "assistants"}
     assert dependents("assistants") == {"assistants"}
 
 

@@ -27,7 +27,6 @@ NAMES = (
     "handle_dump",
     "bundles",
     "lists",
-    "references",
     "status",
     "admin",
     "explain",

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.features.references import page
-from doi_proxy.features.references.form import read_typed_text
-from doi_proxy.features.references.result import CheckedReference, correct
+from doi_proxy.features.lists.references import page
+from doi_proxy.features.lists.references.form import read_typed_text
+from doi_proxy.features.lists.references.result import CheckedReference, correct
 from doi_proxy.rationing.shares import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table

@@ -22,8 +22,8 @@ from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.test_tools import running as assistants
+from tests.features.lists.test_references import FORM, form
 from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix
-from tests.features.references.test_references import FORM, form
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy, running

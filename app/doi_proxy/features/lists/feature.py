@@ -1,8 +1,8 @@
-"""Lists of names: the verdict on each of up to a million."""
+"""Lists of names: the verdict on each of up to a million, and the page that checks the DOIs of a bibliography."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import TooManyRequests
 from doi_proxy.features.feature import Feature
@@ -30,15 +30,26 @@ class TooManyBatches(TooManyRequests):
 
 
 class Lists(Feature):
-    """The endpoint /api/resolve."""
+    """The endpoint /api/resolve, and the page /references with its link in the footer of every page."""
 
     name = "lists"
-    summary = "lists of up to a million names, by HTTP and as a command"
+    summary = (
+        "lists of up to a million names, by HTTP, as a command, and as a page that checks a bibliography: /references"
+    )
     needs = ("suggestions", "metadata")
     own_api = {RESOLVE_PATH.encode(): "batch"}
 
-    #: Answers lists.
-    batches: BatchService
+    _batches: BatchService
+
+    @classmethod
+    def samples(cls) -> dict[str, dict[str, Any]]:
+        """See Feature."""
+        from doi_proxy.features.lists.references.result import CheckedReference, Result
+        from doi_proxy.web.date import write_date
+
+        rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
+        result = Result(rows, "10.1000/182", "references.txt")
+        return {"references": {"result": result, "problem": None, "wait": None, "write_date": write_date}}
 
     def open(self, core: Core, others: Others) -> tuple[()]:
         """Open what answers lists."""
@@ -53,14 +64,22 @@ class Lists(Feature):
         names, compare = others[Suggestions].names, others[Metadata].compare
         count = core.meter.counter(ROWS)
         batches = build_batches(self.context.settings, core, names, self.context.clock, count, compare)
-        self.batches = BatchService(
+        self._batches = BatchService(
             batches, OpenBatches(MAX_OPEN, core.meter.counter(REFUSED)), ListLimits(names=MAX_NAMES)
         )
         return ()
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
-        """Add the endpoint."""
+        """Add the endpoint and the page."""
         from doi_proxy.features.lists.http import add_resolve
+        from doi_proxy.features.lists.references.page import PATH, ReferencesPage
         from doi_proxy.web.client_network import client_of
+        from doi_proxy.web.pages import PageLink
 
-        add_resolve(app, self.batches, client_of)
+        def admit(address: str) -> None:
+            for gate in opened.stages.gates:
+                gate.admit(address)
+
+        add_resolve(app, self._batches, client_of)
+        face.pages.links.append(PageLink("footer", PATH, "references.title"))
+        ReferencesPage(self._batches, face, client_of, admit).add_to(app)

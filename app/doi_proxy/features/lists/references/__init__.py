@@ -1,1 +1,1 @@
-"""A student misses it on the evening before a thesis is handed in."""
+"""`/references`: a page that checks the DOIs of a bibliography. A student misses it before a thesis is handed in."""

@@ -11,10 +11,10 @@ from typing import Final
 from doi_names.find_names import FoundName
 from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
+from doi_proxy.features.lists.references.docx import read_docx
+from doi_proxy.features.lists.references.errors import TooManyReferences, UnreadableReferences
+from doi_proxy.features.lists.references.form import SentBibliography
 from doi_proxy.features.lists.verdict import read_input
-from doi_proxy.features.references.docx import read_docx
-from doi_proxy.features.references.errors import TooManyReferences, UnreadableReferences
-from doi_proxy.features.references.form import SentBibliography
 from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
 from doi_proxy.list_formats.extraction import find_names_of
 from doi_proxy.list_formats.lines import MAX_ENTRY_CHARACTERS, MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem

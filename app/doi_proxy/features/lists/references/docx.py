@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 from xml.parsers import expat
 
-from doi_proxy.features.references.errors import UnreadableReferences
+from doi_proxy.features.lists.references.errors import UnreadableReferences
 
 #: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
 MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from doi_proxy.features.references.errors import UnreadableReferences
+from doi_proxy.features.lists.references.errors import UnreadableReferences
 
 _BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)
 _NAME: Final = re.compile(r';\s*name="([^"]{0,100})"', re.IGNORECASE)

@@ -19,11 +19,11 @@ from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.http import read_length
 from doi_proxy.features.lists.name_lookup import BatchOptions
+from doi_proxy.features.lists.references.bibliography import Bibliography, read_bibliography
+from doi_proxy.features.lists.references.errors import TooManyReferences, describe_error
+from doi_proxy.features.lists.references.form import read_form, read_typed_text
+from doi_proxy.features.lists.references.result import Result, correct, describe
 from doi_proxy.features.lists.verdict import ListRow, Verdict
-from doi_proxy.features.references.bibliography import Bibliography, read_bibliography
-from doi_proxy.features.references.errors import TooManyReferences, describe_error
-from doi_proxy.features.references.form import read_form, read_typed_text
-from doi_proxy.features.references.result import Result, correct, describe
 from doi_proxy.list_formats.body import BodyBuffer
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
