@@ -223,8 +223,8 @@ def test_the_architecture_lists_the_files_of_a_cold_redirect() -> None:
     first = re.findall(r"^\| `(app/[^`]+)`", _architecture("A first reading"), re.MULTILINE)
     others = re.findall(r"^\| `(app/[^`]+)`", _architecture("The other files of a cold redirect"), re.MULTILINE)
     entered = {f"app/{name}" for name in trace_alone()["cold"][0]}
-    assert len(first) <= 26
-    assert sum(len(text_of(name).splitlines()) for name in first) <= 3_400
+    assert len(first) <= 18
+    assert sum(len(text_of(name).splitlines()) for name in first) <= 3_000
     assert set(first) <= entered == {*first, *others}
 
 
