@@ -24,6 +24,7 @@ _UNSIGNED_BYTES: Final = 8
 _HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 #: RSA and DSA with SHA-256, as the reference software signs.
 _ALGORITHMS: Final = ("RS256", "DS256")
+_PARTS: Final = 3
 T = TypeVar("T")
 
 
@@ -137,7 +138,11 @@ def read_certificate(text: str) -> SignedCertificate:
 
 def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:
     """The claims of a token, the bytes that are signed, and the signature. Raises ValueError."""
-    header, payload, signature = text.strip().split(".")
+    parts = text.strip().split(".")
+    # RFC 7515, section 7.1: header, payload and signature, with dots between them.
+    if len(parts) != _PARTS:
+        raise ValueError("it is not a JSON Web Signature of three parts")
+    header, payload, signature = parts
     if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
         raise ValueError("its algorithm is not RS256 or DS256")
     return msgspec.json.decode(_decode(payload), type=claims), f"{header}.{payload}".encode(), _decode(signature)

@@ -80,16 +80,16 @@ def as_list(records: Records) -> str:
     return "".join(f"{handle}\n{json.dumps(values, indent=2)}\n\n" for handle, values in records.items())
 
 
-def run(folder: Path, text: str | bytes) -> int:
+def run(folder: Path, text: str | bytes, *options: str) -> int:
     """Import a dump into the folder `records`."""
     (folder / "records").mkdir(exist_ok=True)
     (folder / "dump.json").write_bytes(text.encode() if isinstance(text, str) else text)
-    return import_file(folder, folder / "dump.json")
+    return import_file(folder, folder / "dump.json", *options)
 
 
-def import_file(folder: Path, file: Path) -> int:
+def import_file(folder: Path, file: Path, *options: str) -> int:
     flags = ["--local-records", str(folder / "records"), "--store-url", f"sqlite:///{folder}/store.sqlite3"]
-    return main(["cache", "import", "--format", "handle-dump", str(file), *flags])
+    return main(["cache", "import", "--format", "handle-dump", str(file), *flags, *options])
 
 
 def test_a_signature_covers_values_of_every_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +184,7 @@ def test_a_record_without_values_is_left_out(tmp_path: Path, capsys: pytest.Capt
 @table(
     ("handle", "expected"),
     [
-        ("10.7777/N-0", "10.7777/N-0 has a record already, in the dump; nothing was imported"),
+        ("10.7777/N-0", "10.7777/N-0 has a record already, in the dump\n"),
         ("ADMIN", "ADMIN has no slash after its prefix"),
         ("10.7777", "10.7777 has no slash after its prefix"),
     ],
@@ -222,10 +222,6 @@ def test_a_signature_without_its_key_is_not_called_verified(tmp_path: Path, caps
         "{}",
         '{"handleRecords": {}}',
         '{"handleRecords": {"10.1/x": []}}',
-        '{"handleRecords": {"10.1/x": {"values": [1]}}}',
-        '{"handleRecords": {"10.1/\\u0001": {"values": [{"index": 1, "type": "URL"}]}}}',
-        '{"handleRecords": {"10.1/x": {"values": [{"index": 1, "type": "URL", "data": 1}]}}}',
-        '{"handleRecords": {"10.1/\\ud800": {"values": [{"index": 1, "type": "URL"}]}}}',
         '{"handleRecords": ' + "[" * 100_000,
         b"\xff\xfe",
         b"10.1/x\n",
@@ -238,6 +234,88 @@ def test_a_dump_that_is_cut_or_wrong_imports_nothing(
     assert run(tmp_path, text) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert list((tmp_path / "records").iterdir()) == []
+
+
+@table(
+    "record",
+    [
+        '"10.1/x": {"values": [1]}',
+        '"10.1/\\u0001": {"values": [{"index": 1, "type": "URL"}]}',
+        '"10.1/x": {"values": [{"index": 1, "type": "URL", "data": 1}]}',
+        '"10.1/\\ud800": {"values": [{"index": 1, "type": "URL"}]}',
+        '"10.1/x": {"values": [{"index": 1, "type": "URL", "data": {"value": "\\ud800"}}]}',
+    ],
+)
+def test_a_record_that_cannot_be_used_is_named_and_nothing_is_imported(
+    tmp_path: Path, record: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, f'{{"handleRecords": {{{record}}}}}') == 1
+    flaw, summary = capsys.readouterr().err.splitlines()
+    assert "10.1/" in flaw
+    assert summary.endswith(
+        "records that cannot be used: 1; --skip-unusable FILE leaves them out; nothing was imported"
+    )
+    assert list((tmp_path / "records").iterdir()) == []
+
+
+def make_flawed_records() -> Records:
+    """Records of a real server, of which some are odd."""
+    records = make_records(3, rsa_key())
+    url = to_json(Value(1, b"URL", b"https://target.example/"))
+    odd = {"10.7777/N-A\0B": url, "10.7777/trail ": url, "10.7777/N-1": url, "HOME": url, "10.7777/no-list": None}
+    odd["10.7777/junk"] = [*url, *to_json(Value(400, b"HS_SIGNATURE", b"junk"))]
+    return {"10.7777/first": url, **odd, **records, "10.7777/last": url}
+
+
+def test_a_dump_is_read_to_its_end_and_every_record_that_cannot_be_used_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, as_json(make_flawed_records())) == 1
+    said = capsys.readouterr().err
+    assert [line.partition("dump.json: ")[2] for line in said.splitlines()] == [
+        "'10.7777/N-A\\x00B': The name contains U+0000 at character 12, a control character, which a DOI name must not "
+        "contain.",
+        "'10.7777/trail ': a proxy could not use it: doi is not a bare DOI name; write it without https://doi.org/, "
+        "doi: and white space",
+        "HOME has no slash after its prefix",
+        "10.7777/no-list has no list of values",
+        "10.7777/junk: the signature at index 400 cannot be read: it is not a JSON Web Signature of three parts",
+        "10.7777/n-1 has a record already, in the dump",
+        "records that cannot be used: 6; --skip-unusable FILE leaves them out; nothing was imported",
+    ]
+    assert list((tmp_path / "records").iterdir()) == []
+
+
+async def test_the_rest_of_a_dump_is_served_and_the_names_of_what_was_left_out_are_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = tmp_path / "skipped.txt"
+    assert run(tmp_path, as_json(make_flawed_records()), "--skip-unusable", str(skipped)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("6 records of the dump are in ")
+    assert f"6 records that cannot be used, left out; their names are in {skipped}\n" in said
+    lines = [line.split("\t") for line in skipped.read_text().splitlines()]
+    assert [json.loads(name) for name, _ in lines] == [
+        "10.7777/N-A\0B", "10.7777/trail ", "HOME", "10.7777/no-list", "10.7777/junk", "10.7777/n-1",
+    ]  # fmt: skip
+    assert lines[3][1] == "10.7777/no-list has no list of values"
+    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+        statuses = {name: (await proxy.get(f"/10.7777/{name}")).status for name in ("first", "last", "n-2", "junk")}
+    assert statuses == {"first": 302, "last": 302, "n-2": 302, "junk": 502}
+
+
+def test_a_dump_that_is_cut_off_cannot_be_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skipped = tmp_path / "skipped.txt"
+    assert run(tmp_path, as_json(make_flawed_records())[:-40], "--skip-unusable", str(skipped)) == 1
+    assert "the dump cannot be read" in capsys.readouterr().err
+    assert not skipped.exists()
+
+
+@pytest.mark.parametrize("form", ["bundle", "csv"])
+def test_only_a_dump_has_records_to_skip(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("name,url\n")
+    assert main(["cache", "import", "--format", form, str(tmp_path / "file"), "--skip-unusable", "x"]) == 2
+    assert "--skip-unusable is for the dump of a handle server" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("start", [b'{"handleRecords": {"10.1/x": "', b"10.1/x", b"10.1/x\n[", b'{"a": ' + b"1" * 99])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Final
 
 from doi_proxy.features.command import Command, CommandContext, set_usage
@@ -12,7 +13,7 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     set_usage(
         command,
         "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--replace] [--no-checksum] "
-        "FILE|FOLDER|-",
+        "[--skip-unusable FILE] FILE|FOLDER|-",
     )
     command.add_argument(
         "path",
@@ -44,6 +45,12 @@ def _add_import(command: argparse.ArgumentParser) -> None:
         " except registry records",
     )
     command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
+    command.add_argument(
+        "--skip-unusable",
+        metavar="FILE",
+        type=Path,
+        help="leave out records of the dump of a handle server that cannot be used, and write their names to FILE",
+    )
 
 
 def _import(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -38,6 +38,7 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     importer, form = _choose_importer(namespace.path, namespace.format, context)
     if importer is not None:
         return importer.run(context, namespace, form)
+    refuse_options({"--skip-unusable": namespace.skip_unusable}, "is for the dump of a handle server")
     of_files = {"--since": namespace.since, "--missing": namespace.missing, "--restart": namespace.restart}
     refuse_options(of_files, f"is for the files of registration agencies, and {namespace.path} is a bundle")
     return run_job(

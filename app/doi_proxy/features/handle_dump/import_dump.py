@@ -1,4 +1,7 @@
-"""Writes the dump of a handle server as a file of local records: the whole file, or none of it."""
+"""Writes the dump of a handle server as a file of local records: the whole file, or none of it.
+
+A dump is read to its end, and every record that cannot be used is reported. On request, these are left out.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final
@@ -21,10 +25,13 @@ from doi_proxy.features.command import CommandContext, Importer, refuse_options
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
+from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.files import FileBounds, read_files
 from doi_proxy.system.options import Settings
+from doi_proxy.system.private_file import replace_private
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.regular_file import explain_failure, open_regular
+from doi_proxy.system.toml_text import FileProblem
 from doi_proxy.system.watched_files import list_toml_files
 from handle_protocol.dump import DumpRecord, read_dump
 from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
@@ -37,11 +44,26 @@ _STEP: Final = 200
 _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
+#: Conflicts with other files that are shown.
+_MAX_SHOWN: Final = 20
+#: Records that cannot be used, after which the dump is not read on.
+_MAX_FLAWS: Final = 100_000
 Values = Mapping[int, Mapping[str, Any]]
 
 
-def import_dump(settings: Settings, path: Path) -> int:
-    """Import a dump into the folder of `local_records`. Returns the exit status. Raises ConfigurationError."""
+class UnusableRecord(Exception):
+    """A record of the dump cannot be a local record. The message names it, and says why."""
+
+    def __init__(self, handle: str, reason: str) -> None:
+        super().__init__(f"{_show(handle)}{reason}")
+        self.handle = handle
+
+
+def import_dump(settings: Settings, path: Path, skip: Path | None = None) -> int:
+    """Import a dump into the folder of `local_records`. Returns the exit status. Raises ConfigurationError.
+
+    With `skip`, records that cannot be used are left out, and that file gets their names.
+    """
     group = settings.group(LocalRecordSettings)
     folder = group.local_records
     if folder is None or not folder.is_dir():
@@ -52,8 +74,17 @@ def import_dump(settings: Settings, path: Path) -> int:
     part = target.with_suffix(".part")
     try:
         _require_own(target)
-        counts = _write(path, part)
+        counts, flaws = _write(path, part)
+        if flaws and skip is None:
+            for flaw in flaws:
+                print(f"doi-proxy: {path}: {flaw}", file=sys.stderr)
+            raise InvalidDump(f"records that cannot be used: {len(flaws)}; --skip-unusable FILE leaves them out")
+        if not counts["records"]:
+            raise InvalidDump("the dump has no records")
         _require_usable(part, target)
+        if skip is not None:
+            lines = (f"{json.dumps(flaw.handle)}\t{flaw}\n" for flaw in flaws)
+            replace_private(skip, "".join(lines).encode())
         part.replace(target)
     except OSError as error:
         print(f"doi-proxy: {error.filename or path}: {explain_failure(error)}", file=sys.stderr)
@@ -64,6 +95,8 @@ def import_dump(settings: Settings, path: Path) -> int:
     finally:
         part.unlink(missing_ok=True)
     _report(counts, target)
+    if skip is not None:
+        print(f"{len(flaws)} records that cannot be used, left out; their names are in {skip}")
     return 0
 
 
@@ -85,8 +118,9 @@ def _report(counts: Counter[str], target: Path) -> None:
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
 
 
-def _write(path: Path, part: Path) -> Counter[str]:
-    """Write the records to a new file. Raises OSError and InvalidDump."""
+def _write(path: Path, part: Path) -> tuple[Counter[str], list[UnusableRecord]]:
+    """Write the records to a new file, without those that cannot be used. Raises OSError and InvalidDump."""
+    flaws: list[UnusableRecord] = []
     size = path.stat().st_size
     with open_regular(path) as file, progress("importing", 2 * size, in_bytes=True) as bar:
         keys = _read_keys(file, bar)
@@ -96,15 +130,18 @@ def _write(path: Path, part: Path) -> Counter[str]:
             output.write(_MARK)
             position = 0
             for number, record in enumerate(read_dump(file)):
-                output.write(records.write(record))
+                try:
+                    output.write(records.write(record))
+                except UnusableRecord as flaw:
+                    flaws.append(flaw.with_traceback(None))
+                if len(flaws) > _MAX_FLAWS or records.counts["records"] > FileBounds().records:
+                    raise InvalidDump(f"over {_MAX_FLAWS} records cannot be used, or over {FileBounds().records} can")
                 if number % _STEP == 0:
                     bar.advance(file.tell() - position)
                     position = file.tell()
             output.flush()
             os.fsync(output.fileno())
-    if not records.counts["records"]:
-        raise InvalidDump("the dump has no records")
-    return records.counts
+    return records.counts, flaws
 
 
 def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
@@ -114,12 +151,11 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     keys: dict[str, bytes] = {}
     position = 0
     for number, record in enumerate(read_dump(file)):
-        for index, value in _index(record).items():
-            if value["type"].upper() == "HS_PUBKEY" and len(keys) < _MAX_KEYS:
-                try:
-                    keys[f"{index}:{record.handle.upper()}"] = read_value_data(value)
-                except (ValueError, KeyError, TypeError):
-                    continue
+        with suppress(UnusableRecord):
+            for index, value in _index(record).items():
+                if value["type"].upper() == "HS_PUBKEY" and len(keys) < _MAX_KEYS:
+                    with suppress(ValueError, KeyError, TypeError):
+                        keys[f"{index}:{record.handle.upper()}"] = read_value_data(value)
         if number % _STEP == 0:
             bar.advance(file.tell() - position)
             position = file.tell()
@@ -127,23 +163,24 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
 
 
 def _index(record: DumpRecord) -> Values:
-    """The values of a record by their index. Raises InvalidDump."""
+    """The values of a record by their index. Raises UnusableRecord."""
+    handle = record.handle
     try:
-        HandleName(record.handle)
+        HandleName(handle)
     except InvalidName as error:
-        raise InvalidDump(f"{record.handle[:200]!r}: {error.message}") from error
-    if "/" not in record.handle:
-        raise InvalidDump(f"{record.handle[:200]} has no slash after its prefix")
+        raise UnusableRecord(handle, f": {error.message}") from error
+    if "/" not in handle:
+        raise UnusableRecord(handle, " has no slash after its prefix")
     if not isinstance(record.values, list):
-        raise InvalidDump(f"{record.handle[:200]} has no list of values")
+        raise UnusableRecord(handle, " has no list of values")
     values: dict[int, Mapping[str, Any]] = {}
     for value in record.values:
         if not isinstance(value, dict) or not isinstance(value.get("index"), int):
-            raise InvalidDump(f"{record.handle[:200]}: a value has no index")
+            raise UnusableRecord(handle, ": a value has no index")
         if not isinstance(value.get("data"), dict):
-            raise InvalidDump(f"{record.handle[:200]}: the value {value['index']} has no data")
+            raise UnusableRecord(handle, f": the value {value['index']} has no data")
         if not isinstance(value.get("type"), str) or value["index"] in values:
-            raise InvalidDump(f"{record.handle[:200]}: the value {value['index']} has no type, or is there twice")
+            raise UnusableRecord(handle, f": the value {value['index']} has no type, or is there twice")
         values[value["index"]] = value
     return values
 
@@ -153,33 +190,40 @@ class _Records:
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         self._keys = keys
+        self._names: set[str] = set()
         self.counts: Counter[str] = Counter()
 
     def write(self, record: DumpRecord) -> str:
-        """A record as text; empty if the public may read none of its values. Raises InvalidDump."""
-        values = _index(record)
-        self._check_signatures(record.handle, values)
+        """A record as text; empty if the public may read none of its values. Raises UnusableRecord."""
+        values, handle = _index(record), record.handle
+        signatures, verified = self._check_signatures(handle, values)
         public = [value for value in values.values() if _is_public(value)]
-        self.counts["private"] += len(values) - len(public)
-        if not public:
-            self.counts["empty"] += 1
-            return ""
-        self.counts["records"] += 1
-        return (
-            f"[[record]]\ndoi = {_quote(record.handle)}\nvalues = {_quote(json.dumps(public, ensure_ascii=False))}\n\n"
-        )
+        text = ""
+        if public:
+            written = json.dumps(public, ensure_ascii=False)
+            text = f"[[record]]\ndoi = {_quote(handle, handle)}\nvalues = {_quote(written, handle)}\n\n"
+            _require_local_record(text, handle)
+            key = HandleName(handle).key
+            if key in self._names:
+                raise UnusableRecord(handle, " has a record already, in the dump")
+            self._names.add(key)
+        counts = {"private": len(values) - len(public), "empty": not public, "records": bool(public)}
+        self.counts.update(counts | {"signed": bool(signatures), "verified": 0 < verified == signatures})
+        return text
 
-    def _check_signatures(self, handle: str, values: Values) -> None:
-        """Compare the values with the digests of each HS_SIGNATURE, and verify it if the dump has its key."""
+    def _check_signatures(self, handle: str, values: Values) -> tuple[int, int]:
+        """Compare the values with the digests of each HS_SIGNATURE, and verify it if the dump has its key.
+
+        Returns the number of signatures, and of those that are verified. Raises UnusableRecord.
+        """
         from handle_protocol.value_signature import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
         if len(signatures) > _MAX_SIGNATURES:
-            raise InvalidDump(f"{handle[:200]} has over {_MAX_SIGNATURES} signatures")
-        self.counts["signed"] += bool(signatures)
+            raise UnusableRecord(handle, f" has over {_MAX_SIGNATURES} signatures")
         verified = 0
         for value in signatures:
-            place = f"{handle[:200]}: the signature at index {value['index']}"
+            place = f": the signature at index {value['index']}"
             try:
                 signature = read_signature(read_value_data(value).decode())
                 changed = signature.find_changed(values)
@@ -188,14 +232,25 @@ class _Records:
                     signature.verify(key)
                     verified += 1
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise InvalidDump(f"{place} cannot be read: {str(error)[:200]}") from error
+                raise UnusableRecord(handle, f"{place} cannot be read: {str(error)[:200]}") from error
             except (SignatureInvalid, MalformedMessage) as error:
-                raise InvalidDump(f"{place} was not made by {signature.issuer[:200]}") from error
+                raise UnusableRecord(handle, f"{place} was not made by {signature.issuer[:200]}") from error
             if signature.subject.upper() != handle.upper():
-                raise InvalidDump(f"{place} is about {signature.subject[:200]}")
+                raise UnusableRecord(handle, f"{place} is about {signature.subject[:200]}")
             if changed is not None:
-                raise InvalidDump(f"{handle[:200]}: the value at index {changed} is not the one that was signed")
-        self.counts["verified"] += bool(verified) and verified == len(signatures)
+                raise UnusableRecord(handle, f": the value at index {changed} is not the one that was signed")
+        return len(signatures), verified
+
+
+def _require_local_record(text: str, handle: str) -> None:
+    """Read a record as a proxy reads it. Raises UnusableRecord."""
+    for found in read_records(text, "the dump"):
+        if isinstance(found, FileProblem) and found.severity == "error":
+            raise UnusableRecord(handle, f": a proxy could not use it: {found.message}")
+
+
+def _show(handle: str) -> str:
+    return handle[:200] if handle.isprintable() and handle == handle.strip() else repr(handle[:200])
 
 
 def _is_public(value: Mapping[str, Any]) -> bool:
@@ -203,12 +258,12 @@ def _is_public(value: Mapping[str, Any]) -> bool:
     return isinstance(permissions, str) and permissions[2:3] == "1" and value["type"].upper() != "HS_SECKEY"
 
 
-def _quote(text: str) -> str:
+def _quote(text: str, handle: str) -> str:
     """A basic string of TOML, whose escapes are those of JSON but for U+007F."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidDump("a text of the dump has half a character (a surrogate)") from error
+        raise UnusableRecord(handle, ": a text has half a character (a surrogate)") from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -223,7 +278,7 @@ def _require_usable(part: Path, target: Path) -> None:
                 places[str(link)] = "the dump" if file == part else str(file)
         reading = read_files(Path(folder), FileBounds(), time.time())
     if reading.errors:
-        message = reading.errors[0].message
+        message = "; ".join(problem.message for problem in reading.errors[:_MAX_SHOWN])
         for link_text, place in places.items():
             message = message.replace(link_text, place)
         # Its lines are those of the file that was written, and not of the dump.
@@ -234,7 +289,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace, form: str) -> i
     options = namespace.since, namespace.missing, namespace.restart, namespace.replace, namespace.no_checksum
     names = "--since, --missing, --restart, --replace and --no-checksum"
     refuse_options({names: any(options)}, "are not for the dump of a handle server")
-    return import_dump(context.settings, Path(namespace.path))
+    return import_dump(context.settings, Path(namespace.path), namespace.skip_unusable)
 
 
 IMPORTER: Final = Importer(("handle-dump",), _run)

@@ -44,6 +44,7 @@ def import_registry_files(context: CommandContext, namespace: argparse.Namespace
     """Import a file or a folder. Returns the exit status. Raises ConfigurationError and StoreError."""
     path = namespace.path
     of_bundles = {"--no-checksum": namespace.no_checksum, "--replace": namespace.replace}
+    refuse_options({"--skip-unusable": namespace.skip_unusable}, "is for the dump of a handle server")
     refuse_options(of_bundles, f"is for bundles, and {path} is a file of a registration agency")
     if namespace.since and namespace.missing:
         raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
