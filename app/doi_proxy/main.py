@@ -73,7 +73,7 @@ def create(
         features,
         opened,
     )
-    paths = find_paths(fastapi, opened.own_api, face.private, gates)
+    paths = find_paths(fastapi, face.own_api, face.private, gates)
     operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
     site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
     application = Application(face, operations, site, opened.stages, prepared, connections)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -125,7 +125,7 @@ class Features:
     def open(self, core: Core) -> Opened:
         """Open the features, and fold what they add. Raises ConfigurationError."""
         parts = [part for feature in self._on for part in feature.open(core, self)]
-        return fold_parts(parts, {path: route for feature in self._on for path, route in feature.own_api.items()})
+        return fold_parts(parts)
 
     def __iter__(self) -> Iterator[Feature]:
         """Those that are switched on, in their order."""
@@ -148,16 +148,14 @@ def _join_upstreams(openers: Sequence[Callable[[int], RecordQuery]]) -> Callable
 PartType = TypeVar("PartType")
 
 
-def fold_parts(parts: Iterable[Part], own_api: Mapping[bytes, str]) -> Opened:
+def fold_parts(found: Sequence[Part]) -> Opened:
     """What features add, by kind, each in their order. A part can be of several kinds."""
     # Commands, which load the features too, need none of these.
     from doi_proxy.endpoints.operators import OperatorGate
     from doi_proxy.web.section import Section
-    from doi_proxy.web.stage import Stage, fold_stages
-
-    found = list(parts)
+    from doi_proxy.web.stage import fold_stages
 
     def of(kind: type[PartType]) -> list[PartType]:
         return [part for part in found if isinstance(part, kind)]
 
-    return Opened(fold_stages(of(Stage)), of(Section), of(Service), of(OperatorGate), of(Listener), own_api)
+    return Opened(fold_stages(found), of(Section), of(Service), of(OperatorGate), of(Listener))

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from doi_proxy.web.operations import Face
     from doi_proxy.web.pages import Link
     from doi_proxy.web.section import Section
-    from doi_proxy.web.stage import Stage, Stages
+    from doi_proxy.web.stage import Admission, Encoder, Stage, Stages
 
 FeatureType = TypeVar("FeatureType", bound="Feature")
 #: What an open feature adds: to the way of a request, to a page, beside requests, before the paths of operators, or
 #: at a further address.
-Part: TypeAlias = "Stage | Section | Service | OperatorGate | Listener"
+Part: TypeAlias = "Stage | Admission | Encoder | Section | Service | OperatorGate | Listener"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,6 @@ class Opened:
     services: Sequence[Service]
     gates: Sequence[OperatorGate]
     listeners: Sequence[Listener]
-    #: See Feature.own_api.
-    own_api: Mapping[bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +221,6 @@ class Feature:
     settings: ClassVar[type[SettingsGroup] | None] = None
     #: The libraries that it cannot do without.
     extra: ClassVar[Extra | None] = None
-    #: JSON endpoints for which the limits of clients hold, each with its route.
-    own_api: ClassVar[Mapping[bytes, str]] = {}
     #: Upstreams, by the scheme of their URLs. The core opens http and https.
     upstreams: ClassVar[Mapping[str, UpstreamKind]] = {}
     #: What opens a store, by the scheme of its URL. The core opens memory.
@@ -268,7 +264,10 @@ class Feature:
         return ()
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
-        """Add its paths to the application of FastAPI, and to those behind the gates of operators."""
+        """Add its paths to the application of FastAPI, and to those behind the gates of operators.
+
+        `face` gets the links to them, those that are JSON endpoints for clients, and those that are private.
+        """
 
 
 def require_libraries(feature: type[Feature]) -> None:

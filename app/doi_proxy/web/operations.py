@@ -44,6 +44,8 @@ class Face:
     stages: Stages
     #: Paths whose answers no page of another site may read.
     private: set[bytes] = field(default_factory=set)
+    #: JSON endpoints for which the limits of clients hold, each with its route.
+    own_api: dict[bytes, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The seam around a request: what a feature does before, with and after an answer.
 
-A feature subclasses Stage and overrides what it needs. `fold_stages` makes one function of the overridden methods once,
-at the start, in the order of the list of features. A method that no feature overrides is None, and never called.
+A feature subclasses Admission, Encoder or Stage, and overrides what it needs. `fold_stages` makes one function of the
+overridden methods once, at the start, in the order of the list of features. A method that no feature overrides is None,
+and never called.
 """
 
 from __future__ import annotations
@@ -70,19 +71,11 @@ class Explanation:
     status: int | None = None
 
 
-class Stage:
-    """What a feature adds to the way of a request. The methods without I/O are called in the event loop."""
+class Admission:
+    """Which requests of which clients are answered. The methods are called in the event loop."""
 
     #: Whether every client is admitted now. Then `admit` and `passes` are not called.
     admits_all: bool = False
-    #: Whether redirects can have a detour now. `varies` of the detour says which of them have a prepared answer.
-    makes_detours: bool = False
-    #: Whether `prepare_detour` has to be awaited, for a redirect that can have a detour.
-    awaits_detours: bool = False
-    #: The smallest body that `prepare` and `encode` may change, in bytes. They may change every 304.
-    encodes_from: int = sys.maxsize
-    #: Whether `log_prepared` needs the address of the client.
-    shows_clients: bool = False
 
     def admit(self, address: str, *, is_forgeable: bool = False) -> None:
         """Count a request of the client at an address. Raises ClientDenied and TooManyRequests.
@@ -105,26 +98,12 @@ class Stage:
         """Count a renewal of a fresh record. If it is False, the cached record is the answer."""
         return True
 
-    def country(self, address: str) -> str | None:
-        """The country of a client's address, as an ISO 3166 code. None if it is unknown."""
-        return None
 
-    def record_headers(self, record: Record, name: HandleName) -> Sequence[Header]:
-        """The headers that a record adds to the redirect of its name."""
-        return ()
+class Encoder:
+    """Answers in the form that a client accepts. The methods without I/O are called in the event loop."""
 
-    async def prepare_detour(self, request: Request, found: Destination) -> Any:
-        """What `find_detour` has to know and memory does not have."""
-
-    def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: Any) -> Detour:
-        """Where a redirect leads instead of its target."""
-        return NO_DETOUR
-
-    def explain_detour(
-        self, request: Request, parameters: Parameters, found: Destination, prepared: Any
-    ) -> Explanation:
-        """What `find_detour` does with a redirect. Nothing is counted."""
-        raise NotImplementedError
+    #: The smallest body that `prepare` and `encode` may change, in bytes. They may change every 304.
+    encodes_from: int = sys.maxsize
 
     def needs_thread(self, request: Request, size: int) -> bool:
         """Whether an answer with a body of `size` bytes takes too long to encode in the event loop."""
@@ -145,6 +124,38 @@ class Stage:
     def wrap_send(self, request: Request, send: Send) -> Send:
         """Encode the messages of an answer that FastAPI gives."""
         return send
+
+
+class Stage:
+    """What a feature adds around the answer to a request. The methods without I/O are called in the event loop."""
+
+    #: Whether redirects can have a detour now. `varies` of the detour says which of them have a prepared answer.
+    makes_detours: bool = False
+    #: Whether `prepare_detour` has to be awaited, for a redirect that can have a detour.
+    awaits_detours: bool = False
+    #: Whether `log_prepared` needs the address of the client.
+    shows_clients: bool = False
+
+    def country(self, address: str) -> str | None:
+        """The country of a client's address, as an ISO 3166 code. None if it is unknown."""
+        return None
+
+    def record_headers(self, record: Record, name: HandleName) -> Sequence[Header]:
+        """The headers that a record adds to the redirect of its name."""
+        return ()
+
+    async def prepare_detour(self, request: Request, found: Destination) -> Any:
+        """What `find_detour` has to know and memory does not have."""
+
+    def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: Any) -> Detour:
+        """Where a redirect leads instead of its target."""
+        return NO_DETOUR
+
+    def explain_detour(
+        self, request: Request, parameters: Parameters, found: Destination, prepared: Any
+    ) -> Explanation:
+        """What `find_detour` does with a redirect. Nothing is counted."""
+        raise NotImplementedError
 
     def log_now(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
         """Log an answer that is written in one piece. Returns header lines to add to it."""
@@ -173,7 +184,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages of all features. A field is named after a member of Stage. A method that no feature has is None."""
+    """What all features add. A field is named after a member of a class above. A method that no feature has is None."""
 
     charge_bypass: Callable[[str], object] | None = None
     may_renew: Callable[[str], bool] | None = None
@@ -190,11 +201,10 @@ class Stages:
     record_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
     wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
-    #: The stages that override `admit` and `passes`.
-    gates: tuple[Stage, ...] = ()
-    #: The stages that override `find_detour`, and those that override `encode`.
+    gates: tuple[Admission, ...] = ()
+    encoders: tuple[Encoder, ...] = ()
+    #: The stages that override `find_detour`.
     detours: tuple[Stage, ...] = ()
-    encoders: tuple[Stage, ...] = ()
     #: The stages that override `log_prepared`.
     loggers: tuple[Stage, ...] = ()
 
@@ -203,8 +213,15 @@ class Stages:
         return self.needs_thread is not None and self.needs_thread(request, size)
 
 
-def fold_stages(stages: Sequence[Stage]) -> Stages:
-    """The stages, each method as one function, in their order. The first stage is the outermost."""
+def fold_stages(parts: Iterable[object]) -> Stages:
+    """The stages among the parts of features, each method as one function, in their order. The first is the outermost.
+
+    Other parts are left out.
+    """
+    found = list(parts)
+    gates = tuple(part for part in found if isinstance(part, Admission))
+    encoders = tuple(part for part in found if isinstance(part, Encoder))
+    stages = tuple(part for part in found if isinstance(part, Stage))
 
     def overriding(name: str) -> tuple[Stage, ...]:
         return tuple(stage for stage in stages if getattr(type(stage), name) is not getattr(Stage, name))
@@ -212,29 +229,29 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
     def methods(name: str) -> tuple[Any, ...]:
         return tuple(getattr(stage, name) for stage in overriding(name))
 
-    def fold(name: str, join: Callable[[Iterable[Any]], Any] = list) -> Any:
-        found = methods(name)
-        if len(found) < 2:
-            return found[0] if found else None
-        return lambda *values: join([method(*values) for method in found])
-
     return Stages(
-        charge_bypass=fold("charge_bypass"),
-        may_renew=fold("may_renew", all),
-        needs_thread=fold("needs_thread", any),
-        encodes_from=min((stage.encodes_from for stage in stages), default=sys.maxsize),
-        log_now=fold("log_now", b"".join),
-        log_prepared=fold("log_prepared", b"".join),
-        count=fold("count"),
-        count_prepared=fold("count_prepared"),
-        count_client=fold("count_client"),
-        count_path=fold("count_path"),
-        country=fold("country"),
-        record_headers=fold("record_headers"),
+        charge_bypass=_fold([gate.charge_bypass for gate in gates]),
+        may_renew=_fold([gate.may_renew for gate in gates], all),
+        needs_thread=_fold([encoder.needs_thread for encoder in encoders], any),
+        encodes_from=min((encoder.encodes_from for encoder in encoders), default=sys.maxsize),
+        log_now=_fold(methods("log_now"), b"".join),
+        log_prepared=_fold(methods("log_prepared"), b"".join),
+        count=_fold(methods("count")),
+        count_prepared=_fold(methods("count_prepared")),
+        count_client=_fold(methods("count_client")),
+        count_path=_fold(methods("count_path")),
+        country=_fold(methods("country")),
+        record_headers=_fold(methods("record_headers")),
         wrap=methods("wrap"),
-        wrap_send=methods("wrap_send"),
-        gates=overriding("admit"),
+        wrap_send=tuple(encoder.wrap_send for encoder in encoders),
+        gates=gates,
+        encoders=encoders,
         detours=overriding("find_detour"),
-        encoders=overriding("encode"),
         loggers=overriding("log_prepared"),
     )
+
+
+def _fold(methods: Sequence[Any], join: Callable[[Iterable[Any]], Any] = list) -> Any:
+    if len(methods) < 2:
+        return methods[0] if methods else None
+    return lambda *values: join([method(*values) for method in methods])

@@ -15,7 +15,7 @@ from doi_proxy.web.freshness import find_tag, vary_by_encoding, weaken_tag
 from doi_proxy.web.negotiation import Coding, choose_coding
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import NOT_MODIFIED, Message, Reply, Send
-from doi_proxy.web.stage import Stage
+from doi_proxy.web.stage import Encoder
 from doi_proxy.web.variants import Varies
 
 if sys.version_info >= (3, 14):
@@ -41,7 +41,7 @@ _NO_CONTENT: Final = 204
 _REDIRECTION: Final = range(300, 400)
 
 
-class Compression(Stage):
+class Compression(Encoder):
     """Compresses answers, and caches the compressed bodies."""
 
     def __init__(self, *, min_bytes: int = MIN_BYTES, memory_bytes: int = MEMORY_BYTES) -> None:

@@ -19,7 +19,7 @@ from doi_proxy.networks.network_list import NetworkList
 from doi_proxy.rationing.accounts import FORGEABLE
 from doi_proxy.rationing.client_buckets import Account, ClientBuckets, Rate
 from doi_proxy.web.client_network import client_of
-from doi_proxy.web.stage import Explanation, Stage
+from doi_proxy.web.stage import Admission, Explanation
 
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"
@@ -40,7 +40,7 @@ class _Standing(msgspec.Struct, frozen=True, gc=False):
     accounts: tuple[Account, ...]
 
 
-class ClientLimits(Stage):
+class ClientLimits(Admission):
     """The limits of all clients. `clock` is in seconds."""
 
     def __init__(

@@ -37,7 +37,6 @@ class Lists(Feature):
         "lists of up to a million names, by HTTP, as a command, and as a page that checks a bibliography: /references"
     )
     needs = ("suggestions", "metadata")
-    own_api = {RESOLVE_PATH.encode(): "batch"}
 
     _batches: BatchService
 
@@ -80,6 +79,7 @@ class Lists(Feature):
             for gate in opened.stages.gates:
                 gate.admit(address)
 
+        face.own_api[RESOLVE_PATH.encode()] = "batch"
         add_resolve(app, self._batches, client_of)
         face.pages.links.append(PageLink("footer", PATH, "references.title"))
         ReferencesPage(self._batches, face, client_of, admit).add_to(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.features.feature import Feature, Observers
@@ -36,6 +36,7 @@ class Metrics(Feature, Service):
     state: StateMetrics
     _core: Core
     _requests: HttpMetrics
+    _own_api: Mapping[bytes, str]
 
     def observe(self) -> Observers:
         """Open the counters of answers, queries and failures of the store, and those of the features."""
@@ -77,8 +78,12 @@ class Metrics(Feature, Service):
         from doi_proxy.features.metrics.gauges import expose
         from doi_proxy.features.metrics.http import add_metrics
 
-        self._requests.add_routes(opened.own_api.values())
+        self._own_api = face.own_api
         add_metrics(app, lambda accept: expose(self._core, self.state, self.features, self.exposition, accept))
+
+    async def start(self) -> None:
+        """Measure the JSON endpoints of all features, which have been added by now."""
+        self._requests.add_routes(self._own_api.values())
 
     async def run(self) -> None:
         """Sample the delay of the event loop, and publish if other workers share the metrics."""

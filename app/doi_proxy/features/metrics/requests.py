@@ -7,6 +7,7 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -43,7 +44,8 @@ class HttpMetrics(Stage):
         self._answers: dict[tuple[str, str, int], int] = {}
         #: The prepared answers by method and status. A key of three would take twice as long for each of them.
         self._prepared: dict[str, dict[int, int]] = {"GET": {}, "HEAD": {}}
-        self._durations: dict[str, _Durations] = {}
+        #: An application that is not started has no route of a feature.
+        self._durations: dict[str, _Durations] = defaultdict(_Durations)
         self.add_routes(routes)
 
     def add_routes(self, routes: Iterable[str]) -> None:

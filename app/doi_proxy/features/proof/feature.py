@@ -37,7 +37,6 @@ class Proof(Feature):
     name = "proof"
     summary = "the proof of an answer: what a handle server signed, and the keys up to the root"
     needs = ("native",)
-    own_api = {PROOF_PATH.encode(): "proof"}
 
     _core: Core
     _root: HandleService | None
@@ -63,6 +62,7 @@ class Proof(Feature):
         """Add the endpoint."""
         from doi_proxy.features.proof.http import add_proof
 
+        face.own_api[PROOF_PATH.encode()] = "proof"
         add_proof(app, self._core, self._root)
 
 

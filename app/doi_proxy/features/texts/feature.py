@@ -21,7 +21,6 @@ class Texts(Feature):
 
     name = "texts"
     summary = "what a text is, and which names are in a text or a list"
-    own_api = {PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"}
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the endpoints."""
@@ -29,5 +28,6 @@ class Texts(Feature):
         from doi_proxy.features.texts.http import PARSE_LIMITS, add_parse
         from doi_proxy.web.client_network import client_of
 
+        face.own_api.update({PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
         add_parse(app, self.context.facts.public_url, PARSE_LIMITS, client_of)
         add_extract(app, client_of)

@@ -59,7 +59,7 @@ class ReferencesPage:
     def __init__(
         self, service: BatchService, face: Face, client_at: Callable[[str], str], admit: Callable[[str], None]
     ) -> None:
-        """`client_at` returns the client at an address. `admit` counts its request. See Stage.admit."""
+        """`client_at` returns the client at an address. `admit` counts its request. See Admission.admit."""
         self._service = service
         self._face = face
         self._client_at = client_at
