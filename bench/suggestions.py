@@ -13,20 +13,20 @@ from pathlib import Path
 
 from doi_names.errors import InvalidName
 from doi_names.name import fold
+from doi_names.parsing import parse
 from doi_names.presentation import read_typed
-from doi_names.suggestion import suggest
 
 
 def sort(text: str, expected: str | None) -> str:
     """The class of one input."""
     if expected is None:
-        return "none in it, something suggested" if suggest(text) else "none in it"
+        return "none in it, something suggested" if parse(text).suggestions else "none in it"
     try:
         if read_typed(text).key == fold(expected):
             return "resolves as it stands"
     except InvalidName:
         pass
-    keys = [found.doi.key for found in suggest(text)]
+    keys = [found.doi.key for found in parse(text).suggestions]
     if fold(expected) not in keys:
         return "wrong suggestion only" if keys else "no suggestion, although a DOI is in it"
     return "right suggestion later" if keys.index(fold(expected)) else "right suggestion first"
@@ -37,7 +37,7 @@ def main() -> None:
     texts = [json.loads(line)["input"] for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
     if len(sys.argv) < 3:
         for text in texts:
-            print(json.dumps(text), *(f"{found.doi} ({found.rule})" for found in suggest(text)), sep="\t")
+            print(json.dumps(text), *(f"{found.doi} ({found.rule})" for found in parse(text).suggestions), sep="\t")
         return
     lines = Path(sys.argv[2]).read_text(encoding="utf-8").splitlines()
     names = {row["input"]: row["doi"] for row in map(json.loads, lines)}

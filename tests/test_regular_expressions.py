@@ -39,7 +39,6 @@ SEARCHED: Final = frozenset(
         "doi_proxy.list_formats.bibtex._WHITE_SPACE",
         "doi_names.percent._MALFORMED",
         "doi_names.presentation._QUERY_OR_FRAGMENT",
-        "doi_names.suggestion._PREFIX",
         "doi_names.uri._DOT_SEGMENT",
         "doi_names.uri._LAST_DOT_SEGMENT",
         "doi_names.uri._NOT_IN_A_PATH",

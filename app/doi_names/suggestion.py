@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from doi_names.name import HandleName
 from doi_names.presentation import read_typed
 from doi_names.repair.ends import at_query_or_fragment
-from doi_names.repair.exploration import AttemptOutcome, explore, read_if_name, start
+from doi_names.repair.exploration import AttemptOutcome, explore, read_if_doi, read_if_name, start
 from doi_names.repair.last_look import MAX_LOOK, is_certain, read_on
 from doi_names.repair.table import REPAIRS, Certainty, Confidence
 
@@ -67,28 +67,11 @@ def write_reading(reading: Reading | None) -> dict[str, Any] | None:
     return {"doi": reading.name.text, "confidence": reading.confidence, "rule": reading.rule}
 
 
-def suggest(text: str, *, own_hosts: frozenset[str] = frozenset()) -> tuple[Suggestion, ...]:
-    """The names that the writer of `text` may have meant: at most MAX_SUGGESTIONS, the likeliest first.
-
-    The name that `presentation.read_typed` finds in the text is not among them. If it is a DOI name without a visible
-    error, there are none. `own_hosts` are the hosts of this resolver, with their path if they have one:
-    doi.example.org, www.example.org/doi.
-    """
-    own_name = read_if_name(text, read_typed) or read_if_name(text)
-    is_doi = own_name is not None and own_name.is_doi
-    outcomes = explore(start(own_name.text if own_name is not None and is_doi else text, own_hosts))
-    return () if is_doi and not outcomes[0].errors else _rank(outcomes, own_name)
-
-
-def suggest_instead(name: HandleName, *, own_hosts: frozenset[str] = frozenset()) -> tuple[Suggestion, ...]:
-    """The names that a caller may have meant by a name that does not exist. See `suggest`."""
-    return _add_longer_names(name, _rank(explore(start(name.text, own_hosts)), name), "")
-
-
 def read_best(text: str, *, own_hosts: frozenset[str] = frozenset()) -> Reading | None:
     """The likeliest reading of a text that is one name, or that contains one. None if it has no name.
 
-    Sure and likely repairs come before the text as it stands, doubtful ones after it. For `own_hosts`, see `suggest`.
+    Sure and likely repairs come before the text as it stands, doubtful ones after it. `own_hosts` are the hosts of this
+    resolver, with their path if they have one: doi.example.org, www.example.org/doi.
     """
     return _read(text, _read_one(text), own_hosts).reading
 
@@ -96,9 +79,10 @@ def read_best(text: str, *, own_hosts: frozenset[str] = frozenset()) -> Reading 
 def read_and_suggest(
     text: str, name: HandleName | None, *, own_hosts: frozenset[str] = frozenset()
 ) -> tuple[Reading | None, tuple[Suggestion, ...]]:
-    """The likeliest reading of a text, and what else it may mean: see `read_best` and `suggest_instead`.
+    """The likeliest reading of a text, as `read_best` has it, and what else it may mean.
 
-    `name` is the DOI name or shortDOI that the text is, None if it is neither.
+    `name` is the DOI name or shortDOI that the text is, None if it is neither. The other names are MAX_SUGGESTIONS at
+    most, the likeliest first; `name` is not among them.
     """
     result = _read(text, name, own_hosts)
     return result.reading, result.suggest(name)
@@ -152,7 +136,7 @@ def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: 
 
 def _add_longer_names(name: HandleName, suggestions: tuple[Suggestion, ...], after: str) -> tuple[Suggestion, ...]:
     """The suggestions, with the names that a name may be if it goes on, before the doubtful ones."""
-    longer = [Suggestion(other, rule) for text, rule in read_on(name.text, after) if (other := read_if_name(text))]
+    longer = [Suggestion(other, rule) for text, rule in read_on(name.text, after) if (other := read_if_doi(text))]
     if not longer:
         return suggestions
     firm = [suggestion for suggestion in suggestions if suggestion.confidence != "doubtful"]

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from doi_names.name import HandleName
+from doi_names.repair.exploration import read_if_doi
 from doi_names.suggestion import Suggestion
 
 #: The most names that are listed for one name.
@@ -35,8 +36,8 @@ def list_variants(name: HandleName) -> tuple[Suggestion, ...]:
         return ()
     found: dict[str, Suggestion] = {}
     for text, rule in _list_texts(name.prefix, name.suffix or ""):
-        variant = HandleName(text)
-        if variant != name:
+        variant = read_if_doi(text)
+        if variant is not None and variant != name:
             found.setdefault(variant.key, Suggestion(variant, rule))
         if len(found) == MAX_VARIANTS:
             break

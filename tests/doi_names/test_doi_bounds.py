@@ -9,11 +9,11 @@ import pytest
 
 from doi_names.errors import NameTooLong
 from doi_names.name import HandleName
+from doi_names.parsing import parse
 from doi_names.presentation import BLANKS, read_path
 from doi_names.repair.characters import with_hyphens
 from doi_names.repair.ends import without_trailing_punctuation
 from doi_names.repair.programs import without_latex_escapes
-from doi_names.suggestion import suggest
 
 
 def test_blanks_are_white_space_spaces_separators_and_eight_more() -> None:
@@ -46,17 +46,17 @@ def test_a_path_of_any_length_is_read_alike(length: int) -> None:
 
 def test_of_a_text_of_more_than_512_characters_only_what_surrounds_its_first_name_is_repaired() -> None:
     for text in ("a " * 2_000 + "10.1000/182, 10.1000/183" + " a" * 2_000, "a " * 2_000 + "10.1000/182."):
-        assert suggest(text)[0].doi.text == "10.1000/182"
-    assert suggest("a " * 4_000) == ()
+        assert parse(text).suggestions[0].doi.text == "10.1000/182"
+    assert parse("a " * 4_000).suggestions == ()
 
 
 @pytest.mark.parametrize("length", [449, 513, 8_000])
 def test_a_name_that_may_be_cut_is_not_suggested(length: int) -> None:
-    assert suggest("10.1000/".ljust(length, "a") + "." + " " * 100) == () or length < 512
+    assert parse("10.1000/".ljust(length, "a") + "." + " " * 100).suggestions == () or length < 512
 
 
 def test_all_errors_of_a_name_are_undone_together() -> None:
-    assert suggest("see 10.231/a\u2013b\u00ad.pdf/).")[0].doi.text == "10.2310/a-b"
+    assert parse("see 10.231/a\u2013b\u00ad.pdf/).").suggestions[0].doi.text == "10.2310/a-b"
 
 
 def test_at_most_16_characters_are_cut_from_the_end() -> None:

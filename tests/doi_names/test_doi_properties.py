@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName, fold
+from doi_names.parsing import parse
 from doi_names.percent import decode, encode
 from doi_names.presentation import BLANKS, read, read_path, read_typed
-from doi_names.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from doi_names.suggestion import MAX_SUGGESTIONS, read_and_suggest
 from doi_names.uri import component, from_uri, template_path, to_uri, to_url, url_path
 from tests.examples import examples
 
@@ -102,9 +103,9 @@ def test_decoding_undoes_encoding(text: str, literal: bytes) -> None:
 @quick
 @given(ANYTHING)
 def test_no_text_raises_anything_but_our_errors(text: str) -> None:
-    for parse in (HandleName, DOIName.parse, from_uri, decode, encode, read, read_typed):
+    for reader in (HandleName, DOIName.parse, from_uri, decode, encode, read, read_typed):
         try:
-            parse(text)
+            reader(text)
         except InvalidName as error:
             assert error.message.isprintable()
             assert error.message.encode()
@@ -113,9 +114,9 @@ def test_no_text_raises_anything_but_our_errors(text: str) -> None:
 @quick
 @given(st.one_of(st.binary(max_size=60), ANYTHING.map(lambda text: text.encode("utf-8", "surrogatepass"))))
 def test_no_bytes_raise_anything_but_our_errors(raw: bytes) -> None:
-    for parse in (decode, read_path):
+    for reader in (decode, read_path):
         try:
-            parse(raw)
+            reader(raw)
         except InvalidName as error:
             assert error.message.encode()
 
@@ -123,13 +124,13 @@ def test_no_bytes_raise_anything_but_our_errors(raw: bytes) -> None:
 @quick
 @given(ANYTHING)
 def test_suggestions_are_few_distinct_names_and_never_the_one_that_the_text_has(text: str) -> None:
-    found = [each.doi for each in suggest(text, own_hosts=frozenset({"doi.org", "a"}))]
+    found = [each.doi for each in parse(text, own_hosts=frozenset({"doi.org", "a"})).suggestions]
     assert len(found) <= MAX_SUGGESTIONS
     assert len(set(found)) == len(found)
     assert all(each.is_short_doi or DOIName.parse(each.text) == each for each in found)
-    for parse in (HandleName, read, read_typed):
+    for reader in (HandleName, read, read_typed):
         try:
-            assert parse(text) not in found or parse is HandleName
+            assert reader(text) not in found or reader is HandleName
         except InvalidName:
             continue
 
@@ -141,7 +142,7 @@ def test_a_name_is_not_suggested_in_its_own_place(text: str) -> None:
         name = HandleName(text)
     except InvalidName:
         return
-    assert name not in [each.doi for each in suggest_instead(name)]
+    assert name not in [each.doi for each in read_and_suggest(name.text, name)[1]]
     assert len(name.questionable(3)) <= min(3, len(name.text))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doi_names.name import HandleName
 from doi_names.repair import sici
-from doi_names.suggestion import suggest_instead
+from doi_names.suggestion import read_and_suggest
 from tests.table import table
 
 
@@ -42,7 +42,7 @@ def test_the_check_character_is_computed_with_modulus_37(whole: str) -> None:
 
 def test_a_name_without_its_check_character_may_have_a_number_sign_or_the_computed_one() -> None:
     name = HandleName("10.1002/(SICI)1098-108X(199812)24:4<371::AID-EAT4>3.0.CO;2-")
-    assert [(found.doi.text, found.rule) for found in suggest_instead(name)] == [
+    assert [(found.doi.text, found.rule) for found in read_and_suggest(name.text, name)[1]] == [
         (f"{name}#", "sici-check"),
         (f"{name}U", "sici-check"),
     ]

@@ -21,6 +21,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 _FINDINGS: Final = _ROOT / "var" / "fuzz"
 TARGET_NAMES: Final = (
     "name",
+    "finding",
     "suggestion",
     "parsing",
     "answer",

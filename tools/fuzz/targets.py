@@ -10,15 +10,19 @@ from collections.abc import Callable
 from functools import cache
 from io import BytesIO
 from ipaddress import ip_address
+from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
+from doi_names.derived import derive
 from doi_names.errors import InvalidName
+from doi_names.find_names import find_names
 from doi_names.name import DOIName, HandleName
 from doi_names.parsing import parse
 from doi_names.presentation import BLANKS, read_exact, read_path, read_typed
-from doi_names.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from doi_names.suggestion import MAX_SUGGESTIONS, read_and_suggest
 from doi_names.uri import url_path
+from doi_names.variants import list_variants
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
@@ -84,14 +88,25 @@ def name(data: bytes) -> None:
     except InvalidName:
         return
     if len(typed.text) <= _MAX_SUGGESTED:
-        for suggestion in suggest_instead(typed):
+        for suggestion in (*read_and_suggest(typed.text, typed)[1], *list_variants(typed)):
             _same_name_from_its_path(suggestion.doi)
+
+
+def finding(data: bytes) -> None:
+    """The names in any text are in its order, and what else each may be is a name."""
+    text = data.decode("utf-8", "replace")
+    found = find_names(text)
+    assert all(one.end <= other.start for one, other in pairwise(found))
+    for place in (*found, *derive(text)):
+        assert text[place.start : place.end] == place.text
+        for name in (place.name, *(other.doi for other in place.suggestions)):
+            assert name.is_short_doi or DOIName.parse(name.text) == name, place
 
 
 def suggestion(data: bytes) -> None:
     """Names are suggested for any text, and none of them is the name that the text has."""
     text = data.decode("utf-8", "replace")
-    found = suggest(text, own_hosts=frozenset({"doi.example.org"}))
+    found = parse(text, own_hosts=frozenset({"doi.example.org"})).suggestions
     assert len(found) <= MAX_SUGGESTIONS
     for each in found:
         assert each.doi.is_short_doi or DOIName.parse(each.doi.text) == each.doi, each
@@ -348,6 +363,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     target.__name__: target
     for target in (
         name,
+        finding,
         suggestion,
         parsing,
         answer,

@@ -100,11 +100,18 @@ def _attempt(text: str, rule: str = "", doubts: int = 0, *, is_likely: bool = Fa
     name = read_if_name(text)
     if name is None:
         return Attempt(text, rule, doubts, is_likely)
+    if (doi := read_if_doi(name.text)) is not None:
+        return Attempt(name.text, rule, doubts, is_likely, doi)
+    is_short = name.is_short_doi and _SHORT_DOI.fullmatch(name.text) is not None
+    return Attempt(text, rule, doubts, is_likely, name if is_short else None)
+
+
+def read_if_doi(text: str) -> DOIName | None:
+    """The DOI name that a text is, in the strict sense. None if it is not one."""
     try:
-        return Attempt(name.text, rule, doubts, is_likely, DOIName.parse(name.text))
+        return DOIName.parse(text)
     except InvalidName:
-        is_short = name.is_short_doi and _SHORT_DOI.fullmatch(name.text) is not None
-        return Attempt(text, rule, doubts, is_likely, name if is_short else None)
+        return None
 
 
 def read_if_name(text: str, reader: Callable[[str], HandleName] = read) -> HandleName | None:
