@@ -45,7 +45,7 @@ from doi_proxy.resolver.options import Client
 from doi_proxy.resolver.prefix_chain import ReportContact
 from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.store.stored_entry import pack, unpack
-from doi_proxy.web.pages import Link, RecordFacts
+from doi_proxy.web.pages import Link, RecordSource
 from doi_proxy.web.route import PREPARED
 from handle_protocol.answer import read_answer
 from handle_protocol.location import read_locations
@@ -189,7 +189,7 @@ def _page(kind: str) -> Operation:
     contact = ReportContact("Crossref", "support@crossref.example")
     # A section without names, such as the suggestions for most names.
     sections = {"blocks": ["suggestions.html"], "registered": [], "suggestions": [], "around": []}
-    value, about = read_values(values_of(HOT)).values[:1], RecordFacts("Crossref", _NOW)
+    value, about = read_values(values_of(HOT)).values[:1], RecordSource("Crossref", _NOW)
     draw: dict[str, Callable[[], bytes]] = {
         "home": lambda: pages.home(link, "en"),
         "not_found": lambda: pages.not_found(link, "en", name=name, sections=sections, contact=contact),

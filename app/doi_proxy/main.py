@@ -35,7 +35,6 @@ from doi_proxy.system.version import read_version
 from doi_proxy.upstream.loop import read_loop_id
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.operations import Operations
-from doi_proxy.web.redirect import RedirectFacts
 
 __all__ = ["NO_PARTS", "SuppliedParts", "check", "create", "create_from_environment"]
 
@@ -57,7 +56,7 @@ def create(
         parts = replace(parts, cache=open_service_cache(settings, clock, observers.store))
     core = open_core(settings, features, observers, parts=parts, connections=connections)
     pages, opened = build_pages(settings), features.open(core)
-    face = build_face(settings, core, pages, RedirectFacts(clock, chance), opened)
+    face = build_face(settings, core, pages, opened, clock=clock, chance=chance)
     prepared = build_prepared_answers(settings, core, face, clock)
 
     def trust(new: Settings) -> None:

@@ -46,7 +46,7 @@ from doi_proxy.web.error_handlers import ErrorPages
 from doi_proxy.web.name_pages import NamePages
 from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import Link, Pages
-from doi_proxy.web.redirect import RedirectFacts, Redirects
+from doi_proxy.web.redirect import Redirects
 from doi_proxy.web.stage import Stage
 
 #: The share of the upstream's budget for look-ups that no client requested, of all pages, problems and lists together.
@@ -168,20 +168,29 @@ def _shared_folder(settings: Settings) -> Path | None:
     return Path(named) if named and settings.workers > 1 else None
 
 
-def build_face(settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, opened: Opened) -> Face:
-    """The answers to names."""
+def build_face(
+    settings: Settings,
+    core: Core,
+    pages: Pages,
+    opened: Opened,
+    *,
+    clock: Callable[[], float],
+    chance: Callable[[], float],
+) -> Face:
+    """The answers to names. `chance` is called once a request: 0 <= chance < 1."""
     sections, stages = opened.sections, opened.stages
     api = RestApi(
         resolver=core.resolver,
-        clock=facts.clock,
+        clock=clock,
         resolves=settings.resolve,
         stages=stages,
     )
     redirects = Redirects(
         destinations=core.destinations,
         api=api,
-        name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock),
-        facts=facts,
+        name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=clock),
+        clock=clock,
+        chance=chance,
         stages=stages,
     )
     which_ra = WhichRa(core.resolver, core.prefixes, core.upstream.agencies)

@@ -19,7 +19,7 @@ from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Fresh
 from doi_proxy.web.link_header import cite_as
 from doi_proxy.web.locations_xml import write_locations
 from doi_proxy.web.negotiation import wants_page, wants_problem
-from doi_proxy.web.pages import Link, Pages, RecordFacts, StaleNote
+from doi_proxy.web.pages import Link, Pages, RecordSource, StaleNote
 from doi_proxy.web.problem import not_found_problem
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import format_query
@@ -118,7 +118,7 @@ class NamePages:
             stale=self._stale_note(language, resolution),
             note=note,
             sections=sections,
-            about=RecordFacts(resolution.agency or contact.agency, resolution.entry.fetched_at),
+            about=RecordSource(resolution.agency or contact.agency, resolution.entry.fetched_at),
         )
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
         # The records of issuers decide what a signature is worth.

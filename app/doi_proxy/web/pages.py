@@ -83,14 +83,14 @@ class PageLink:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFacts:
+class RecordSource:
     """What is known about a record besides its values: its agency or "", and when an upstream confirmed it or 0."""
 
     agency: str = ""
     checked: float = 0.0
 
 
-NO_RECORD_FACTS: Final = RecordFacts()
+UNKNOWN_SOURCE: Final = RecordSource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Pages:
         stale: StaleNote | None,
         note: str | None = None,
         sections: Mapping[str, Any] = MappingProxyType({}),
-        about: RecordFacts = NO_RECORD_FACTS,
+        about: RecordSource = UNKNOWN_SOURCE,
     ) -> bytes:
         """A record. `note` is one of NOTES and says why it is shown instead of a redirect."""
         leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from html import escape
 from ipaddress import ip_address
@@ -40,24 +40,24 @@ _MAX_CACHED_LOCATION: Final = 2_048
 _CONTACT_TIMEOUT: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RedirectFacts:
-    """What a redirect depends on besides the request. `chance` is called once a request: 0 <= chance < 1."""
-
-    clock: Callable[[], float]
-    chance: Callable[[], float]
-
-
 class Redirects:
     """Answers DOI names to browsers, and to programs that follow links."""
 
     def __init__(
-        self, *, destinations: Destinations, api: RestApi, name_pages: NamePages, facts: RedirectFacts, stages: Stages
+        self,
+        *,
+        destinations: Destinations,
+        api: RestApi,
+        name_pages: NamePages,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        stages: Stages,
     ) -> None:
+        """`chance` is called once a request: 0 <= chance < 1."""
         self._destinations = destinations
         self._api = api
         self._name_pages = name_pages
-        self._facts = facts
+        self._clock, self._chance = clock, chance
         self._stages = stages
         self._detours = stages.detours
         self._freshness = Freshness()
@@ -210,7 +210,7 @@ class Redirects:
             address = None
         find_country = self._stages.country
         country = options.country or (None if find_country is None else find_country(host))
-        return Client(address, country, self._facts.chance(), negotiation)
+        return Client(address, country, self._chance(), negotiation)
 
     def _alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
@@ -226,7 +226,7 @@ class Redirects:
         return Reply(301, (location,), freshness=freshness, basis=basis)
 
     def _now(self) -> int:
-        return int(self._facts.clock())
+        return int(self._clock())
 
     async def _find_help(self, request: Request, found: Destination) -> ReportContact:
         """The contact for the not-found page, and meanwhile what its sections need, for people only."""
