@@ -47,8 +47,9 @@ class Record:
             return self
         index_set, folded_types = frozenset(indexes), [fold(item) for item in types]
         # 200 types against 5,000 values cost one hash look-up and one `startswith` per value.
-        exact = frozenset(item.removesuffix(".") for item in folded_types)
-        families = tuple(item for item in folded_types if item.endswith("."))
+        # "." alone names no type.
+        exact = frozenset(item.removesuffix(".") for item in folded_types if item != ".")
+        families = tuple(item for item in folded_types if item.endswith(".") and item != ".")
         return Record(
             tuple(
                 v

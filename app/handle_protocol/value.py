@@ -105,8 +105,13 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
             return Data("unknown", None)
 
     def has_type(self, pattern: str) -> bool:
-        """Whether the type matches, ignoring the case of ASCII letters. "X." matches "X" and every "X.y"."""
+        """Whether the type matches, ignoring the case of ASCII letters.
+
+        "X." matches "X" and every "X.y". "." alone names no type.
+        """
         wanted = fold(pattern)
+        if wanted == ".":
+            return False
         return f"{self.folded_type}.".startswith(wanted) if wanted.endswith(".") else self.folded_type == wanted
 
 

@@ -50,6 +50,10 @@ def test_a_selection_is_a_union_in_record_order() -> None:
     assert record.select(["NOPE"]).values == ()
 
 
+def test_a_dot_alone_names_no_type() -> None:
+    assert record((1, ""), (2, ".x"), (3, "URL")).select(["."]).values == ()
+
+
 @given(VALUES)
 def test_values_that_are_written_are_the_bytes_that_were_read(values: list[tuple[int, str]]) -> None:
     raw = json.dumps([{"index": index, "type": type_} for index, type_ in values], separators=(",", ":")).encode()
