@@ -66,6 +66,15 @@ def test_the_name_wins_then_the_longest_prefix(name: str, leads_to: str | None) 
     assert target(RECORDS.resolve(HandleName(name), NOW)) == leads_to
 
 
+@pytest.mark.parametrize("written", ["10.5555", "0.NA/10.5555", "0.na/10.5555"])
+def test_the_record_of_a_prefix_is_one_name_with_and_without_its_home(written: str) -> None:
+    records = LocalRecords(parsed(f'doi = "{written}"\ntarget = "http://e.org/prefix"'))
+    for name in ("10.5555", "0.NA/10.5555", "0.na/10.5555"):
+        assert target(records.resolve(HandleName(name), NOW)) == "http://e.org/prefix"
+    for name in ("10.5555/1", "0.NA/10.5555/1", "0.NA/10.55555"):
+        assert records.resolve(HandleName(name), NOW) is None
+
+
 @pytest.mark.parametrize("name", ["10.5072.ab/x", "10.5072.AB.6/x", "10.5072.ab.8/x", "10.5072.ab", "0.na/10.5072.AB"])
 def test_a_denied_prefix_is_refused_with_its_own_record(name: str) -> None:
     with pytest.raises(PrefixDenied, match="For tests"):

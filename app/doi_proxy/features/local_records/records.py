@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from doi_names.name import HandleName, fold
+from doi_names.prefix_record import PREFIX_RECORDS
 from doi_names.uri import component, url_path
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import PrefixDenied
@@ -23,8 +24,6 @@ from handle_protocol.answer import Answer, ResponseCode
 #: Placeholders in the target of a prefix: the whole name, and its part after the first slash, both percent-encoded.
 DOI_PLACEHOLDER: Final = "{doi}"
 SUFFIX_PLACEHOLDER: Final = "{suffix}"
-#: The prefix of the handles that are the records of prefixes, such as 0.NA/10.1000.
-_PREFIX_RECORDS: Final = "0.NA"
 
 
 class LocalAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +69,7 @@ class LocalRecord(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> str:
         """The name or prefix in the form that is compared."""
-        return fold(self.subject)
+        return _compared(fold(self.subject))
 
     @property
     def is_answer(self) -> bool:
@@ -80,6 +79,12 @@ class LocalRecord(msgspec.Struct, frozen=True, gc=False):
     def problem(self, message: str, severity: Literal["error", "warning"] = "error") -> FileProblem:
         """A problem of this record as a whole."""
         return FileProblem(self.file, self.line, 1, message, severity)
+
+
+def _compared(key: str) -> str:
+    """The key by which a name is compared: the record of a prefix is one name with and without its 0.NA/."""
+    rest = key.removeprefix(PREFIX_RECORDS)
+    return key if "/" in rest else rest
 
 
 class LocalRecords:
@@ -135,7 +140,7 @@ class LocalRecords:
         )
 
     def _find(self, key: str, now: float) -> LocalRecord | None:
-        found = self._names.get(key)
+        found = self._names.get(_compared(key))
         if found is not None and now < found.until:
             return found
         return self._find_prefix(key, now) if self._prefixes else None
@@ -143,7 +148,7 @@ class LocalRecords:
     def _find_prefix(self, key: str, now: float) -> LocalRecord | None:
         prefix, slash, suffix = key.partition("/")
         is_prefix_record = not slash
-        if prefix == _PREFIX_RECORDS:
+        if prefix == PREFIX_RECORDS[:-1]:
             prefix, is_prefix_record = suffix, True
         if prefix.count(".") >= self._most_elements:
             prefix = ".".join(prefix.split(".", self._most_elements)[: self._most_elements])
