@@ -15,6 +15,7 @@ import pytest
 from doi_proxy.commands.main import main
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.json_sites import read_bootstrap
+from handle_protocol.proof import MAX_PROOF_BYTES
 from handle_protocol.proof_document import verify_document
 from handle_protocol.wire.site_value import ServiceSite, encode_site
 from handle_protocol.wire.value import Value
@@ -101,6 +102,14 @@ async def test_an_answer_without_signature_has_none(world: World) -> None:
         got = await world.proxy.get(f"/api/proof/{name}")
         assert (got.status, got["content-type"]) == (404, "application/problem+json")
         assert got.json["type"].endswith("#not-verified")
+
+
+async def test_a_proof_that_is_too_large_to_be_kept_is_said_to_be_so(world: World) -> None:
+    world.home.put(OTHER, url="https://other.example/" + "a" * MAX_PROOF_BYTES)
+    assert (await world.proxy.get(f"/api/handles/{OTHER}?cert")).status == 200
+    got = await world.proxy.get(f"/api/proof/{OTHER}")
+    assert (got.status, got.json["type"].partition("#")[2]) == (404, "not-verified")
+    assert "its proof was not kept: it has over 65536 bytes" in got.json["detail"]
 
 
 async def test_without_handle_servers_nothing_has_a_proof() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import FastAPI, Path, Request, Response
 
@@ -18,10 +18,17 @@ from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import JSON
 from handle_protocol.answer import ProvenAnswer
 from handle_protocol.errors import HandleProtocolError
+from handle_protocol.proof import MAX_PROOF_BYTES
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
     from handle_protocol.referral import HandleService
+
+
+_NOT_KEPT: Final = (
+    f"The answer about this name was verified, and its proof was not kept: it has over {MAX_PROOF_BYTES} bytes, or the "
+    "answers that lead from the root are not known."
+)
 
 
 def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
@@ -41,8 +48,10 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
         # A proof of what the operator withdrew would publish it.
         is_local = core.resolver.is_local(asked) or core.resolver.is_local(known)
         entry = None if root is None or is_local else await core.cache.get(known.key)
-        if root is None or entry is None or not isinstance(entry.answer, ProvenAnswer):
+        if root is None or entry is None or not entry.answer.is_verified:
             raise NotVerified
+        if not isinstance(entry.answer, ProvenAnswer):
+            raise NotVerified(_NOT_KEPT)
         async with turn:
             body = await asyncio.to_thread(_write, root, known.text, entry)
         return Response(body, media_type=JSON, headers=text_headers(NO_STORE))
