@@ -8,7 +8,7 @@ import pytest
 
 from doi_proxy.assembly.core import build_pages
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.privacy.facts import PrivacyFacts, read_privacy
+from doi_proxy.features.privacy.page import PrivacyFacts, read_privacy
 from doi_proxy.web.pages import Link
 from tests.web.proxy import running
 from tests.web.test_pages import Page

@@ -54,14 +54,17 @@ class Lists(Feature):
         """Open what answers lists."""
         from doi_proxy.features.lists.answer import BatchService, OpenBatches
         from doi_proxy.features.lists.batch import build_batches
-        from doi_proxy.features.lists.metrics import ROWS
+        from doi_proxy.features.lists.verdict import Verdict
         from doi_proxy.features.metadata.feature import Metadata
         from doi_proxy.features.suggestions.feature import Suggestions
         from doi_proxy.list_formats.body import ListLimits
-        from doi_proxy.system.meter import REFUSED
+        from doi_proxy.system.meter import REFUSED, CounterData
 
         names, compare = others[Suggestions].names, others[Metadata].compare
-        count = core.meter.counter(ROWS)
+        verdicts = tuple(verdict.value for verdict in Verdict)
+        count = core.meter.counter(
+            CounterData("batch_rows", "Rows of lists (POST /api/resolve), by verdict.", "verdict", verdicts)
+        )
         batches = build_batches(self.context.settings, core, names, self.context.clock, count, compare)
         self._batches = BatchService(
             batches, OpenBatches(MAX_OPEN, core.meter.counter(REFUSED)), ListLimits(names=MAX_NAMES)

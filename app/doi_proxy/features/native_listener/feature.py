@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, field_validator
 
 from doi_proxy.features.feature import Feature, Listener
+from doi_proxy.system.meter import CounterData
 from doi_proxy.system.options import Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.native_listener.listener import NativeServer
+
+#: A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing about
+#: a name; what UDP does not answer.
+_RESULTS: Final = ("answered", "refused", "failed", "dropped")
+_MESSAGES: Final = CounterData(
+    "native_listener_messages", "Messages to the native listener, by result.", "result", _RESULTS
+)
 
 
 class NativeListenerSettings(SettingsGroup):
@@ -56,12 +64,11 @@ class NativeProtocol(Feature):
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open the listener."""
         from doi_proxy.features.native_listener.listener import NativeListener
-        from doi_proxy.features.native_listener.metrics import MESSAGES
         from doi_proxy.features.native_listener.responder import Responder
 
         context, settings = self.context, self.context.settings.group(NativeListenerSettings)
         listener = NativeListener(context.shared_file("native-udp.lock"), allows_udp=settings.native_listen_udp)
-        count = core.meter.counter(MESSAGES)
+        count = core.meter.counter(_MESSAGES)
 
         def listen(stages: Any, connections: Any) -> NativeServer:
             return listener.open(Responder(core.destinations, stages, clock=context.clock, count=count), connections)

@@ -85,7 +85,7 @@ class Peer:
 
 
 class Responder:
-    """Answers requests. `count` is called with the result of each; see RESULTS."""
+    """Answers requests. `count` is called with the result of each: see feature.py."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Privacy(Feature):
     @classmethod
     def samples(cls) -> dict[str, dict[str, Any]]:
         """See Feature."""
-        from doi_proxy.features.privacy.facts import PrivacyFacts
+        from doi_proxy.features.privacy.page import PrivacyFacts
 
         facts = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)
         return {"privacy": {"privacy": facts, "cookies": "privacy.cookies_none"}}
