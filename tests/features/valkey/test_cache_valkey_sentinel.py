@@ -35,7 +35,7 @@ async def test_a_lost_primary_is_replaced(sentinels: SentinelSet, clock: Clock, 
     sentinels.primary.wait_until_copied()
     cursor = (await store.changes(None)).cursor
     sentinels.primary.send(number)
-    with pytest.raises(StoreError, match=rf"127.0.0.1:{sentinels.primary.port} failed"):
+    with pytest.raises(StoreError, match=r"primary 'doi' of .* failed: "):
         await store.get("10.1000/182")
     print(f"the replica took over after {sentinels.wait_for_failover():.1f} s")
     clock.advance(1.0)
@@ -63,7 +63,7 @@ async def test_a_primary_that_became_a_replica_is_left(sentinels: SentinelSet, c
 
 async def test_an_unknown_name_is_reported(session_sentinels: SentinelSet, clock: Clock) -> None:
     store = ValkeyStore(session_sentinels.url.replace("/doi", "/other"), clock=clock, timeout=PATIENCE)
-    with pytest.raises(StoreError, match="does not know a primary 'other'"):
+    with pytest.raises(StoreError, match="No master found for 'other'; correct the store URL"):
         await store.get("10.1000/182")
     await store.close()
 
@@ -73,21 +73,6 @@ async def test_a_sentinel_can_be_down(session_sentinels: SentinelSet, clock: Clo
     hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
     store = ValkeyStore(f"valkey+sentinel://{hosts}/doi", clock=clock, timeout=PATIENCE)
     await store.put(entry())
-    assert await store.get("10.1000/182") == entry()
-    await store.close()
-
-
-async def test_the_only_sentinel_that_the_url_names_can_be_lost(sentinels: SentinelSet, clock: Clock) -> None:
-    named = sentinels.sentinels[0]
-    store = ValkeyStore(f"valkey+sentinel://127.0.0.1:{named.port}/doi", clock=clock, timeout=PATIENCE)
-    await store.put(entry())
-    sentinels.primary.wait_until_copied()
-    named.kill()
-    sentinels.primary.kill()
-    sentinels.wait_for_failover(without=named)
-    with pytest.raises(StoreError):
-        await store.get("10.1000/182")
-    clock.advance(1.0)
     assert await store.get("10.1000/182") == entry()
     await store.close()
 

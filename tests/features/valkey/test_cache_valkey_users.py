@@ -72,7 +72,7 @@ async def test_the_users_at_sentinels_and_servers_differ(tmp_path: Path, clock: 
             server.client.execute_command("ACL", "SETUSER", "default", "resetkeys")
         for server in sentinels.sentinels:
             name, _, password = create_user(server, 1).partition(":")
-            server.client.execute_command("ACL", "SETUSER", "default", "-sentinel|get-master-addr-by-name")
+            server.client.execute_command("ACL", "SETUSER", "default", "-sentinel|masters")
         url = sentinels.url.replace("//", f"//{user}@")
         with pytest.raises(StoreError, match=r"(?i)permission"):
             await use_all(url, clock)

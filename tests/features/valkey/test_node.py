@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
@@ -11,7 +12,8 @@ from redis import Redis
 
 from doi_proxy.errors import StoreError
 from doi_proxy.features.valkey.node import PAUSE, Access, CommandPause, Node, Work, command
-from doi_proxy.features.valkey.url import Address
+from doi_proxy.features.valkey.servers import open_servers
+from doi_proxy.features.valkey.url import parse_store_url
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
 from tests.ports import free_port
@@ -57,15 +59,21 @@ class TestPause:
         assert not pause.is_in_force
 
 
+@asynccontextmanager
+async def opened(port: int, clock: Clock, timeout: float) -> AsyncIterator[Node]:
+    servers = open_servers(parse_store_url(f"valkey://127.0.0.1:{port}"), clock=clock, timeout=timeout)
+    yield await servers.find(0, Access.READ)
+    await servers.close()
+
+
 @pytest.fixture
 async def silent(clock: Clock) -> AsyncIterator[Node]:
     """A server that answers nothing."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        node = Node(Address("127.0.0.1", listening.getsockname()[1]), {}, clock=clock, timeout=0.01)
-        yield node
-        await node.close()
+        async with opened(listening.getsockname()[1], clock, 0.01) as node:
+            yield node
 
 
 @pytest.fixture
@@ -102,13 +110,12 @@ async def test_a_read_that_is_not_answered_keeps_everything_away(silent: Node) -
 
 
 async def test_a_late_read_is_tried_once_in_the_time_of_a_pause(clock: Clock) -> None:
-    node = Node(Address("127.0.0.1", free_port()), {}, clock=clock, timeout=30.0)
-    await fail(node, Access.READ, "failed: ")
-    await fail(node, Access.LATE, "failed: ")
-    await fail(node, Access.LATE, REFUSED)
-    clock.advance(PAUSE)
-    await fail(node, Access.LATE, "failed: ")
-    await node.close()
+    async with opened(free_port(), clock, 30.0) as node:
+        await fail(node, Access.READ, "failed: ")
+        await fail(node, Access.LATE, "failed: ")
+        await fail(node, Access.LATE, REFUSED)
+        clock.advance(PAUSE)
+        await fail(node, Access.LATE, "failed: ")
 
 
 async def refuses(node: Node) -> bool:
@@ -124,15 +131,12 @@ def port_of(client: Any) -> int:
 
 @pytest.mark.valkey
 async def test_a_server_that_delays_writes_is_read(valkey: Any, clock: Clock) -> None:
-    node = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=30.0)
-    await node.call(WRITE, Access.WRITE)
-    valkey.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
-    impatient = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=0.05)
-    await fail(impatient, Access.WRITE, "failed: ")
-    assert await node.call(READ, Access.READ) == b"value"
-    valkey.execute_command("CLIENT", "UNPAUSE")
-    await node.close()
-    await impatient.close()
+    async with opened(port_of(valkey), clock, 30.0) as node, opened(port_of(valkey), clock, 0.05) as impatient:
+        await node.call(WRITE, Access.WRITE)
+        valkey.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+        await fail(impatient, Access.WRITE, "failed: ")
+        assert await node.call(READ, Access.READ) == b"value"
+        valkey.execute_command("CLIENT", "UNPAUSE")
 
 
 @pytest.mark.valkey
@@ -146,10 +150,9 @@ async def test_a_server_that_delays_writes_is_read(valkey: Any, clock: Clock) ->
     ],
 )
 async def test_a_server_that_refuses_writes_is_read(valkey: Any, clock: Clock, refusal: tuple[str, ...]) -> None:
-    node = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=5.0)
-    await node.call(WRITE, Access.WRITE)
-    valkey.execute_command(*refusal)
-    for access in (Access.WRITE, Access.ONCE, Access.WRITE):
-        await fail(node, access, "failed: ")
-        assert await node.call(READ, Access.READ) == b"value"
-    await node.close()
+    async with opened(port_of(valkey), clock, 5.0) as node:
+        await node.call(WRITE, Access.WRITE)
+        valkey.execute_command(*refusal)
+        for access in (Access.WRITE, Access.ONCE, Access.WRITE):
+            await fail(node, access, "failed: ")
+            assert await node.call(READ, Access.READ) == b"value"

@@ -10,9 +10,9 @@ from typing import Any, Final
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.errors import StoreError
 from doi_proxy.features.valkey.layout import Layout, Partition
-from doi_proxy.features.valkey.node import Words
+from doi_proxy.features.valkey.node import Script, Work
 from doi_proxy.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM, READ_ANNOUNCEMENTS
-from doi_proxy.features.valkey.servers import Servers
+from doi_proxy.features.valkey.servers import Servers, query_each
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 _MAX_PAGES: Final = LONGEST_STREAM // ANNOUNCEMENT_PAGE + 1
 #: The id of an announcement.
 _CURSOR: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+
+_READ: Final = Script(READ_ANNOUNCEMENTS)
 
 
 @dataclass(slots=True)
@@ -31,9 +33,9 @@ class _Stream:
     keys: list[str] = field(default_factory=list)
     overrun: bool = False
 
-    def command(self) -> Words:
-        """Reads the next page. A pipeline cannot repeat a script that the server does not have, so its text is sent."""
-        return "EVAL", READ_ANNOUNCEMENTS, 1, self.partition.announcements, self.cursor
+    def read(self) -> Work[_Page]:
+        """The work that reads the next page."""
+        return _READ.work([self.partition.announcements], [self.cursor], _read_page)
 
     def use(self, page: _Page) -> bool:
         """Use a page. Returns whether there are more."""
@@ -74,9 +76,7 @@ async def read_announcements(servers: Servers, layout: Layout, cursor: str | Non
     streams = [_Stream(partition, part) for partition, part in zip(layout.partitions, parts, strict=True)]
     waiting, failures = streams, 0
     for _ in range(_MAX_PAGES):
-        replies = await servers.query_each(
-            [(announcement.partition.slot, announcement.command()) for announcement in waiting], _read_page
-        )
+        replies = await query_each(servers, [(stream.partition.slot, stream.read()) for stream in waiting])
         failures += sum(isinstance(reply, StoreError) for reply in replies)
         if failures == len(streams):
             raise next(reply for reply in replies if isinstance(reply, StoreError))

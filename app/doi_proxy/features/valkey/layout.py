@@ -7,12 +7,13 @@ announcements and a table of purges. https://valkey.io/topics/cluster-spec/ (has
 
 from __future__ import annotations
 
-from binascii import crc_hqx
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
 from zlib import crc32
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from doi_proxy.features.valkey.url import StoreKind
 from doi_proxy.store.stored_entry import STORE_FORMAT
@@ -21,8 +22,6 @@ from doi_proxy.store.stored_entry import STORE_FORMAT
 KEY_PREFIX: Final = f"doi-proxy:{STORE_FORMAT}:"
 #: Partitions of a cluster, and the most primaries that share the keys. Three primaries have 10 or 11 partitions each.
 PARTITIONS: Final = 32
-#: Hash slots of a cluster.
-_SLOTS: Final = 16_384
 _ENTRY: Final = "entry:"
 
 
@@ -88,11 +87,6 @@ def partitions_of_cluster() -> Layout:
     return Layout(partitions, f"{KEY_PREFIX}{{*}}:{_ENTRY}")
 
 
-def find_slot(tag: str) -> int:
-    """The hash slot of the keys with a hash tag: CRC-16 (XMODEM) modulo 16384."""
-    return crc_hqx(tag.encode(), 0) % _SLOTS
-
-
 def split_entry_key(name: str) -> tuple[str, str]:
     """The prefix of the partition and the name of the record in the key of an entry."""
     prefix, _, key = name.partition(_ENTRY)
@@ -103,8 +97,8 @@ def _choose_tags() -> Iterator[tuple[str, int]]:
     """The first number in each of PARTITIONS equal parts of the hash slots. Primaries have ranges of slots."""
     found: dict[int, tuple[str, int]] = {}
     for number in count():
-        slot = find_slot(str(number))
-        found.setdefault(slot * PARTITIONS // _SLOTS, (str(number), slot))
+        slot = key_slot(str(number).encode())
+        found.setdefault(slot * PARTITIONS // REDIS_CLUSTER_HASH_SLOTS, (str(number), slot))
         if len(found) == PARTITIONS:
             break
     yield from (found[part] for part in sorted(found))

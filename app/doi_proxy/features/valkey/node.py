@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
 from math import inf
 from typing import Any, Final, TypeVar
 
-from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import (
     AskError,
     AuthenticationError,
     BusyLoadingError,
     ClusterCrossSlotError,
-    MovedError,
+    ClusterError,
+    MaxConnectionsError,
     NoScriptError,
-    ReadOnlyError,
+    RedisClusterException,
     ResponseError,
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.valkey.replies import LimitedParser, interpret, read_anything
-from doi_proxy.features.valkey.url import Address
+from doi_proxy.features.valkey.clients import CONNECTIONS, ServerClient
+from doi_proxy.features.valkey.replies import interpret, read_anything
 
 Result = TypeVar("Result")
 
 #: Commands that are sent together, and their result.
-Work = Callable[[Redis], Awaitable[Result]]
+Work = Callable[[ServerClient], Awaitable[Result]]
 #: A command and its arguments.
 Words = Sequence[str | bytes | float]
 
@@ -42,22 +40,6 @@ Words = Sequence[str | bytes | float]
 PAUSE: Final = 1.0
 #: The reply to a new connection beyond the server's `maxclients`.
 _TOO_MANY_CLIENTS: Final = "max number of clients reached"
-#: What redis calls the files of a connection with TLS.
-_TLS_FILES: Final = ("ca_certs", "ca_path", "certfile", "keyfile")
-#: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
-_CONNECTIONS: Final = 32
-#: Shortest timeout of a late read, in seconds. On a machine with more work than cores, a reply can take that long.
-_LATE_TIMEOUT: Final = 1.0
-
-
-class Redirect(Exception):
-    """Another server has the key: the one at `address`, or one that is not known yet. See Servers."""
-
-    def __init__(self, address: Address | None, *, must_ask: bool = False) -> None:
-        """With `must_ask`, the key is being moved, and `ask_first` lets the other server answer."""
-        super().__init__(f"moved to {address}")
-        self.address = address
-        self.must_ask = must_ask
 
 
 class Access(Enum):
@@ -112,23 +94,9 @@ class Node:
     that refuses one command answers others: if it is full, or has lost its replicas, it refuses writes alone.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        options: Mapping[str, Any],
-        *,
-        clock: Callable[[], float],
-        timeout: float,
-        redirects: bool = False,
-    ) -> None:
-        """`options` are arguments of a connection. `timeout` limits a connection attempt and each command, in seconds.
-
-        A late read has at least _LATE_TIMEOUT, and connections of its own: on others, it would wait behind commands
-        that time out. With `redirects`, `call` raises Redirect if another server has the key. No connection is opened
-        yet. Raises ValueError or TypeError for an invalid option.
-        """
-        self.address = address
-        self._redirects = redirects
+    def __init__(self, name: str, usual: ServerClient, late: ServerClient, *, clock: Callable[[], float]) -> None:
+        """`name` is its address in messages. `late` has longer timeouts, and connections of its own."""
+        self.name = name
         self._clock = clock
         self._reads, self._writes = CommandPause(clock), CommandPause(clock)
         self._pauses = {
@@ -138,16 +106,14 @@ class Node:
             Access.LATE: CommandPause(clock),
         }
         self.last_failure = ""
-        usual = Redis.from_pool(_open_pool(address, options, timeout)), asyncio.Semaphore(_CONNECTIONS)
-        patient = _open_pool(address, options, max(timeout, _LATE_TIMEOUT))
-        late = Redis.from_pool(patient), asyncio.Semaphore(_CONNECTIONS)
-        #: The connections of each kind of work, and the places on them.
-        self._clients = dict.fromkeys(Access, usual) | {Access.LATE: late}
+        #: The clients of each kind of work, and the places on their connections: a caller with a place finds one free.
+        places = usual, asyncio.Semaphore(CONNECTIONS)
+        self._clients = dict.fromkeys(Access, places) | {Access.LATE: (late, asyncio.Semaphore(CONNECTIONS))}
 
     async def call(self, work: Work[Result], access: Access) -> Result:
         """Do `work`. What may be done twice is, after a timeout."""
         client, slots = self._clients[access]
-        async with self._guard(access, slots):
+        async with self._admit(access, slots):
             try:
                 return await work(client)
             except RedisTimeoutError:
@@ -156,16 +122,15 @@ class Node:
                 # If this process was busy for longer than the timeout, it sees the timeout although the reply is there.
                 return await work(client)
 
-    async def close(self) -> None:
-        """Close the connections."""
+    async def guard(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do what needs no connection. Raises StoreError."""
         try:
-            for access in (Access.READ, Access.LATE):
-                await self._clients[access][0].aclose(close_connection_pool=True)
+            await work()
         except Exception as error:
             raise self._failure(error) from error
 
     @asynccontextmanager
-    async def _guard(self, access: Access, slots: asyncio.Semaphore) -> AsyncIterator[None]:
+    async def _admit(self, access: Access, slots: asyncio.Semaphore) -> AsyncIterator[None]:
         """Translate errors, and stop querying a failed server."""
         pause = self._pauses[access]
         self._refuse_in_pause(pause)
@@ -178,8 +143,6 @@ class Node:
                 pause.end()
             except UnicodeEncodeError as error:
                 raise StoreError(f"The key cannot be stored: {error}.") from error
-            except (AskError, ClusterCrossSlotError, ReadOnlyError) as error:
-                raise self._redirect(error) from error
             # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
             except Exception as error:
                 self._note_failure(access, error)
@@ -198,27 +161,17 @@ class Node:
         if access is not Access.ONCE:
             self._pauses[access].begin()
 
-    def _redirect(self, error: ResponseError) -> Exception:
-        """A key of another server. MovedError is an AskError."""
-        if self._redirects and isinstance(error, ReadOnlyError):
-            return Redirect(None)
-        if self._redirects and isinstance(error, AskError):
-            # An empty host is the one at which this server was reached.
-            address = Address(error.host or self.address.host, int(error.port))
-            return Redirect(address, must_ask=not isinstance(error, MovedError))
+    def _failure(self, error: Exception) -> StoreError:
+        self.last_failure = _describe(error)
         if isinstance(error, AskError | ClusterCrossSlotError):
-            return self._failure(f"it is a node of a cluster; use valkey+cluster://{self.address} as the store URL")
-        return self._failure(error)
-
-    def _failure(self, error: Exception | str) -> StoreError:
-        self.last_failure = str(error) or type(error).__name__
+            self.last_failure += f"; if it is a node of a cluster, use valkey+cluster://{self.name} as the store URL"
         if isinstance(error, ResponseError) and is_of_wrong_type(error):
-            return DamagedEntry(f"The key on {self.address} has data of another program: {self.last_failure}.")
-        return StoreError(f"The store {self.address} failed: {self.last_failure}.")
+            return DamagedEntry(f"The key on {self.name} has data of another program: {self.last_failure}.")
+        return StoreError(f"The store {self.name} failed: {self.last_failure}.")
 
     def _refuse_in_pause(self, pause: CommandPause) -> None:
         if pause.is_in_force:
-            raise StoreError(f"The store {self.address} failed a moment ago: {self.last_failure}")
+            raise StoreError(f"The store {self.name} failed a moment ago: {self.last_failure}")
 
 
 class Script:
@@ -236,7 +189,7 @@ class Script:
         rest = (len(keys), *keys, *arguments)
         known, unknown = command("EVALSHA", self._hash, *rest, read=read), command("EVAL", self._text, *rest, read=read)
 
-        async def run(client: Redis) -> Result:
+        async def run(client: ServerClient) -> Result:
             try:
                 return await known(client)
             except NoScriptError:
@@ -249,68 +202,21 @@ class Script:
 def command(*words: str | bytes | float, read: Callable[[Any], Result] = read_anything) -> Work[Result]:
     """One command. Its result is what `read` makes of the reply."""
 
-    async def run(client: Redis) -> Result:
-        return interpret(read, await client.execute_command(*words))  # type: ignore[no-untyped-call]
+    async def run(client: ServerClient) -> Result:
+        return interpret(read, await client.execute_command(*words))
 
     return run
 
 
-def pipeline(commands: Sequence[Words], read: Callable[[Any], Result]) -> Work[list[Result]]:
-    """Several commands in one round trip, each with a result of `read`. If one fails, so do all."""
-
-    async def run(client: Redis) -> list[Result]:
-        async with client.pipeline(transaction=False) as waiting:
-            for words in commands:
-                waiting.execute_command(*words)
-            return [interpret(read, reply) for reply in await waiting.execute()]
-
-    return run
-
-
-def ask_first(work: Work[Result]) -> Work[Result]:
-    """The work after the command ASKING on the same connection. https://valkey.io/topics/cluster-spec/ (ASK)"""
-
-    async def run(client: Redis) -> Result:
-        async with client.client() as connection:
-            await connection.execute_command("ASKING")  # type: ignore[no-untyped-call]
-            return await work(connection)
-
-    return run
-
-
-def _open_pool(address: Address, options: Mapping[str, Any], timeout: float) -> BlockingConnectionPool:
-    """Connections that are opened when they are needed. Raises ValueError or TypeError for an invalid option."""
-    place = {"host": address.host, "port": address.port} if address.port else {"path": address.host}
-    pool = BlockingConnectionPool(
-        **{
-            "connection_class": Connection if address.port else UnixDomainSocketConnection,
-            "max_connections": _CONNECTIONS,
-            # A caller with one of as many slots always finds a connection.
-            "timeout": None,
-            "socket_timeout": timeout,
-            "socket_connect_timeout": timeout,
-            "retry": Retry(NoBackoff(), 0),
-            # No handshake: a connection is ready as soon as it is open.
-            "protocol": 2,
-            "driver_info": None,
-            "parser_class": LimitedParser,
-            **place,
-            **options,
-        }
-    )
-    # This connection only checks the options. Otherwise a wrong option would fail every command.
-    _check(pool.connection_class(**pool.connection_kwargs))
-    return pool
-
-
-def _check(connection: AbstractConnection) -> None:
-    """Read the files of TLS. Raises ValueError if one cannot be used."""
-    if isinstance(connection, SSLConnection):
-        try:
-            connection.ssl_context.get()
-        except OSError as error:
-            files = ", ".join(str(file) for name in _TLS_FILES if (file := getattr(connection.ssl_context, name)))
-            raise ValueError(f"a file of its TLS options ({files}) cannot be used: {error}") from error
+def _describe(error: Exception) -> str:
+    """The message of an error. That of a cluster says less than its cause, and that of Sentinels has whole clients."""
+    if isinstance(error, MasterNotFoundError):
+        message, _, failures = str(error).partition(" : ")
+        return f"{message}: a Sentinel does not answer" if failures else f"{message}; correct the store URL"
+    if isinstance(error, RedisClusterException):
+        while (cause := error.__cause__ or error.__context__) is not None and isinstance(cause, Exception):
+            error = cause
+    return str(error) or type(error).__name__
 
 
 def _is_reply(error: Exception) -> bool:
@@ -318,10 +224,10 @@ def _is_reply(error: Exception) -> bool:
 
     A server that has too many clients still answers on the connections that are open.
     """
-    replies = (ResponseError, AuthenticationError, BusyLoadingError)
+    replies = (ResponseError, AuthenticationError, BusyLoadingError, ClusterError, MaxConnectionsError)
     return isinstance(error, replies) or _TOO_MANY_CLIENTS in str(error)
 
 
 def is_of_wrong_type(error: Exception) -> bool:
-    """Whether the server works and only this key has data of another type. A pipeline puts words before the error."""
+    """Whether the server works and only this key has data of another type."""
     return "WRONGTYPE" in str(error)

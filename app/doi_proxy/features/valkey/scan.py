@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from doi_proxy.errors import StoreError
 from doi_proxy.features.valkey.layout import Layout, split_entry_key
-from doi_proxy.features.valkey.node import Node, Words, command, pipeline
+from doi_proxy.features.valkey.node import Access, command
 from doi_proxy.features.valkey.replies import read_data
-from doi_proxy.features.valkey.servers import Servers
+from doi_proxy.features.valkey.servers import Servers, query_each
 
 #: Keys that one step visits.
 PAGE: Final = 500
@@ -33,9 +33,9 @@ async def scan_entries(
         cursor = 0
         while True:
             scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", page, read=_read_keys)
-            cursor, names = await servers.call_node(node, scan)
+            cursor, names = await node.call(scan, Access.READ)
             for start in range(0, len(names), _READ_TOGETHER):
-                yield await _read_entries(servers, node, names[start : start + _READ_TOGETHER])
+                yield await _read_entries(servers, layout, names[start : start + _READ_TOGETHER])
             if cursor == 0:
                 break
     if await servers.primaries() != primaries:
@@ -48,24 +48,22 @@ def _read_keys(reply: Any) -> tuple[int, list[tuple[str, bytes]]]:
     return int(cursor), [(name.decode(errors="replace"), name) for name in names]
 
 
-async def _read_entries(servers: Servers, node: Node, names: list[tuple[str, bytes]]) -> list[StoredEntry]:
+async def _read_entries(servers: Servers, layout: Layout, names: list[tuple[str, bytes]]) -> list[StoredEntry]:
     """The data of entries by the name of the record. One command has keys of one partition."""
-    groups: dict[str, list[tuple[str, bytes]]] = {}
+    groups: dict[int, list[tuple[str, bytes]]] = {}
     for text, name in names:
         prefix, key = split_entry_key(text)
-        groups.setdefault(prefix, []).append((key, name))
-    if not groups:
-        return []
-    commands: list[Words] = [("MGET", *(name for _, name in group)) for group in groups.values()]
-    replies = await servers.call_node(node, pipeline(commands, _read_values))
-    pairs = zip(groups.values(), replies, strict=True)
-    # A broken server can return fewer values than were requested.
-    return [
-        (key, data)
-        for group, values in pairs
-        for (key, _), data in zip(group, values, strict=False)
-        if data is not None
-    ]
+        slot = next((partition.slot for partition in layout.partitions if partition.prefix == prefix), None)
+        if slot is not None:
+            groups.setdefault(slot, []).append((key, name))
+    works = [(slot, command("MGET", *(name for _, name in group), read=_read_values)) for slot, group in groups.items()]
+    entries = list[StoredEntry]()
+    for group, values in zip(groups.values(), await query_each(servers, works), strict=True):
+        if isinstance(values, StoreError):
+            raise values
+        # A broken server can return fewer values than were requested.
+        entries += [(key, data) for (key, _), data in zip(group, values, strict=False) if data is not None]
+    return entries
 
 
 def _read_values(reply: Any) -> list[bytes | None]:

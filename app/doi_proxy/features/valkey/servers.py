@@ -1,275 +1,146 @@
-"""The servers of a store: which one has a key, and which one took its place after a failover."""
+"""The servers of a store, and which one has a key. redis-py finds them, and follows a failover; see clients.py."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from math import inf
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
 
-from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.valkey.node import Access, Node, Redirect, Result, Words, Work, ask_first, command, pipeline
-from doi_proxy.features.valkey.url import Address, StoreKind, StoreUrl
+from redis.asyncio import Redis, RedisCluster
 
-#: Seconds between two searches for the primaries while one of them fails.
-_SEARCH_INTERVAL: Final = 0.25
-#: The last hash slot.
-_LAST_SLOT: Final = 16_383
-#: Servers of each kind that one search queries: those of the store URL, then those that an earlier search found.
-_MAX_ASKED: Final = 3
-#: Servers that are remembered for a search.
-_MAX_FOUND: Final = 64
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.clients import (
+    PrimaryClient,
+    ServerClient,
+    connect_cluster,
+    connect_server,
+    disconnect_server,
+)
+from doi_proxy.features.valkey.node import Access, Node, Result, Work
+from doi_proxy.features.valkey.url import StoreKind, StoreUrl
 
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The primaries, with the ranges of their hash slots: first, last, address.
-
-    `guides` are the servers that know the primaries too.
-    """
-
-    ranges: tuple[tuple[int, int, Address], ...]
-    guides: tuple[Address, ...] = ()
-
-    def find(self, slot: int) -> Address | None:
-        """The primary that has the slot."""
-        return next((address for first, last, address in self.ranges if first <= slot <= last), None)
-
-    @property
-    def addresses(self) -> tuple[Address, ...]:
-        """The primaries."""
-        return tuple(dict.fromkeys(address for _, _, address in self.ranges))
+#: Shortest timeout of a late read, in seconds. On a machine with more work than cores, a reply can take that long.
+_LATE_TIMEOUT: Final = 1.0
 
 
-#: Queries a server for the primaries.
-Search = Callable[[Node], Awaitable[Placement]]
+class Servers(Protocol):
+    """The servers of a store. Every method but `label` may raise StoreError."""
 
+    #: What an operator calls the store.
+    label: str
 
-class Servers:
-    """The primaries that have the keys of a store. After a failure or a redirection, they are looked up again.
-
-    Every method may raise StoreError.
-    """
-
-    def __init__(self, url: StoreUrl, *, clock: Callable[[], float], timeout: float) -> None:
-        """No connection is opened yet. `clock` gives seconds; for `timeout` see Node.
-
-        Raises ValueError or TypeError for an invalid option.
-        """
-        self.label, self._ask, redirects = _describe(url)
-
-        def connect(address: Address) -> Node:
-            return Node(address, url.options, clock=clock, timeout=timeout, redirects=redirects)
-
-        def connect_guide(address: Address) -> Node:
-            return Node(address, url.seed_options, clock=clock, timeout=timeout)
-
-        # An invalid option is an error now, not when the first primary is known.
-        connect(url.addresses[0])
-        self._connect = connect
-        self._connect_guide = connect_guide
-        self._seeds = deque(map(connect_guide, url.addresses))
-        #: Other servers to ask. All of `seeds` may have been replaced since this process started.
-        self._found: deque[Node] = deque()
-        self._clock = clock
-        self._nodes: dict[Address, Node] = {}
-        self._placement: Placement | None = None
-        #: Whether the placement may have changed since the last search.
-        self._is_doubtful = True
-        self._searched_at = -inf
-        self._search_failure = ""
-        self._lock = asyncio.Lock()
-
-    async def call(self, slot: int, work: Work[Result], access: Access) -> Result:
-        """Do `work` on the server that has the hash slot; see Node.call."""
-        node = await self._find(slot)
-        try:
-            return await self._try(node, work, access)
-        except Redirect as redirect:
-            if redirect.address is None:
-                # A primary became a replica.
-                await self._search(min_interval=0.0)
-                node = await self._find(slot)
-            else:
-                node = self._open(redirect.address)
-            return await self._follow(node, ask_first(work) if redirect.must_ask else work, access)
-
-    async def query_each(
-        self, commands: Sequence[tuple[int, Words]], read: Callable[[Any], Result]
-    ) -> list[Result | StoreError]:
-        """The results of commands that may be sent twice, each on the server of its slot.
-
-        The result of a failed server is its StoreError.
-        """
-        results: list[Result | StoreError] = [StoreError("not queried")] * len(commands)
-        places: dict[Node, list[int]] = {}
-        for index, (slot, _) in enumerate(commands):
-            try:
-                places.setdefault(await self._find(slot), []).append(index)
-            except StoreError as error:
-                results[index] = error
-
-        async def query(node: Node, indexes: list[int]) -> None:
-            try:
-                words = [commands[index][1] for index in indexes]
-                found: Sequence[Result | StoreError] = await self._follow(node, pipeline(words, read), Access.READ)
-            except StoreError as error:
-                found = [error] * len(indexes)
-            for index, result in zip(indexes, found, strict=True):
-                results[index] = result
-
-        await asyncio.gather(*(query(node, indexes) for node, indexes in places.items()))
-        return results
+    async def find(self, slot: int, access: Access) -> Node:
+        """The server that has the hash slot, for work of this kind."""
 
     async def primaries(self) -> tuple[Node, ...]:
         """The servers that have keys."""
-        return tuple(self._open(address) for address in (await self._current()).addresses)
-
-    async def primaries_of(self, slots: Sequence[int]) -> tuple[Address | None, ...]:
-        """The primary of each hash slot."""
-        placement = await self._current()
-        return tuple(map(placement.find, slots))
-
-    async def call_node(self, node: Node, work: Work[Result]) -> Result:
-        """Do `work` that changes nothing on one of the primaries."""
-        return await self._follow(node, work, Access.READ)
 
     async def close(self) -> None:
         """Close the connections."""
-        await asyncio.gather(*(node.close() for node in (*self._nodes.values(), *self._seeds, *self._found)))
 
-    async def _find(self, slot: int) -> Node:
-        address = (await self._current()).find(slot)
-        if address is None:
-            self._is_doubtful = True
-            raise StoreError(f"The store failed: no primary of the {self.label} has the slot {slot}.")
-        return self._open(address)
 
-    def _open(self, address: Address) -> Node:
-        if address not in self._nodes:
-            self._nodes[address] = self._connect(address)
-        return self._nodes[address]
+async def call(servers: Servers, slot: int, work: Work[Result], access: Access) -> Result:
+    """Do `work` on the server that has the hash slot; see Node.call."""
+    return await (await servers.find(slot, access)).call(work, access)
 
-    async def _follow(self, node: Node, work: Work[Result], access: Access) -> Result:
+
+async def query_each(servers: Servers, works: Sequence[tuple[int, Work[Result]]]) -> list[Result | StoreError]:
+    """The results of reads, each on the server of its slot. The result of a failed server is its StoreError."""
+
+    async def query(slot: int, work: Work[Result]) -> Result | StoreError:
         try:
-            return await self._try(node, work, access)
-        except Redirect as redirect:
-            raise StoreError(f"The store failed: {node.address} does not have the key any more.") from redirect
+            return await call(servers, slot, work, Access.READ)
+        except StoreError as error:
+            return error
 
-    async def _try(self, node: Node, work: Work[Result], access: Access) -> Result:
-        try:
-            return await node.call(work, access)
-        except DamagedEntry:
-            raise
-        except (StoreError, Redirect):
-            self._is_doubtful = True
-            raise
-
-    async def _current(self) -> Placement:
-        if self._is_doubtful:
-            await self._search(_SEARCH_INTERVAL)
-        if self._placement is None:
-            raise StoreError(f"The store failed: {self._search_failure}")
-        return self._placement
-
-    async def _search(self, min_interval: float) -> None:
-        """Look the primaries up, unless that was done less than `min_interval` seconds ago."""
-        if self._placement is not None and self._lock.locked():
-            # Another command does it. This one tries the primaries that are known.
-            return
-        async with self._lock:
-            now = self._clock()
-            # A clock that was set back must not prolong the interval.
-            if 0.0 <= now - self._searched_at < min_interval:
-                return
-            self._searched_at = now
-            for guide in self._choose_guides():
-                try:
-                    placement = await self._ask(guide)
-                except StoreError as error:
-                    self._search_failure = error.message
-                else:
-                    await self._use(placement)
-                    return
-
-    def _choose_guides(self) -> list[Node]:
-        """The servers that this search asks, in turn."""
-        guides = []
-        for nodes in (self._seeds, self._found):
-            nodes.rotate(-1)
-            guides += list(nodes)[:_MAX_ASKED]
-        return guides
-
-    async def _use(self, placement: Placement) -> None:
-        self._placement, self._is_doubtful = placement, False
-        unused = [self._nodes.pop(address) for address in self._nodes.keys() - set(placement.addresses)]
-        found = {node.address: node for node in self._found}
-        named = {node.address for node in self._seeds}
-        guides = [address for address in dict.fromkeys(placement.guides) if address not in named][:_MAX_FOUND]
-        self._found = deque(
-            found.pop(address) if address in found else self._connect_guide(address) for address in guides
-        )
-        for node in (*unused, *found.values()):
-            with suppress(StoreError):
-                await node.close()
+    return await asyncio.gather(*(query(slot, work) for slot, work in works))
 
 
-def _describe(url: StoreUrl) -> tuple[str, Search, bool]:
-    """What an operator calls the store, how its primaries are found, and whether its nodes redirect."""
-    names = ", ".join(map(str, url.addresses))
+def open_servers(url: StoreUrl, *, clock: Callable[[], float], timeout: float) -> Servers:
+    """The servers of a URL. No connection is opened yet. `clock` gives seconds; for `timeout` see Node.
+
+    A late read has at least _LATE_TIMEOUT, and connections of its own: on others, it would wait behind commands that
+    time out. Raises ValueError or TypeError for an invalid option.
+    """
+    late_timeout = max(timeout, _LATE_TIMEOUT)
     if url.kind is StoreKind.CLUSTER:
-        return f"Valkey cluster {names}", _search_cluster, True
-    if url.kind is StoreKind.SENTINEL:
-        return f"Valkey primary {url.service!r} of {names}", _search_sentinel(url.service), True
-    return f"Valkey server {names}", _search_nothing, False
+        return Cluster(url, connect_cluster(url, timeout), connect_cluster(url, late_timeout), clock)
+    return OneServer(url, connect_server(url, timeout), connect_server(url, late_timeout), clock)
 
 
-async def _search_nothing(node: Node) -> Placement:
-    """The one server that has every key. It is not queried for that."""
-    return Placement(((0, _LAST_SLOT, node.address),))
+class OneServer:
+    """One server, or the primary that Sentinels name. It has every key."""
+
+    def __init__(self, url: StoreUrl, usual: Redis, late: Redis, clock: Callable[[], float]) -> None:
+        names = ", ".join(map(str, url.addresses))
+        is_primary = url.kind is StoreKind.SENTINEL
+        self.label = f"Valkey primary {url.service!r} of {names}" if is_primary else f"Valkey server {names}"
+        self._clients = usual, late
+        self._node = Node(f"primary {url.service!r} of {names}" if is_primary else names, usual, late, clock=clock)
+
+    async def find(self, slot: int, access: Access) -> Node:
+        """See Servers."""
+        return self._node
+
+    async def primaries(self) -> tuple[Node, ...]:
+        """See Servers."""
+        return (self._node,)
+
+    async def close(self) -> None:
+        """See Servers."""
+        for client in self._clients:
+            await self._node.guard(partial(disconnect_server, client))
 
 
-async def _search_cluster(node: Node) -> Placement:
-    """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
+class Cluster:
+    """The primaries of a cluster. Each fails and rests on its own, and so does the search for them."""
 
-    def read(ranges: Any) -> Placement:
-        return Placement(
-            tuple((int(first), int(last), _read_address(primary, node)) for first, last, primary, *_ in ranges),
-            tuple(_read_address(member, node) for _, _, *members in ranges for member in members),
-        )
+    def __init__(self, url: StoreUrl, usual: RedisCluster, late: RedisCluster, clock: Callable[[], float]) -> None:
+        names = ", ".join(map(str, url.addresses))
+        self.label = f"Valkey cluster {names}"
+        self._usual, self._late, self._clock = usual, late, clock
+        self._search = Node(f"cluster {names}", _Search(usual), _Search(late), clock=clock)
+        self._nodes: dict[str, Node] = {}
 
-    placement = await node.call(command("CLUSTER", "SLOTS", read=read), Access.READ)
-    if not placement.ranges:
-        raise StoreError(f"The cluster node {node.address} knows no primary; correct the store URL.")
-    return placement
+    async def find(self, slot: int, access: Access) -> Node:
+        """See Servers."""
+        cluster = self._late if access is Access.LATE else self._usual
+        await self._search.call(_do_nothing, access)
+        found = cluster.nodes_manager.slots_cache.get(slot)
+        if not found:
+            raise StoreError(f"The store failed: no primary of the {self.label} has the slot {slot}.")
+        return self._open(found[0].name)
+
+    async def primaries(self) -> tuple[Node, ...]:
+        """See Servers."""
+        await self._search.call(_do_nothing, Access.READ)
+        return tuple(self._open(name) for name in sorted(node.name for node in self._usual.get_primaries()))
+
+    async def close(self) -> None:
+        """See Servers."""
+        for cluster in (self._usual, self._late):
+            await self._search.guard(cluster.aclose)
+
+    def _open(self, name: str) -> Node:
+        if name not in self._nodes:
+            known = {node.name for cluster in (self._usual, self._late) for node in cluster.get_nodes()}
+            self._nodes = {name: node for name, node in self._nodes.items() if name in known}
+            clients = (PrimaryClient(cluster, name) for cluster in (self._usual, self._late))
+            self._nodes[name] = Node(name, *clients, clock=self._clock)
+        return self._nodes[name]
 
 
-def _search_sentinel(service: str) -> Search:
-    """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
+class _Search:
+    """Finds the primaries of a cluster when a command is sent, if they are not known. It sends no command."""
 
-    async def search(node: Node) -> Placement:
-        def read(reply: Any) -> Address | None:
-            return None if reply is None else _read_address(reply, node)
+    def __init__(self, cluster: RedisCluster) -> None:
+        self._cluster = cluster
 
-        look_up = command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service, read=read)
-        primary = await node.call(look_up, Access.READ)
-        if primary is None:
-            raise StoreError(f"The Sentinel {node.address} does not know a primary {service!r}; correct the store URL.")
-        others = await node.call(command("SENTINEL", "SENTINELS", service, read=_read_sentinels), Access.READ)
-        return Placement(((0, _LAST_SLOT, primary),), others)
-
-    return search
+    async def execute_command(self, *words: str | bytes | float) -> Any:
+        """See ServerClient."""
+        await self._cluster.initialize()
 
 
-def _read_sentinels(reply: Any) -> tuple[Address, ...]:
-    facts = [dict(zip(fields[::2], fields[1::2], strict=True)) for fields in reply]
-    return tuple(Address(fact[b"ip"].decode(), int(fact[b"port"])) for fact in facts)
-
-
-def _read_address(primary: Sequence[Any], node: Node) -> Address:
-    # An empty host is the one at which the node was reached.
-    host = (primary[0] or b"").decode()
-    return Address(host or node.address.host, int(primary[1]))
+async def _do_nothing(client: ServerClient) -> None:
+    await client.execute_command()

@@ -17,7 +17,7 @@ from doi_proxy.cache.store import StoreStats
 from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
 from doi_proxy.features.valkey.announcements import read_announcements
 from doi_proxy.features.valkey.layout import Partition, find_layout
-from doi_proxy.features.valkey.node import Access, Script, command
+from doi_proxy.features.valkey.node import Access, Script, Work, command
 from doi_proxy.features.valkey.replies import read_anything, read_data, read_number
 from doi_proxy.features.valkey.scan import scan_entries
 from doi_proxy.features.valkey.scripts import (
@@ -31,7 +31,7 @@ from doi_proxy.features.valkey.scripts import (
     SETTLING_REPLY,
     TAKE,
 )
-from doi_proxy.features.valkey.servers import Servers
+from doi_proxy.features.valkey.servers import call, open_servers
 from doi_proxy.features.valkey.url import parse_store_url
 from doi_proxy.store.stored_entry import pack, unpack
 
@@ -71,7 +71,7 @@ class ValkeyStore:
         self._read_only = read_only
         place = parse_store_url(url)
         self._layout = find_layout(place.kind)
-        self._servers = Servers(place, clock=clock, timeout=timeout)
+        self._servers = open_servers(place, clock=clock, timeout=timeout)
         #: When the first and the last `take` of a bucket failed, of those since its last token.
         self._failures: dict[str, tuple[float, float]] = {}
         #: The hashes of the keys whose last read failed.
@@ -99,7 +99,7 @@ class ValkeyStore:
     async def _look_up(self, key: str, access: Access) -> Entry | None:
         partition = self._layout.find(key)
         look_up = command("GET", partition.entry(key), read=read_data)
-        data = await self._servers.call(partition.slot, look_up, access)
+        data = await call(self._servers, partition.slot, look_up, access)
         return None if data is None else self._usable(unpack(key, data))
 
     async def put(
@@ -119,14 +119,14 @@ class ValkeyStore:
         partition = self._layout.find(entry.key)
         keys = [partition.entry(entry.key), partition.purges, partition.announcements]
         # Written twice, the entry is the same.
-        await self._servers.call(partition.slot, _PUT.work(keys, arguments), Access.WRITE)
+        await call(self._servers, partition.slot, _PUT.work(keys, arguments), Access.WRITE)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store. The time of the purge is that of the server's clock."""
         if not announce:
             partition = self._layout.find(key)
             deletion = command("DEL", partition.entry(key), read=read_number)
-            return await self._servers.call(partition.slot, deletion, Access.WRITE) == 1
+            return await call(self._servers, partition.slot, deletion, Access.WRITE) == 1
         # A prefix, and everything, concern the keys of all partitions.
         partitions = self._layout.partitions if has_many_keys(key) else (self._layout.find(key),)
         results = await asyncio.gather(
@@ -138,11 +138,11 @@ class ValkeyStore:
         return any(results)
 
     async def _announce(self, partition: Partition, scope: str) -> None:
-        await self._servers.call(partition.slot, _ANNOUNCE.work([partition.announcements], [scope]), Access.ONCE)
+        await call(self._servers, partition.slot, _ANNOUNCE.work([partition.announcements], [scope]), Access.ONCE)
 
     async def _purge(self, partition: Partition, key: str) -> bool:
         keys = [partition.entry(key), partition.purges, partition.announcements]
-        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key]), Access.ONCE))
+        return bool(await call(self._servers, partition.slot, _PURGE.work(keys, [key]), Access.ONCE))
 
     async def announce(self, scope: str) -> None:
         """See Store."""
@@ -165,7 +165,7 @@ class ValkeyStore:
         partition = self._layout.find(name)
         look_up = command("GET", partition.note(name), read=read_data)
         try:
-            data = await self._servers.call(partition.slot, look_up, Access.READ)
+            data = await call(self._servers, partition.slot, look_up, Access.READ)
         except DamagedEntry as error:
             log.warning("%s It is replaced.", error.message)
             return None
@@ -178,26 +178,25 @@ class ValkeyStore:
         """See Store."""
         partition = self._layout.find(name)
         # Written twice, the value is the same.
-        await self._servers.call(partition.slot, command("SET", partition.note(name), data), Access.WRITE)
+        await call(self._servers, partition.slot, command("SET", partition.note(name), data), Access.WRITE)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
         partition = self._layout.find(key)
         take = _LEASE.work([partition.lease(key)], [owner, _to_milliseconds(seconds)], read_number)
-        return await self._servers.call(partition.slot, take, Access.ONCE) == 1
+        return await call(self._servers, partition.slot, take, Access.ONCE) == 1
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
         partition = self._layout.find(key)
-        await self._servers.call(
-            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), Access.WRITE
-        )
+        renew: Work[Any] = _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)])
+        await call(self._servers, partition.slot, renew, Access.WRITE)
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
         partition = self._layout.find(key)
-        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Access.ONCE)
+        await call(self._servers, partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Access.ONCE)
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store, and TAKE. The server's clock counts the seconds."""
@@ -207,7 +206,7 @@ class ValkeyStore:
             [partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)], _read_wait
         )
         try:
-            wait = await self._servers.call(partition.slot, take, Access.ONCE)
+            wait = await call(self._servers, partition.slot, take, Access.ONCE)
         except StoreError:
             now = self._clock()
             self._failures[bucket] = (min(first, now), now)
@@ -220,7 +219,7 @@ class ValkeyStore:
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
         partition = self._layout.find(bucket)
-        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Access.ONCE)
+        await call(self._servers, partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Access.ONCE)
 
     async def stats(self) -> StoreStats:
         """See Store. `entries` counts all keys of the database, `bytes` the memory of the servers.
@@ -230,8 +229,8 @@ class ValkeyStore:
         entries = memory = 0
         try:
             for node in await self._servers.primaries():
-                entries += await self._servers.call_node(node, command("DBSIZE", read=read_number))
-                memory += await self._servers.call_node(node, command("INFO", "memory", read=_read_memory))
+                entries += await node.call(command("DBSIZE", read=read_number), Access.READ)
+                memory += await node.call(command("INFO", "memory", read=_read_memory), Access.READ)
         except StoreError as error:
             return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
         try:
@@ -245,13 +244,13 @@ class ValkeyStore:
         return StoreStats(entries, memory, True, self._servers.label)
 
     async def _partition_of_each_primary(self) -> Iterable[Partition]:
-        slots = await self._servers.primaries_of([partition.slot for partition in self._layout.partitions])
-        return dict(zip(slots, self._layout.partitions, strict=True)).values()
+        partitions = self._layout.partitions
+        return {await self._servers.find(partition.slot, Access.READ): partition for partition in partitions}.values()
 
     async def _try_to_write(self, partition: Partition) -> None:
         """Send a write that changes nothing: the key does not exist."""
         probe = command("SET", partition.note("probe"), 1, "XX", read=read_anything)
-        await self._servers.call(partition.slot, probe, Access.WRITE)
+        await call(self._servers, partition.slot, probe, Access.WRITE)
 
     async def flush(self) -> None:
         """Do nothing: the server has each write before `put` returns."""
