@@ -48,7 +48,8 @@ class Lists(Feature):
 
         rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
         result = Result(rows, "10.1000/182", "references.txt")
-        return {"references": {"result": result, "problem": None, "wait": None, "write_date": write_date}}
+        facts = {"result": result, "total": 1, "problem": None, "wait": None, "write_date": write_date}
+        return {"references": facts}
 
     def open(self, core: Core, others: Others) -> tuple[()]:
         """Open what answers lists."""

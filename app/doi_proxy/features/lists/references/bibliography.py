@@ -1,94 +1,123 @@
-"""A bibliography as the inputs of a list: BibTeX, RIS, a Word document, or text with one reference a line."""
+"""A bibliography as the inputs of a list: an export of a reference manager, a document, or any text."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from typing import Final
 
+from doi_names.derived import derive
 from doi_names.find_names import FoundName
 from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
-from doi_proxy.features.lists.references.docx import read_docx
 from doi_proxy.features.lists.references.errors import TooManyReferences, UnreadableReferences
 from doi_proxy.features.lists.references.form import SentBibliography
 from doi_proxy.features.lists.verdict import read_input
+from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
+from doi_proxy.list_formats.docx import UnreadableDocument, read_docx
+from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
 from doi_proxy.list_formats.extraction import find_names_of
+from doi_proxy.list_formats.formats import HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
 from doi_proxy.list_formats.lines import MAX_ENTRY_CHARACTERS, MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
-from doi_proxy.web.media_types import BIBTEX, RIS
+from doi_proxy.list_formats.reference_list import find_list, find_references
 
 #: The references of one page.
-MAX_REFERENCES: Final = 300
-#: Characters of a bibliography: 300 references with abstracts have about this many.
-MAX_CHARACTERS: Final = 512 * 1024
-#: A correction finds its line in one turn of the event loop. 400,000 lines took 80 ms, 50,000 up to 23 ms.
-MAX_LINES: Final = 20_000
-#: A longer text in UTF-8 has too many characters in any case. To decode 4 MiB takes milliseconds.
-_MAX_BYTES: Final = 5 * MAX_CHARACTERS
-_FORMATS: Final = ((re.compile(r"\s*@\s*\w+\s*[{(]"), BIBTEX, "bib"), (re.compile(r"\s*TY {0,2}- "), RIS, "ris"))
-#: A blank line between references: then the lines of each belong together.
-_BLANK_LINE: Final = re.compile(r"\n\s*\n")
-#: References that are found in one turn of the event loop: an empty line takes 2 microseconds.
-_BLOCKS_A_TURN: Final = 256
-#: Characters that are searched in one turn of the event loop.
+MAX_REFERENCES: Final = 2_000
+#: Characters of a bibliography: 2,000 references with short abstracts have about this many.
+MAX_CHARACTERS: Final = 2 * 1024 * 1024
+MAX_LINES: Final = 60_000
+#: Characters of a text that are read in one turn of the event loop, and references that are.
 _BLOCK: Final = 32_768
+_REFERENCES_A_TURN: Final = 64
 _WITHOUT_DOI: Final = "This reference has no DOI."
+#: How files begin that are not text, and the key of what the page says about each.
+_OTHER_FILES: Final = (
+    (re.compile(rb"\s*%PDF-"), "pdf"),
+    (
+        re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:hei|mif)|BM.{4}\0\0", re.DOTALL),
+        "picture",
+    ),
+    (re.compile(rb"\xd0\xcf\x11\xe0"), "old_word"),
+    (re.compile(rb"\{\\rtf"), "rtf"),
+    (re.compile(rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis", re.DOTALL), "open_document"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Bibliography:
-    """A text, its inputs, the place of each in a running text, and the name for a corrected file."""
+    """A text, its inputs with the title of each or "", and the name for a corrected file.
+
+    The places of names that were found in running text count its characters.
+    """
 
     text: str
     inputs: tuple[BatchInput, ...]
-    places: tuple[FoundName | None, ...]
+    titles: tuple[str, ...]
     file_name: str
-
-    @property
-    def is_running_text(self) -> bool:
-        """Whether the inputs are names as they are."""
-        return any(self.places)
+    is_running_text: bool = False
 
 
-async def read_bibliography(
-    sent: SentBibliography, hold_turn: HoldTurn, *, keeps_entries: bool = False
-) -> Bibliography:
+async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibliography:
     """The references of what was sent. Raises UnreadableList and RequestTooLarge, mostly those of this feature.
 
-    `hold_turn` is of a lock of all texts: see find_names_of. With `keeps_entries`, inputs have the text of their
-    reference.
+    `hold_turn` is of a lock of all texts: see find_names_of.
     """
-    stem, _, suffix = sent.file_name.rpartition("/")[2].rpartition(".")
-    if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
-        text, suffix = await read_docx(sent.data, MAX_CHARACTERS), "txt"
-    elif len(sent.data) > _MAX_BYTES:
-        raise _too_long()
-    else:
-        try:
-            text = sent.data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        except UnicodeDecodeError as error:
-            raise UnreadableReferences("encoding") from error
-    if len(text) > MAX_CHARACTERS or text.count("\n") > MAX_LINES:
-        raise _too_long()
+    name = sent.file_name.rpartition("/")[2]
+    stem, _, suffix = name.rpartition(".")
     stem = re.sub(r"[^\w -]", "", stem)[:60] or "references"
-    for begins, media_type, ending in _FORMATS:
-        if begins.match(text):
-            items = await _read_entries(text, BodyFormat(media_type, False, None, keeps_entries=keeps_entries))
-            return Bibliography(text, items, (None,) * len(items), f"{stem}-corrected.{ending}")
-    inputs, places = await _read_references(text, hold_turn)
-    return Bibliography(text, inputs, places, f"{stem}-corrected.txt")
+    for begins, key in _OTHER_FILES:
+        if begins.match(sent.data):
+            raise UnreadableReferences(key)
+    if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
+        text = await _read_document(sent.data)
+        return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
+    text = await _decode(sent.data)
+    form = format_of_name(name) or format_of_head(text[:HEAD_CHARACTERS])
+    if form is not None and form is not TEXT:
+        return await _read_entries(text, form, f"{stem}-corrected.{form.suffixes[0]}")
+    return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=False)
 
 
-def _too_long() -> TooManyReferences:
-    return TooManyReferences("long", characters=MAX_CHARACTERS, lines=MAX_LINES)
+async def _read_document(data: bytes) -> str:
+    try:
+        return await read_docx(data, MAX_CHARACTERS)
+    except UnreadableDocument as error:
+        if error.is_spreadsheet:
+            raise UnreadableReferences("spreadsheet") from error
+        raise UnreadableReferences("document", error.reason) from error
 
 
-async def _read_entries(text: str, form: BodyFormat) -> tuple[BatchInput, ...]:
-    limits = ListLimits(names=MAX_REFERENCES)
-    return tuple([read_input(item) async for item in read_list_body(_cut(text), form, limits)])
+async def _decode(data: bytes) -> str:
+    """The text of a file, in many turns of the event loop. Raises UnreadableReferences and TooManyReferences."""
+    utf8, decoder = Utf8Stream(), open_decoder()
+    pieces: list[str] = []
+    for start in range(0, len(data), _BLOCK):
+        pieces.append(decoder.decode(utf8.feed(data[start : start + _BLOCK])))
+        await asyncio.sleep(0)
+    pieces.append(decoder.decode(utf8.end(), final=True))
+    text = "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
+    if "\0" in text:
+        raise UnreadableReferences("encoding")
+    if len(text) > MAX_CHARACTERS or text.count("\n") > MAX_LINES:
+        raise TooManyReferences("long", characters=MAX_CHARACTERS, lines=MAX_LINES)
+    return text
+
+
+async def _read_entries(text: str, form: ListFormat, file_name: str) -> Bibliography:
+    """The entries of an export, each with its title."""
+    body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
+    inputs: list[BatchInput] = []
+    titles: list[str] = []
+    async for item in read_list_body(_cut(text), body, ListLimits(names=MAX_REFERENCES + 1)):
+        _require_few(len(inputs) + 1)
+        inputs.append(read_input(item))
+        cited = read_cited(item.entry) if isinstance(item, ListItem) and item.entry else {}
+        title = str(cited.get("title") or "").replace("{", "").replace("}", "")
+        titles.append(title[:MAX_EXCERPT])
+    return Bibliography(text, tuple(inputs), tuple(titles), file_name)
 
 
 async def _cut(text: str) -> AsyncIterator[bytes]:
@@ -100,50 +129,38 @@ async def _whole(text: str) -> AsyncIterator[str]:
     yield text
 
 
-async def _read_references(
-    text: str, hold_turn: HoldTurn
-) -> tuple[tuple[BatchInput, ...], tuple[FoundName | None, ...]]:
-    """Every name in a text, and each reference without one, in the order of the text."""
+async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_document: bool) -> Bibliography:
+    """Every name in the list of references of a text, and each reference without one, in their order."""
+    begin, end, has_heading = find_list(text)
     names: list[FoundName] = []
-    async for found in find_names_of(_whole(text), hold_turn):
-        names.append(found)
+    async for found in find_names_of(_whole(text[begin:end]), hold_turn):
+        names.append(replace(found, start=found.start + begin, end=found.end + begin))
         _require_few(len(names))
-    inputs: list[tuple[BatchInput, FoundName | None]] = []
+    inputs: list[BatchInput] = []
     waiting = iter(names)
     following = next(waiting, None)
+    # A name can begin in one reference and end in the next.
+    covered = line_at = 0
     line = 1
-    for number, (start, end) in enumerate(_find_blocks(text)):
-        if number % _BLOCKS_A_TURN == 0:
+    references = find_references(text, (begin, end), has_heading=has_heading, is_document=is_document)
+    for number, (start, stop) in enumerate(references):
+        if number % _REFERENCES_A_TURN == 0:
             await asyncio.sleep(0)
-        has_name, block = False, text[start:end].strip()
-        while following is not None and following.start < end:
-            at = line + text.count("\n", start, following.start)
-            item = ListItem(following.name.text, at, None, block[:MAX_EXCERPT], block[:MAX_ENTRY_CHARACTERS])
-            inputs.append((item, following))
-            has_name, following = True, next(waiting, None)
-        # A name can begin in one block and end in the next.
-        if block and not has_name and not (names and _covers(inputs, start)):
-            at = line + text.count("\n", start, start + len(text[start:end]) - len(text[start:end].lstrip()))
-            inputs.append((read_input(UnreadableItem(block[:MAX_EXCERPT], at, _WITHOUT_DOI, None, None, NO_DOI)), None))
+        line += text.count("\n", line_at, start)
+        line_at = start
+        has_name, block = False, text[start:stop].strip()
+        while following is not None and following.start < stop:
+            place = line + text.count("\n", start, max(start, following.start))
+            entry = block[:MAX_ENTRY_CHARACTERS]
+            inputs.append(ListItem(following.text, place, None, block[:MAX_EXCERPT], entry, following))
+            has_name, covered, following = True, following.end, next(waiting, None)
+        if not has_name and covered <= start:
+            place = line + text.count("\n", start, start + len(text[start:stop]) - len(text[start:stop].lstrip()))
+            derived = derive(block[:MAX_ENTRY_CHARACTERS])
+            item = UnreadableItem(block[:MAX_EXCERPT], place, _WITHOUT_DOI, None, None, NO_DOI, derived)
+            inputs.append(read_input(item))
         _require_few(len(inputs))
-        line += text.count("\n", start, end)
-    return tuple(item for item, _ in inputs), tuple(place for _, place in inputs)
-
-
-def _covers(inputs: list[tuple[BatchInput, FoundName | None]], start: int) -> bool:
-    """Whether the last name reaches behind the beginning of a block."""
-    place = inputs[-1][1] if inputs else None
-    return place is not None and place.end > start
-
-
-def _find_blocks(text: str) -> Iterator[tuple[int, int]]:
-    """The places of the references: lines, or what blank lines separate."""
-    pattern = _BLANK_LINE if _BLANK_LINE.search(text.strip()) else re.compile("\n")
-    done = 0
-    for found in pattern.finditer(text):
-        yield done, found.end()
-        done = found.end()
-    yield done, len(text)
+    return Bibliography(text, tuple(inputs), ("",) * len(inputs), file_name, is_running_text=True)
 
 
 def _require_few(count: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from functools import partial
 from math import ceil
 from typing import Any, Final
@@ -38,10 +38,15 @@ from doi_proxy.web.responses import HTML, PAGE_POLICY
 PATH: Final = "/references"
 #: Limit of a form, in bytes. A document with pictures is larger; its text can be pasted.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-#: Seconds in which a form that has arrived is read, and those after which its page waits for no more answers. Browsers
-#: and front proxies wait for 30 to 60, and nginx then sends no client's requests to this process for some seconds.
+#: Seconds in which a form that has arrived is read, and those after which its page waits for no more answers: 2,000
+#: new names take 200 at the usual budget. The page arrives meanwhile: a front proxy waits for its next piece.
 READ_TIMEOUT: Final = 10.0
-CHECK_TIMEOUT: Final = 20.0
+CHECK_TIMEOUT: Final = 300.0
+#: Seconds after which the page begins without its results, and those between two lines of its progress.
+_HEAD_AFTER: Final = 1.0
+_PROGRESS_INTERVAL: Final = 2.0
+#: Where the results begin in the page.
+_MARK: Final = b"<!--results-->"
 #: The Retry-After of a form that was not read in time, in seconds.
 _RETRY_SECONDS: Final = 10.0
 #: Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
@@ -87,11 +92,14 @@ class ReferencesPage:
             return error
         return None
 
-    def render(self, language: str, result: Result | None = None, error: DoiProxyError | None = None) -> bytes:
-        """The page without the text of its form."""
+    def render(
+        self, language: str, result: Result | None = None, error: DoiProxyError | None = None, *, total: int = 0
+    ) -> bytes:
+        """The page without the text of its form. With a `total`, it is sent while so many references are checked."""
         wait = choose_wait(max(1, ceil(error.retry_after))) if isinstance(error, TooManyRequests) else None
         facts: dict[str, Any] = {
             "result": result,
+            "total": total,
             "problem": describe_error(error),
             "wait": wait,
             "write_date": write_date,
@@ -108,46 +116,63 @@ class ReferencesPage:
         await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
         return read_typed_text(request.headers.get("content-type", ""), received)
 
-    async def check(self, request: Request, body: BodyBuffer, received: bytearray) -> tuple[Result, str]:
-        """The result for a form, and its text. The form is added to `received`. Raises DoiProxyError."""
-        client = self._client_at(_address(request))
-        place = OpenList(body, length=read_length(request.headers))
-        with self._service.open.enter(client, place):
-            await _collect(body, received)
-            began = asyncio.get_running_loop().time()
-            sent = read_form(request.headers.get("content-type", ""), received)
-            await asyncio.sleep(0)
-            matches = self._service.batches.compare is not None
-            hold_turn = partial(self._service.text_turns.hold, client)
-            try:
-                async with asyncio.timeout_at(began + READ_TIMEOUT):
-                    found = await read_bibliography(sent, hold_turn, keeps_entries=matches)
-            except TimeoutError:
-                raise _too_busy() from None
-            options = BatchOptions(
-                client, literal=found.is_running_text, suggests=True, checks=True, matches=matches, agency="none"
-            )
-            rows = await self._look_up(found, options, place, began + CHECK_TIMEOUT)
-            described = []
-            for number, (row, at) in enumerate(zip(rows, found.places, strict=True)):
-                described.append(describe(row, at))
-                if number % _GROUP == _GROUP - 1:
-                    await asyncio.sleep(0)
-            corrected = correct(found.text, described, found.places)
-            await asyncio.sleep(0)
-        return Result(tuple(described), corrected, found.file_name), found.text
+    def describe_progress(self, language: str, done: int, total: int) -> bytes:
+        """A line of the progress."""
+        text = self._face.pages.texts(language)("references.progress", done=done, all=total)
+        return f'<p role="status">{text}</p>\n'.encode()
 
-    async def _look_up(self, found: Bibliography, options: BatchOptions, place: OpenList, due: float) -> list[ListRow]:
-        """The row of each reference. What is not answered when it is due is unverified."""
-        rows: list[ListRow] = []
+    async def read_form(self, request: Request, body: BodyBuffer, received: bytearray) -> Bibliography:
+        """The references of a form, which is added to `received`. Raises DoiProxyError."""
+        client = self._client_at(_address(request))
+        await _collect(body, received)
+        began = asyncio.get_running_loop().time()
+        sent = read_form(request.headers.get("content-type", ""), received)
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout_at(began + READ_TIMEOUT):
+                return await read_bibliography(sent, partial(self._service.text_turns.hold, client))
+        except TimeoutError:
+            raise _too_busy() from None
+
+    def enter(self, request: Request, body: BodyBuffer) -> AbstractContextManager[OpenList]:
+        """Hold a place among the lists. Raises TooManyBatches."""
+        place = OpenList(body, length=read_length(request.headers))
+        return _hold(place, self._service.open.enter(self._client_at(_address(request)), place))
+
+    async def look_up(
+        self, request: Request, found: Bibliography, place: OpenList, rows: list[ListRow], due: float
+    ) -> None:
+        """Add the row of each reference to `rows`. What is not answered when it is due is unverified."""
+        matches = self._service.batches.compare is not None
+        client = self._client_at(_address(request))
+        options = BatchOptions(client, suggests=True, checks=True, matches=matches, agency="none")
         try:
             groups = self._service.batches.groups(_stream(found), options)
             async with asyncio.timeout_at(due), aclosing(groups):
                 async for group in place.limit(groups):
                     rows += group
-        except TimeoutError:
+        except (TimeoutError, TooManyBatches) as error:
+            # A list that has rows keeps them when it gives way.
+            if isinstance(error, TooManyBatches) and not rows:
+                raise
             rows += [_too_late(item) for item in found.inputs[len(rows) :]]
-        return rows
+
+    async def describe(self, found: Bibliography, rows: Sequence[ListRow]) -> Result:
+        """The result of the rows, in many turns of the event loop."""
+        described = []
+        for number, (row, title) in enumerate(zip(rows, found.titles, strict=True)):
+            described.append(describe(row, title, is_running_text=found.is_running_text))
+            if number % _GROUP == _GROUP - 1:
+                await asyncio.sleep(0)
+        corrected = correct(found.text, described, has_lines=not found.file_name.endswith(".json"))
+        await asyncio.sleep(0)
+        return Result(tuple(described), corrected, found.file_name)
+
+
+@contextmanager
+def _hold(place: OpenList, holding: AbstractContextManager[None]) -> Iterator[OpenList]:
+    with holding:
+        yield place
 
 
 class _CheckedPage(StreamedAnswer):
@@ -162,15 +187,59 @@ class _CheckedPage(StreamedAnswer):
         self._refusal = refusal
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        result, text, error, received = None, "", self._refusal, bytearray()
+        error, received = self._refusal, bytearray()
         if error is None:
             try:
-                result, text = await self._page.check(self._request, body, received)
+                with self._page.enter(self._request, body) as place:
+                    found = await self._page.read_form(self._request, body, received)
+                    await self._answer_checked(found, place, output)
+                return
             except FAILURES as raised:
                 error = as_failure(raised)
-        if error is not None:
-            text = await self._page.read_back(self._request, body, received, error)
-        pieces = await _fill(self._page.render(self._language, result, error), text)
+        text = await self._page.read_back(self._request, body, received, error)
+        await self._send_whole(output, await _fill(self._page.render(self._language, None, error), text), error)
+
+    async def _answer_checked(self, found: Bibliography, place: OpenList, output: Output) -> None:
+        """Send the page about what was read: at once, or after a time with its progress until it is complete."""
+        loop = asyncio.get_running_loop()
+        rows: list[ListRow] = []
+        due = loop.time() + CHECK_TIMEOUT
+        looking = asyncio.create_task(self._page.look_up(self._request, found, place, rows, due))
+        try:
+            is_begun = await self._show_progress(looking, found, rows, output)
+            await looking
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        page = self._page.render(self._language, await self._page.describe(found, rows))
+        await asyncio.sleep(0)
+        if not is_begun:
+            await self._send_whole(output, await _fill(page, found.text), None)
+            return
+        for piece in await _fill(b"</div>\n" + page[page.index(_MARK) :], found.text):
+            await output.send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)
+        await output.send({"type": "http.response.body", "body": b""})
+
+    async def _show_progress(
+        self, looking: asyncio.Task[None], found: Bibliography, rows: Sequence[ListRow], output: Output
+    ) -> bool:
+        """Send the beginning of the page and its progress while names are looked up. Returns whether it has begun."""
+        total = len(found.inputs)
+        await asyncio.wait({looking}, timeout=_HEAD_AFTER)
+        if looking.done():
+            return False
+        page = self._page.render(self._language, total=total)
+        await output.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, _UNBUFFERED]})
+        piece = page[: page.index(_MARK)]
+        while not looking.done():
+            piece += self._page.describe_progress(self._language, len(rows), total)
+            await output.send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = b""
+            await asyncio.wait({looking}, timeout=_PROGRESS_INTERVAL)
+        return True
+
+    async def _send_whole(self, output: Output, pieces: Sequence[bytes], error: DoiProxyError | None) -> None:
         status = 200 if error is None else error.status
         headers = [*_headers_of(error), (b"content-length", b"%d" % sum(map(len, pieces)))]
         await output.send({"type": "http.response.start", "status": status, "headers": headers})
@@ -180,6 +249,8 @@ class _CheckedPage(StreamedAnswer):
         await output.send({"type": "http.response.body", "body": b""})
 
 
+#: nginx must not buffer the page (ngx_http_proxy_module, proxy_buffering).
+_UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 _HEADERS: Final = (HTML, *PAGE_POLICY, VARY_LANGUAGE, NO_STORE)
 
 

@@ -7,20 +7,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
+from urllib.parse import quote
 
 from doi_names.find_names import FoundName
-from doi_names.name import HandleName
+from doi_names.name import HandleName, fold
+from doi_names.suggestion import Suggestion
 from doi_names.uri import to_url
-from doi_proxy.features.lists.verdict import GOOD, ListRow
+from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict
 from doi_proxy.list_formats.lines import NO_DOI
 from doi_proxy.resolver.resolution import Tombstone
 
-#: What is said about a reference: a verdict, or that it was corrected, or has no DOI.
+#: What is said about a reference: a verdict, or that it was corrected or withdrawn, or has no DOI.
 State = Literal[
-    "resolved", "alias", "no_target", "not_found", "not_a_doi", "unverified", "rate_limited", "corrected", "no_doi"
-]
-#: Characters of a reference that are shown.
+    "resolved", "alias", "no_target", "not_found", "not_a_doi", "unverified", "rate_limited", "corrected", "withdrawn",
+    "no_doi", "other_work",
+]  # fmt: skip
+#: What the states come to, in the order of the page: what has to be looked at comes first.
+Group = Literal["missing", "other", "corrected", "without", "unknown", "registered"]
+_GROUPS: Final[dict[State, Group]] = {
+    "not_found": "missing", "not_a_doi": "missing", "withdrawn": "other", "other_work": "other", "no_target": "other",
+    "corrected": "corrected", "no_doi": "without", "unverified": "unknown", "rate_limited": "unknown",
+    "resolved": "registered", "alias": "registered",
+}  # fmt: skip
+GROUPS: Final[tuple[Group, ...]] = ("missing", "other", "corrected", "without", "unknown", "registered")
+#: The signs of the groups, which say the same as their colours.
+SIGNS: Final[dict[Group, str]] = {
+    "missing": "\N{BALLOT X}",
+    "other": "!",
+    "corrected": "\N{RIGHTWARDS ARROW}",
+    "without": "\N{EN DASH}",
+    "unknown": "?",
+    "registered": "\N{CHECK MARK}",
+}
+#: Rules of names that may be meant and lead to another work as easily: they are offered, and never correct a file.
+_NOT_CORRECTIONS: Final = frozenset({"nearest"})
+#: Characters of a reference that are shown, and that a search gets.
 _SHOWN: Final = 300
+_SEARCHED: Final = 250
+#: Where a reference without a DOI is searched by its text.
+_SEARCH: Final = "https://search.crossref.org/search/works?from_ui=yes&q="
 #: Characters after the line of an entry in which its DOI is searched.
 _MAX_DISTANCE: Final = 4_096
 
@@ -30,7 +55,7 @@ class CheckedReference:
     """One reference: its key or "", its line, its text, its name or "", and what is said about it.
 
     `text` is what stands for the name. `cause` is the key of the sentence that says why, "" without one. `suggestion`
-    is the name that exists in place of this one, "" without one. `around` is the reference in running text.
+    is the name that exists in place of this one, "" without one. `around` is the reference in running text, or a title.
     """
 
     key: str
@@ -45,16 +70,32 @@ class CheckedReference:
     other_work: str = ""
     #: What the operators say about a work that was withdrawn.
     tombstone: Tombstone | None = None
+    #: Registered names that may be meant, of which the reader chooses.
+    others: tuple[str, ...] = ()
+    #: Where the name stands in running text. None in an export.
+    place: tuple[int, int] | None = None
+
+    @property
+    def group(self) -> Group:
+        """What the state comes to."""
+        return _GROUPS[self.state]
 
     @property
     def shown(self) -> str:
         """The reference for a reader."""
-        return (self.around or self.text)[:_SHOWN]
+        text = self.around or self.text
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rstrip()}\N{HORIZONTAL ELLIPSIS}"
 
     @property
     def name(self) -> str:
         """The name that a reader can open."""
         return self.suggestion or self.doi
+
+    @property
+    def search(self) -> str:
+        """The address of a search for the text of a reference without a DOI, "" for others."""
+        text = " ".join((self.around or self.text).split())[:_SEARCHED]
+        return f"{_SEARCH}{quote(text, safe='')}" if self.state in ("no_doi", "not_found") and self.around != "" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +106,19 @@ class Result:
     corrected: str
     file_name: str
 
-    @property
-    def good(self) -> int:
-        """The references that need no work."""
-        return sum(row.state in ("resolved", "alias") and not row.other_work for row in self.rows)
+    def count(self, group: Group) -> int:
+        """The references of a group."""
+        return sum(row.group == group for row in self.rows)
 
     @property
-    def changed(self) -> int:
-        """The references with another name that exists."""
-        return sum(row.state == "corrected" for row in self.rows)
+    def groups(self) -> list[tuple[Group, str, int, list[CheckedReference]]]:
+        """The groups with references, in the order of the page: each with its sign and its number."""
+        found = []
+        for group in GROUPS:
+            rows = [row for row in self.rows if row.group == group]
+            if rows:
+                found.append((group, SIGNS[group], len(rows), rows))
+        return found
 
     @property
     def href(self) -> str:
@@ -81,27 +126,42 @@ class Result:
         return "data:text/plain;charset=utf-8;base64," + base64.b64encode(self.corrected.encode()).decode("ascii")
 
 
-def describe(row: ListRow, found: FoundName | None) -> CheckedReference:
-    """What the page says about a row. `found` is its place in a running text."""
+def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedReference:
+    """What the page says about a row. `title` is that of its entry, "" without one."""
     state: State = row.verdict.value
-    suggestion, text = "", row.input if found is None else found.text
+    suggestion, found = "", row.found if is_running_text else None
+    known = [candidate for candidate in row.suggestions or () if candidate.exists]
+    corrections = [candidate for candidate in known if candidate.rule not in _NOT_CORRECTIONS]
     if row.verdict in GOOD:
-        if found is not None and not found.is_as_written:
-            state, suggestion = "corrected", found.name.text
+        if row.match == "different":
+            state = "other_work"
+        elif row.found is not None and not _is_as_written(row.found):
+            state, suggestion = "corrected", row.found.name.text
     elif row.reason == NO_DOI:
         state = "no_doi"
-    else:
-        known = [
-            candidate for candidate in row.suggestions or () if candidate.exists and candidate.confidence != "doubtful"
-        ]
-        if known:
-            state, suggestion = "corrected", known[0].doi.text
-    place = row.key or "", row.line or 0
-    other = row.title or "" if row.match == "different" else ""
-    stone = row.judgement.tombstone if row.judgement is not None and state == "not_found" else None
+    elif row.judgement is not None and row.judgement.tombstone is not None:
+        state = "withdrawn"
+    elif row.verdict in (Verdict.NOT_FOUND, Verdict.NOT_A_DOI) and _is_the_correction(corrections):
+        state, suggestion = "corrected", corrections[0].doi.text
+    others = tuple(candidate.doi.text for candidate in known if candidate.doi.text != suggestion)
+    stone = row.judgement.tombstone if row.judgement is not None and state == "withdrawn" else None
+    around = str(row.echo or "") if is_running_text else title
+    if state == "no_doi":
+        around = row.input
     return CheckedReference(
-        *place, text, row.doi or "", state, _find_cause(state, row), suggestion, str(row.echo or ""), other, stone
-    )
+        row.key or "", row.line or 0, row.input, row.doi or "", state, _find_cause(state, row), suggestion, around,
+        row.title or "" if row.match == "different" else "", stone, others,
+        None if found is None else (found.start, found.end),
+    )  # fmt: skip
+
+
+def _is_as_written(found: FoundName) -> bool:
+    return found.is_as_written or fold(found.text) == found.name.key
+
+
+def _is_the_correction(candidates: Sequence[Suggestion]) -> bool:
+    """Whether the first candidate is the correction: it alone exists, or it undoes an error that is not doubtful."""
+    return bool(candidates) and (len(candidates) == 1 or candidates[0].confidence in ("sure", "likely"))
 
 
 def _find_cause(state: State, row: ListRow) -> str:
@@ -114,22 +174,27 @@ def _find_cause(state: State, row: ListRow) -> str:
     return "references.too_late" if failure is None else f"failure.{failure}"
 
 
-def correct(text: str, rows: Sequence[CheckedReference], places: Sequence[FoundName | None]) -> str:
-    """The text with each suggestion in the place of what it corrects, "" if there is none."""
-    starts = _find_lines(text)
+def correct(text: str, rows: Sequence[CheckedReference], *, has_lines: bool = True) -> str:
+    """The text with each suggestion in the place of what it corrects, "" if there is none.
+
+    Without `has_lines`, as in JSON, the numbers of rows are not those of lines: names are searched in their order.
+    """
+    starts = _find_lines(text) if has_lines else []
     changes: list[tuple[int, int, str]] = []
-    for row, found in zip(rows, places, strict=True):
+    cursor = 0
+    for row in rows:
         if row.state != "corrected":
             continue
-        if found is not None:
-            changes.append((found.start, found.end, row.suggestion))
-        elif 0 < row.line <= len(starts):
-            start = starts[row.line - 1]
-            at = text.find(row.text, start, start + _MAX_DISTANCE)
-            if at >= 0:
-                is_url = row.text.lower().startswith("http")
-                name = to_url(HandleName(row.suggestion)) if is_url else row.suggestion
-                changes.append((at, at + len(row.text), name))
+        if row.place is not None:
+            changes.append((*row.place, row.suggestion))
+            continue
+        start = starts[row.line - 1] if 0 < row.line <= len(starts) else cursor
+        at = text.find(row.text, start, start + _MAX_DISTANCE if has_lines else len(text))
+        if at >= 0:
+            is_url = row.text.lower().startswith("http")
+            name = to_url(HandleName(row.suggestion)) if is_url else row.suggestion
+            cursor = at + len(row.text)
+            changes.append((at, cursor, name))
     pieces: list[str] = []
     done = 0
     for start, end, name in sorted(changes):

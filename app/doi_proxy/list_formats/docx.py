@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Final
 from xml.parsers import expat
 
-from doi_proxy.features.lists.references.errors import UnreadableReferences
+from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.reference_list import NOTES
 
 #: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
 MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
@@ -47,15 +48,28 @@ _ID: Final = re.compile(r"http://\S+/relationships id")
 #: Links to names of one part that are read, and the characters of each. A book has about a thousand.
 _MAX_LINKS: Final = 5_000
 _MAX_LINK_CHARACTERS: Final = 2_048
+#: The address of a field that is a link (ECMA-376, part 1, section 17.16.5.25).
+_FIELD_LINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"]{1,2048})"', re.IGNORECASE)
+#: Characters of the code of a field that are read. That of a citation manager has a whole reference.
+_MAX_CODE_CHARACTERS: Final = 4_096
 #: What elements other than text stand for.
-_BLANKS: Final = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_BLANKS: Final = {"tab": "\t", "br": "\v", "cr": "\v", "noBreakHyphen": "-"}
 #: The end of the directory, and of a directory of ZIP64 before it (APPNOTE 6.3.10, 4.3.15 and 4.3.16).
 _END: Final = struct.Struct("<4s4H2LH")
 _END64_BYTES: Final = 20
 
 
+class UnreadableDocument(UnreadableList):
+    """The document cannot be read; save it again, or send its text."""
+
+    def __init__(self, reason: str, *, is_spreadsheet: bool = False) -> None:
+        super().__init__(f"The document cannot be read: {reason}; save it again, or send its text.")
+        self.reason = reason
+        self.is_spreadsheet = is_spreadsheet
+
+
 async def read_docx(data: bytes, max_characters: int) -> str:
-    """The text, with a line for each paragraph. Raises UnreadableReferences."""
+    """The text, with a line for each paragraph; then NOTES and the notes. Raises UnreadableDocument."""
     _require_small_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -70,7 +84,7 @@ async def read_docx(data: bytes, max_characters: int) -> str:
 
 
 def _require_small_directory(data: bytes) -> None:
-    """Raise UnreadableReferences unless the directory that `zipfile` will read is small."""
+    """Raise UnreadableDocument unless the directory that `zipfile` will read is small."""
     end = data[-_END.size :]
     if len(end) < _END.size or not end.startswith(b"PK\x05\x06") or end[-2:] != b"\0\0":
         raise _unreadable("it is not a ZIP archive, or not a whole one")
@@ -82,15 +96,16 @@ async def _read_parts(archive: zipfile.ZipFile, max_characters: int, room: int) 
     text = _Text(max_characters)
     names = frozenset(archive.namelist())
     if f"word/{_PARTS[0]}" not in names:
-        raise (
-            UnreadableReferences("spreadsheet") if _SPREADSHEET in names else _unreadable(f"it has no word/{_PARTS[0]}")
-        )
+        is_spreadsheet = _SPREADSHEET in names
+        raise UnreadableDocument(f"it has no word/{_PARTS[0]}", is_spreadsheet=is_spreadsheet)
     unpacked = _Unpacked(archive, room)
     for name in _PARTS:
         text.links = {}
         if f"word/_rels/{name}.rels" in names:
             await unpacked.parse(f"word/_rels/{name}.rels", text.open_parser(text.read_relationship))
         if f"word/{name}" in names:
+            if name == _PARTS[1] or (name == _PARTS[2] and NOTES not in text.pieces):
+                text.pieces.append(NOTES)
             await unpacked.parse(f"word/{name}", text.open_parser())
     return "".join(text.pieces)
 
@@ -103,7 +118,7 @@ class _Unpacked:
         self._room = room
 
     async def parse(self, name: str, parser: expat.XMLParserType) -> None:
-        """Parse a part in many turns of the event loop. Raises UnreadableReferences."""
+        """Parse a part in many turns of the event loop. Raises UnreadableDocument."""
         if self._archive.getinfo(name).compress_type not in _METHODS:
             raise _unreadable("it is compressed in an unusual way")
         parsed = 0
@@ -129,7 +144,9 @@ class _Text:
         self.links: dict[str, str] = {}
         self._link: tuple[str, int] | None = None
         self._room = max_characters
-        self._is_text = False
+        self._is_text = self._is_code = False
+        #: The code of the field that is being read.
+        self._code = ""
         self._depth = 0
 
     def open_parser(self, start: Callable[[str, dict[str, str]], None] | None = None) -> expat.XMLParserType:
@@ -161,25 +178,51 @@ class _Text:
         if local == "hyperlink":
             target = next((self.links.get(value) for key, value in attributes.items() if _ID.fullmatch(key)), None)
             self._link = None if target is None else (target, len(self.pieces))
-        self._is_text = local == "t"
+        elif local == "fldSimple":
+            self._open_field(_attribute(attributes, "instr"))
+        elif local == "fldChar":
+            self._pass_field(_attribute(attributes, "fldCharType"))
+        self._is_text, self._is_code = local == "t", local == "instrText"
         if local in _BLANKS:
             self._add(_BLANKS[local])
 
     def _end(self, name: str) -> None:
         self._depth -= 1
-        self._is_text = False
+        self._is_text = self._is_code = False
         local = _local(name)
-        if local == "hyperlink" and self._link is not None:
-            target, first = self._link
-            self._link = None
-            if "10." not in "".join(self.pieces[first:]):
-                self._add(f" {target} ")
+        if local in ("hyperlink", "fldSimple"):
+            self._close_link()
         if local == "p":
             self._add("\n")
+
+    def _pass_field(self, kind: str) -> None:
+        """Read a border of a field: its code begins, its result begins, or it ends."""
+        if kind == "begin":
+            self._code = ""
+        elif kind == "separate":
+            self._open_field(self._code)
+        elif kind == "end":
+            self._close_link()
+
+    def _open_field(self, code: str) -> None:
+        found = _FIELD_LINK.match(code)
+        if found is not None and "10." in found[1]:
+            self._link = found[1], len(self.pieces)
+
+    def _close_link(self) -> None:
+        """Add the address of a link, if its text has no name."""
+        if self._link is None:
+            return
+        target, first = self._link
+        self._link = None
+        if "10." not in "".join(self.pieces[first:]):
+            self._add(f" {target} ")
 
     def _read(self, text: str) -> None:
         if self._is_text:
             self._add(text)
+        elif self._is_code and len(self._code) < _MAX_CODE_CHARACTERS:
+            self._code += text
 
     def _add(self, text: str) -> None:
         self._room -= len(text)
@@ -196,10 +239,14 @@ class _Text:
         raise _unreadable("it has a document type declaration")
 
 
+def _attribute(attributes: dict[str, str], name: str) -> str:
+    return next((value for key, value in attributes.items() if key.rpartition(" ")[2] == name), "")
+
+
 def _local(name: str) -> str:
     namespace, _, local = name.rpartition(" ")
     return local if namespace in (_WORD, _STRICT) else ""
 
 
-def _unreadable(reason: str) -> UnreadableReferences:
-    return UnreadableReferences("document", reason)
+def _unreadable(reason: str) -> UnreadableDocument:
+    return UnreadableDocument(reason)

@@ -1,0 +1,68 @@
+"""Where the references are in a text: numbered, broken where lines are full, after blank lines, or one a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from doi_proxy.list_formats.reference_list import NOTES, find_list, find_references
+
+NUMBERED = """References
+[1] Smith J, Jones K. A title that is long enough to be
+broken in two lines. 2020. doi:10.1000/1
+[2] Doe L. A book. 1999.
+[3] Roe M. Another title, which goes on
+in the next line and then in
+a third one. https://doi.org/10.1000/3
+"""
+WRAPPED = """Bibliography
+Adams, J. A. (2019). A title that fills the whole line and then goes on in
+the next one, with the name of a journal. Journal of Titles, 12(3), 1-20.
+https://doi.org/10.1000/1
+Brown, K. (2020). Another title that fills the whole line until its very end
+and goes on. Publisher.
+Clark, L., & Dean, M. (2021). The third title, as long as the others are, and
+the rest of it. Journal, 3. https://doi.org/10.1000/3
+"""
+BLANK_LINES = "Literatur\n\nSmith\n  A title\n  10.1000/\n  1\n\nJones\n  nothing\n"
+ONE_A_LINE = "Smith (2020) A title. 10.1000/1\nJones, without one\nDoe 10.1000/3\n"
+
+
+def references(text: str, *, is_document: bool = False) -> list[str]:
+    begin, end, has_heading = find_list(text)
+    found = find_references(text, (begin, end), has_heading=has_heading, is_document=is_document)
+    return [" ".join(text[start:stop].split()) for start, stop in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "first", "last"),
+    [
+        (NUMBERED, 3, "[1] Smith", "doi.org/10.1000/3"),
+        (NUMBERED.replace("[", "").replace("]", "."), 3, "1. Smith", "doi.org/10.1000/3"),
+        (WRAPPED, 3, "Adams", "doi.org/10.1000/3"),
+        (BLANK_LINES, 2, "Smith", "nothing"),
+        (ONE_A_LINE, 3, "Smith", "10.1000/3"),
+    ],
+)
+def test_the_references_of_a_list(text: str, count: int, first: str, last: str) -> None:
+    found = references(text)
+    assert len(found) == count, found
+    assert found[0].startswith(first) and found[-1].endswith(last)
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["References", "7. REFERENCES", "## Bibliography", "Literaturverzeichnis", "Références", "5.2 Bibliografía:"],
+)
+def test_the_last_heading_with_something_after_it_begins_the_list(heading: str) -> None:
+    text = f"{heading}\nA chapter (2020).\n{heading}\nSmith (2020)\nJones (2021)\nAppendix\nNo (1999)\n{heading}\n"
+    assert references(text) == ["Smith (2020)", "Jones (2021)"]
+
+
+def test_without_a_heading_paragraphs_of_a_long_text_count_that_look_like_references() -> None:
+    text = "A paragraph.\n" * 100 + "Smith (2020) A title.\nBibliography of all\n12. Jones\nDoe 10.1000/1\n"
+    assert references(text, is_document=True) == ["Smith (2020) A title.", "12. Jones", "Doe 10.1000/1"]
+    assert references("Smith\nJones\n") == ["Smith", "Jones"]
+
+
+def test_the_notes_of_a_document_are_not_references() -> None:
+    assert references(f"References\nSmith (2020)\n{NOTES}1 See Jones (1999).\n", is_document=True) == ["Smith (2020)"]
