@@ -66,19 +66,19 @@ def read_answer(body: bytes, name: str) -> Answer:
     try:
         wire = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidRecord("The upstream's answer is not valid JSON of the handle API.", detail=str(error)) from error
+        raise InvalidRecord("The answer is not valid JSON of the handle API.", detail=str(error)) from error
     if wire.responseCode not in ResponseCode.__members__.values():
         raise ServerRefused(
-            f"The upstream reported a failure, response code {wire.responseCode}.",
+            f"The server reported a failure, response code {wire.responseCode}.",
             response_code=wire.responseCode,
             detail=(wire.message or "no reason given")[:200],
         )
     if not _same_name(wire.handle, name):
-        raise InvalidRecord("The upstream's answer is about another name.")
+        raise InvalidRecord("The answer is about another name.")
     if wire.responseCode != ResponseCode.SUCCESS:
         return Answer(ResponseCode(wire.responseCode))
     if not bytes(wire.values):
-        raise InvalidRecord("The upstream's answer has response code 1 (success) and no `values`.")
+        raise InvalidRecord("The answer has response code 1 (success) and no `values`.")
     # This removes insignificant white space. Numbers and escapes keep their spelling.
     values = msgspec.json.format(bytes(wire.values), indent=-1)
     return (

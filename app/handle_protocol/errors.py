@@ -45,7 +45,7 @@ class AnswerTooLarge(UnusableAnswer):
     @classmethod
     def over(cls, max_bytes: int) -> AnswerTooLarge:
         """The error for an answer with more bytes than the limit."""
-        return cls(f"The upstream's answer is longer than {max_bytes} bytes.")
+        return cls(f"The answer is longer than {max_bytes} bytes.")
 
 
 class SignatureInvalid(UnusableAnswer):

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 #: Services of a handle system change rarely, so an hour is short.
 SHORTEST_LIFETIME: Final = 60.0
 LONGEST_LIFETIME: Final = 3_600.0
-#: Seconds for a lookup that is not needed, and for its tokens. The rest of `upstream_timeout` is for the name itself.
+#: Seconds for a lookup that is not needed, and for its tokens. The rest of the caller's time is for the name itself.
 LOOKUP_TIMEOUT: Final = 4.0
 
 

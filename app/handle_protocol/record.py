@@ -1,4 +1,4 @@
-"""A handle record: the values that the upstream has for one name."""
+"""A handle record: the values that a server has for one name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The values of one name in the upstream's order. That order decides which value wins; the index does not."""
+    """The values of one name in the server's order. That order decides which value wins; the index does not."""
 
     values: tuple[HandleValue, ...]
     _by_type: dict[str, tuple[HandleValue, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -88,14 +88,14 @@ def read_values(values: bytes) -> Record:
         # Members that this program does not parse must be UTF-8 too (RFC 8259, section 8.1).
         values.isascii() or values.decode()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidRecord("The `values` of the upstream's answer are not a JSON array.", detail=str(error)) from error
+        raise InvalidRecord("The `values` of the answer are not a JSON array.", detail=str(error)) from error
     if len(items) > MAX_VALUES:
         raise AnswerTooLarge(f"The record has {len(items)} values; the limit is {MAX_VALUES}.")
     return Record(tuple(read_value(bytes(item)) for item in items))
 
 
 def write_values(record: Record) -> bytes:
-    """The JSON array of a record's values. Each value keeps the bytes that the upstream sent."""
+    """The JSON array of a record's values. Each value keeps the bytes that the server sent."""
     return b"[" + b",".join(value.raw for value in record.values) + b"]"
 
 
@@ -126,6 +126,5 @@ class RecordCache:
         return record
 
 
-#: A pure function with a cache that all callers share. The upstream client, the TTL policy, the resolver and the pages
-#: read the same record one after another.
+#: A pure function with a cache that all callers share: a service reads the same record several times in a row.
 parse_record: Final = RecordCache(MAX_CACHED_RECORDS, MAX_CACHED_BYTES).parse

@@ -121,9 +121,9 @@ def read_value(raw: bytes) -> HandleValue:
         wire = _decoder.decode(raw)
         text = read_text(bytes(wire.data))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidRecord("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
+        raise InvalidRecord("The answer holds a value that cannot be read.", detail=str(error)) from error
     if text is None and _has_long_number(raw):
-        raise InvalidRecord("The upstream's answer holds a number with more digits than JSON readers accept.")
+        raise InvalidRecord("The answer holds a number with more digits than JSON readers accept.")
     return HandleValue(
         index=wire.index,
         type=wire.type,
@@ -141,7 +141,7 @@ def read_ttl(member: int | float | str) -> Ttl:
     """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises InvalidRecord for anything else."""
     if isinstance(member, (int, float)):
         if member != member:  # NaN
-            raise InvalidRecord("The upstream's answer holds a value whose ttl is not a number.")
+            raise InvalidRecord("The answer holds a value whose ttl is not a number.")
         # The limit comes first: a JSON number can have too many digits for a float.
         return Ttl(float(max(-_MAX_SECONDS, min(member, _MAX_SECONDS))))
     try:
@@ -150,7 +150,7 @@ def read_ttl(member: int | float | str) -> Ttl:
         return Ttl((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), absolute=True)
     except (ValueError, OverflowError) as error:
         raise InvalidRecord(
-            f"The upstream's answer holds a value whose ttl {member[:40]!r} is neither seconds nor an ISO 8601 time."
+            f"The answer holds a value whose ttl {member[:40]!r} is neither seconds nor an ISO 8601 time."
         ) from error
 
 

@@ -28,7 +28,7 @@ PREFIX = "0.NA/10.1000"
 #: Records over a limit of this program, with the sentence of the HTTP client.
 TOO_LARGE: Final = [
     ((Value(1, b"X", b""),) * (MAX_VALUES + 1), f"The record has {MAX_VALUES + 1} values; the limit is {MAX_VALUES}"),
-    ((Value(1, b"X", b"x" * 1_100_000),), r"The upstream's answer is longer than 1048576 bytes\."),
+    ((Value(1, b"X", b"x" * 1_100_000),), r"The answer is longer than 1048576 bytes\."),
     # 200 kB on the wire, and "\u000b" for each of them in JSON.
     ((Value(1, b"X", b"\x0b" * 200_000),), r"The values of the record have 12\d{5} bytes; the limit is 262144\."),
 ]
