@@ -26,7 +26,7 @@ from doi_names.variants import list_variants
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import CouldNotVerify, InvalidParameter, StoreError, UnreadableList
+from doi_proxy.errors import InvalidParameter, StoreError, UnreadableList
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.messages import read_request
 from doi_proxy.features.native_listener.responder import Peer, Responder
@@ -55,7 +55,7 @@ from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 from handle_protocol.answer import Answer, ResponseCode, read_answer
-from handle_protocol.errors import MalformedMessage
+from handle_protocol.errors import HandleProtocolError, MalformedMessage
 from handle_protocol.json_values import write_json_values
 from handle_protocol.location import MalformedLocations, read_locations
 from handle_protocol.namespace import read_namespace
@@ -139,7 +139,7 @@ def answer(data: bytes) -> None:
     """An answer of the upstream is read or refused; what is kept of it can be read again, and its end is a number."""
     try:
         found = read_answer(data, "10.1000/182")
-    except CouldNotVerify:
+    except HandleProtocolError:
         return
     record = read_values(found.values)
     assert write_values(record) == found.values

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from doi_proxy.features.status.feature import StatusPages
 from doi_proxy.features.status.models import EventStatus, Status, UpstreamName
 from doi_proxy.features.status.reader import StatusReader
 from doi_proxy.features.status.samples import sample_status
@@ -56,7 +57,9 @@ def find_reader(proxy: Proxy) -> StatusReader:
     show = next(route.endpoint for route in app._operations.app.routes if getattr(route, "path", "") == "/status")
     values = [cell.cell_contents for cell in show.__closure__]
     read = next(value for value in values if getattr(value, "__qualname__", "").endswith(".read"))
-    return next(cell.cell_contents for cell in read.__closure__ if isinstance(cell.cell_contents, StatusReader))
+    feature: Any = next(cell.cell_contents for cell in read.__closure__ if isinstance(cell.cell_contents, StatusPages))
+    reader: StatusReader = feature._reader
+    return reader
 
 
 @table(
