@@ -18,6 +18,7 @@ from doi_proxy.errors import UnprovenAnswer
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions
 from doi_proxy.resolver.options import Conditions
+from doi_proxy.resolver.proof import Proofs
 from doi_proxy.resolver.resolution import Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.routed import RoutedSource
@@ -74,7 +75,7 @@ async def process(
             usual_ttl_policy(negative=60),
             usual_timeouts(upstream=60, poll=0.001),
             owner=owner,
-            verification=verification,
+            proofs=Proofs(verification),
         ),
         failures=failures,
     )

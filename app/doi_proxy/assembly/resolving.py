@@ -19,6 +19,7 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Observers
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.proof import Proofs
 from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import TokenBucket
@@ -92,7 +93,7 @@ def assemble(
             policy,
             timeouts or read_resolver_timeouts(settings),
             owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
-            verification=read_verification(settings),
+            proofs=Proofs(read_verification(settings)),
         ),
         failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
         observer=observers.resolver,

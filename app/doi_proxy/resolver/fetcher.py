@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, loses_proof
+from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, ShareSpent, UnprovenAnswer
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Conditions
-from doi_proxy.resolver.proof import needs_proof, proves
+from doi_proxy.resolver.proof import UNPROVEN, Proofs
 from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
-from doi_proxy.upstream.source import Source, UpstreamQuery, Verification, WaitingClients
+from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
 
 #: Renewals in the time of one lease: two of three may fail.
 _RENEWALS: Final = 3
@@ -49,8 +49,7 @@ class ResolverOptions:
     timeouts: ResolverTimeouts
     #: Names this process in leases. None if no other process shares the store.
     owner: str | None = None
-    #: Which answers of the source are verified. It is "never" for a source of HTTP APIs.
-    verification: Verification = "never"
+    proofs: Proofs = UNPROVEN
 
 
 class Fetcher:
@@ -72,7 +71,7 @@ class Fetcher:
         self._policy = options.policy
         self._timeouts = options.timeouts
         self._owner = options.owner
-        self._verification = options.verification
+        self._proofs = options.proofs
         self._failures = failures
         self._observer = observer
         self._releases = set[asyncio.Task[None]]()
@@ -116,7 +115,7 @@ class Fetcher:
         """Whether another process has stored an answer, in place of `previous`, that meets the conditions."""
         # The clocks of hosts differ, so times are compared for equality only.
         is_other = previous is None or entry.fetched_at != previous.fetched_at
-        return is_other and (entry.answer.is_verified or not needs_proof(conditions.certified, self._verification))
+        return is_other and self._proofs.satisfy(entry, conditions)
 
     async def _renew_lease(self, key: str, owner: str) -> None:
         """Renew a lease until the task is cancelled."""
@@ -130,9 +129,9 @@ class Fetcher:
         """Query the upstream, past the cache. Raises CouldNotVerify."""
         # Another process may have a verified entry, which the answer must not replace without proof.
         known = await self._cache.get(name.key, newest=True)
-        if conditions.authoritative or self._verification == "never":
-            return await self._fetch_and_store(name, conditions, known, waiters)
-        return await self.fetch(name, conditions, known, waiters)
+        if self._proofs.can_be_cached(conditions):
+            return await self.fetch(name, conditions, known, waiters)
+        return await self._fetch_and_store(name, conditions, known, waiters)
 
     async def _fetch_and_store(
         self, name: HandleName, conditions: Conditions, known: Entry | None, waiters: WaitingClients
@@ -141,7 +140,7 @@ class Fetcher:
         try:
             entry, sent_at = await self._fetch_and_confirm(name, conditions, known, waiters)
             newest = self._cache.peek(name.key) or known
-            if self._verification != "never" and loses_proof(newest, entry, self._clock()):
+            if self._proofs.protect(newest, entry, self._clock()):
                 if newest is known or conditions.authoritative:
                     raise UnprovenAnswer(_UNPROVEN)
                 # It arrived meanwhile, and is as new.
@@ -164,12 +163,10 @@ class Fetcher:
         self, name: HandleName, conditions: Conditions, known: Entry | None, waiters: WaitingClients
     ) -> tuple[Entry, float]:
         """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
-        is_verifying = self._verification != "never"
-        # An answer without proof could not replace this one.
-        certified = conditions.certified or (is_verifying and proves(known, self._clock()))
+        certified = self._proofs.must_certify(conditions, known, self._clock())
         entry, sent_at = await self._query(name, replace(conditions, certified=certified), waiters)
         if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
-            confirming = replace(conditions, authoritative=True, certified=certified and is_verifying)
+            confirming = replace(conditions, authoritative=True, certified=certified and self._proofs.are_checked)
             entry, sent_at = await self._query(name, confirming, waiters)
             self._observer.record_confirmation(entry.answer.code == 100)
         return entry, sent_at

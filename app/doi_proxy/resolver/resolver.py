@@ -64,7 +64,7 @@ class Resolver:
         self._timeouts = options.timeouts
         self._source = source
         self.observer = observer or ResolutionObserver()
-        self._verification = options.verification
+        self._proofs = options.proofs
         self._flights: SingleFlight[Entry] = SingleFlight()
         #: The queries that failed. They are not repeated for a time.
         self.failures = failures
@@ -256,7 +256,7 @@ class Resolver:
         return Resolution(name, fresh, origin)
 
     async def _resolve_past_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
-        if conditions.certified and not conditions.authoritative and self._verification != "never":
+        if self._proofs.can_be_cached(conditions):
             proven = await self._find_proof(name.key, conditions)
             if proven is not None:
                 return Resolution(name, proven, Origin.HIT)
