@@ -11,6 +11,7 @@ import unicodedata
 from typing import Final
 
 from doi_names.repair import sici
+from doi_names.repair.prefix import BEGINNING
 
 #: The most characters that are cut from the end.
 _MAX_ENDINGS: Final = 16
@@ -24,8 +25,6 @@ _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 #: The rest of a text in which a bracket was opened before a word.
 _BEGUN_WORD: Final = re.compile(r"(?:[A-Z]{2,12}|[A-Z][A-Za-z]{2,20}|see)[.:]?\Z")
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-#: The least that is a name: an end follows it.
-_BEGINNING: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s]")
 
 _EAST_ASIAN: Final = re.compile(
     # A full stop or a colon inside a name was typed with an East Asian keyboard, and so was a pair of brackets.
@@ -76,7 +75,9 @@ _NEXT_WORD: Final = re.compile(
 )
 _SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/\S.*", re.DOTALL)
 #: Of 104,745 names, two have a semicolon outside a SICI.
-_CELLS: Final = re.compile(r",[^,]{1,200},.*|(?<!\.CO);(?=[^;\s]{2}).*", _CASELESS | re.DOTALL)
+_CELLS: Final = re.compile(
+    r",(?:[^,]{1,200},|(?=[A-Z]|(?:19|20)[0-9]{2}\Z|pp?\.)).*|(?<!\.CO)(?<!\.co);(?=[^;\s]{2}|[A-Z0-9]).*", re.DOTALL
+)
 _CELL: Final = re.compile(r",(?=[^,;]).*", re.DOTALL)
 #: The colours of a badge of shields.io, whose path is label-message-colour (shields.io, Static Badge).
 _BADGE: Final = re.compile(
@@ -114,7 +115,7 @@ _MIN_WORD_CHARACTERS: Final = 3
 
 def _cut(text: str, end: re.Pattern[str]) -> str:
     """The text before an end. What lies inside a SICI is not an end."""
-    name = _BEGINNING.search(text)
+    name = BEGINNING.search(text)
     if not name:
         return text
     found = end.search(text, name.end())
@@ -147,7 +148,7 @@ def at_sign(text: str) -> str:
 
 def at_unpaired_bracket(text: str) -> str:
     """10.1000/182)and -> 10.1000/182: a bracket without a partner that closes, or that opens before a word."""
-    name = _BEGINNING.search(text)
+    name = BEGINNING.search(text)
     if not name:
         return text
     waiting: dict[str, list[int]] = {closer: [] for closer in _CLOSERS.values()}

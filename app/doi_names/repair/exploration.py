@@ -15,6 +15,7 @@ from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read
 from doi_names.repair.characters import with_plain_blanks
+from doi_names.repair.prefix import PREFIX
 from doi_names.repair.surroundings import without_own_url
 from doi_names.repair.table import REPAIRS, Certainty, Confidence, Repair
 
@@ -25,7 +26,6 @@ _MAX_BEFORE: Final = 64
 _MAX_AFTER: Final = 448
 #: The most texts whose repairs are tried. Few inputs have more than six.
 _MAX_TEXTS: Final = 12
-_PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}/")
 #: ShortDOIs in use have three to eight letters and digits, a letter first.
 _SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
 #: The rule of a URL of this resolver.
@@ -74,7 +74,7 @@ def _part_around_name(text: str) -> str:
     text = with_plain_blanks(text)
     if len(text) <= _MAX_REPAIRED_CHARACTERS:
         return text
-    found = _PREFIX.search(text)
+    found = PREFIX.search(text)
     if not found:
         return ""
     end = found.start() + _MAX_AFTER

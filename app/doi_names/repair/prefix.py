@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+#: A prefix as agencies assign it, with its slash: a registrant code of four to nine digits, and its subdivisions.
+PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
+#: The least that is a name.
+BEGINNING: Final = re.compile(PREFIX.pattern + r"\S")
+#: A name up to the first blank, quotation mark, query or fragment; "#" can be the check character of a SICI.
+NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
 _THREE_DIGITS: Final = re.compile(r"(?:(?<![0-9./])|(?<=doi\.org/))10\.([0-9]{3})/")
 _LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9]{4,9}/)")
 _LETTERS_INSIDE: Final = re.compile(r"(?<![0-9A-Za-z])10\.(?=[0-9]{0,8}[OoIl])([0-9OoIl]{4,9})(?=/)")
@@ -20,8 +26,6 @@ _LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
 _WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
 _NOT_A_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,5})(?:\.(?=[A-Za-z])|[_:-](?=[0-9A-Za-z]))")
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
-#: Inside the suffix, 10.4610-4614 is a page: 10.1128/jcm.42.10.4610-4614.2004.
-_WHOLE: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/\S")
 _DOUBLE_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})/{2,8}")
 
 
@@ -73,7 +77,8 @@ def with_dot(text: str) -> str:
 
 def with_first_slash(text: str) -> str:
     """10.1000.a182 -> 10.1000/a182: no slash, or another character in its place, as file names have it."""
-    if _WHOLE.search(text):
+    # Inside a suffix, 10.4610-4614 is a page: 10.1128/jcm.42.10.4610-4614.2004.
+    if BEGINNING.search(text):
         return text
     return _NO_SLASH.sub(r"\1/", _NOT_A_SLASH.sub(r"\1/", text, count=1), count=1)
 

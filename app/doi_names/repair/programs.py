@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from doi_names.repair import sici
 from doi_names.repair.characters import with_plain_blanks
+from doi_names.repair.prefix import NAME, PREFIX
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LATEX_ESCAPE: Final = re.compile(
@@ -40,7 +41,6 @@ _INLINE: Final = re.compile(
 _HOST_LINK: Final = re.compile(
     r"(?<=[^\s(])\[(?:https?://)?([^\s\[\]()/]{1,60})\]\((?:https?://)?\1/?\)(?=[^\s.,;)])", _CASELESS
 )
-_NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
 #: Parameters of a query that are read.
 _MAX_PARAMETERS: Final = 32
 
@@ -64,7 +64,7 @@ def with_slash_for_backslash(text: str) -> str:
     r"""10.1000\182 -> 10.1000/182"""
     found = _BACKSLASH.search(text) if "\\" in text else None
     # Inside a suffix, 10.2889 is a page, and its backslash begins an escape.
-    if not found or _NAME.search(text, 0, found.start()):
+    if not found or PREFIX.search(text, 0, found.start()):
         return text
     return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"
 
@@ -106,6 +106,6 @@ def parameter_value(text: str) -> str:
     _, _, query = text.partition("?")
     for parameter in islice(query.split("&"), _MAX_PARAMETERS):
         _, _, value = parameter.partition("=")
-        if "10." in value and _NAME.search(decoded := unquote(value, errors="replace")):
+        if "10." in value and NAME.search(decoded := unquote(value, errors="replace")):
             return decoded
     return text

@@ -6,12 +6,11 @@ import re
 from typing import Final
 
 from doi_names.repair import sici
+from doi_names.repair.prefix import NAME, PREFIX
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
-_PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
-_NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
 #: The next name begins at least this many characters after the first: a prefix and a slash.
 _MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
 _BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})", _CASELESS)
@@ -41,7 +40,7 @@ _SHORT: Final = re.compile(
 
 def before_repetition(text: str) -> str:
     """10.1000/182 https://doi.org/10.1000/182 -> 10.1000/182"""
-    first = _PREFIX.search(text)
+    first = PREFIX.search(text)
     found = _REPETITION.search(text, first.end()) if first else None
     return text[: found.start()].rstrip(" ;,|([/\t\r\n") if found else text
 
@@ -55,7 +54,7 @@ def without_emphasis(text: str) -> str:
 def first_word(text: str) -> str:
     """10.1000/182 PMCID: PMC1 -> 10.1000/182: also the first line of a cell."""
     word = next(iter(text.split(maxsplit=1)), "")
-    return word if _NAME.search(word) else text
+    return word if NAME.search(word) else text
 
 
 def without_blanks(text: str) -> str:
@@ -65,7 +64,7 @@ def without_blanks(text: str) -> str:
     text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
     text = sici.join_segments(_BLANK_IN_PII.sub("", text))
     text = _BLANK_BEFORE_ZERO.sub(r"\1", text)
-    found = _PREFIX.search(text)
+    found = PREFIX.search(text)
     begin = found.start() if found else 0
     words = text[begin:].split(maxsplit=2)
     # "10.1000/journal. 182" is one name; "10.1000/182. 2020" is a name and a year.
@@ -91,7 +90,7 @@ def _has_digit(text: str) -> bool:
 
 def name_inside(text: str) -> str:
     """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
-    found = _NAME.search(text, 1)
+    found = NAME.search(text, 1)
     return within_cell(text[found.start() - 1], found[0]) if found else text
 
 
@@ -105,8 +104,8 @@ def within_cell(before: str, name: str) -> str:
 
 def next_name(text: str) -> str:
     """10.1000/182,10.1000/183 -> 10.1000/183: the next name of a list."""
-    first = _NAME.search(text)
-    following = _NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
+    first = NAME.search(text)
+    following = NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
     return text[following.start() :] if following else text
 
 
