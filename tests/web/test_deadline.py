@@ -86,7 +86,7 @@ async def test_the_queries_of_one_request_share_one_deadline(monkeypatch: pytest
     async with running() as proxy:
         proxy.upstream.put(LINK, ALIAS)
         assert (await proxy.get(f"/{LINK}", accept="text/html")).status == 404
-        assert len(seen) > 2 and len(set(seen)) == 1 and seen[0] is not None
+        assert len(seen) >= 2 and len(set(seen)) == 1 and seen[0] is not None
         seen.clear()
         await proxy.get(f"/doiRA/{LINK},{OTHER},10.5073/x")
-        assert len(seen) > 2 and len(set(seen)) == 1 and seen[0] is not None
+        assert len(seen) >= 2 and len(set(seen)) == 1 and seen[0] is not None
