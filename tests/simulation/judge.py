@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tests.fake_upstream import FakeUpstream, Fault
 from tests.simulation.causes import AFTERMATH, BURST, RATE, Causes
 from tests.simulation.history import PATIENT, Request
-from tests.simulation.incidents import Incidents
+from tests.simulation.incidents import Incidents, name_event
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
 from tests.world.answer import Reply
@@ -34,7 +34,7 @@ BUDGET: Final = "never more queries a second than the budget"
 #: The same while the store fails for some of the processes, and works for the others.
 BUDGET_APART: Final = "never more queries a second than the budget, also while only some processes have the store"
 ONE_QUESTION: Final = "one question for a name at a time"
-#: The same after the clock was set forward by more than a lease.
+#: The same after the clock was set back, or forward by more than a lease.
 ONE_QUESTION_STEPPED: Final = "one question for a name at a time, also after the clock was set"
 ANSWERED_AGAIN: Final = "what was answered is answered again"
 #: What was answered while the store failed, all workers answer after its return.
@@ -95,13 +95,19 @@ KNOWN: Final = {
     ONE_QUESTION_STEPPED: Known(
         33,
         10,
-        "A lease ends by the time of the day: when the clock is set forward, another process asks the same question.",
+        "A lease ends by the time of the day: when the clock is set, another process asks the same question.",
     ),
     BUDGET_STEPPED: Known(
         41,
         40,
         "When the clock is set forward, the bucket in the store fills up, beside the tokens that each worker has taken "
         "and not spent.",
+    ),
+    name_event("refusal"): Known(
+        25,
+        100,
+        "Of the workers of a machine, one records events (features/status): an incident of another worker alone, "
+        "as while the store fails, has two lines in the log and no event.",
     ),
 }
 
@@ -230,7 +236,7 @@ class Judge:
     _missed: list[tuple[float, float]] = field(default_factory=list)
     #: The virtual time until which workers could not read the store.
     _silent_until: float = -inf
-    #: The virtual time at which the clock was set forward by more than a lease.
+    #: The virtual time at which the clock was set back, or forward by more than a lease.
     _stepped_at: float = -inf
     #: The virtual time at which the store lost its data.
     _lost_at: float = -inf
@@ -349,11 +355,12 @@ class Judge:
         self._offsets.append((now, self.world.now() - now))
         if is_stored:
             self.causes.doubt()
+        # Set back, a lease counts as one from before, which would end too late.
+        if by > LEASE or by < 0:
+            self._stepped_at = now
         if by < 0:
             self._known.clear()
             return
-        if by > LEASE:
-            self._stepped_at = self.world.loop.time()
         if is_stored:
             self._tokens = min(BURST, self._tokens + by * RATE)
 

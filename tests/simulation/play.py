@@ -19,6 +19,7 @@ from typing import Any, Final
 from warnings import catch_warnings, simplefilter
 
 from tests.fake_upstream import EVERY_NAME
+from tests.simulation.bounds import Bounds
 from tests.simulation.causes import AFTERMATH, BURST, RATE
 from tests.simulation.history import ALIASES, CLIENTS, NAMES, PATIENT, Request, Setup, Step, draw_setup
 from tests.simulation.judge import (
@@ -90,18 +91,21 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
     setup, upstream = draw_setup(seed), Told()
     with TemporaryDirectory() as folder:
         store = {"memory": "memory:", "file": f"sqlite:///{folder}/store.sqlite", "valkey": URL}[setup.store]
-        settings = {**_SETTINGS, "store_url": store, "workers": setup.workers}
+        settings = {**_SETTINGS, **Bounds.settings(setup), "store_url": store, "workers": setup.workers}
         with World(seed=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
             upstream.world = world
             judge = Judge(world, upstream, workers=setup.processes, explains=not setup.is_troubled)
             upstream.judge, upstream.is_running = judge, True
             _put_all(upstream)
+            bounds = Bounds(world, setup, judge.report)
             player = _Player(world, upstream, judge, setup)
             try:
                 for step in steps:
                     player.take(step)
+                    bounds.check()
                     judge.check()
                 player.end()
+                bounds.check_end()
                 judge.check()
             except Broken as broken:
                 broken.steps = player.taken

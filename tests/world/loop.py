@@ -152,6 +152,10 @@ class WorldLoop(asyncio.SelectorEventLoop):
             self._tasks.setdefault(process, WeakSet()).add(task)
         return task
 
+    def count_tasks(self, process: Process) -> int:
+        """The number of the tasks of a process that have not ended."""
+        return sum(not task.done() for task in self._tasks.get(process, ()))
+
     def interrupt(self, turns: int, act: Callable[[], None]) -> None:
         """Act between two turns, after so many further turns."""
         self._virtual.interruptions.append((turns, act))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import heapq
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 #: What a command replies: None, a number, a text, an array, or a status.
@@ -119,6 +119,11 @@ class Keys:
         """Replace the data by what `save` returned."""
         self._values, self._ends = copy.deepcopy(data)
         self._ending = sorted((ends, key) for key, ends in self._ends.items())
+
+    @property
+    def values(self) -> Collection[Any]:
+        """The values of all keys."""
+        return self._values.values()
 
     @property
     def microseconds(self) -> int:

@@ -87,6 +87,11 @@ class Worker:
         self._server: Listening
         self._task: asyncio.Task[None]
 
+    @property
+    def connections(self) -> int:
+        """The number of its open connections."""
+        return len(self._state.connections)
+
     async def start(self, address: Address) -> None:
         """Start the application (ASGI, Lifespan Protocol) and listen."""
         scope = {"type": "lifespan", "asgi": {"version": "3.0"}}

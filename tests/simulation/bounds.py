@@ -1,0 +1,73 @@
+"""What may not grow: nothing of a service has more bytes, keys, connections or tasks than its bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from tests.simulation.history import ALL, Setup
+from tests.world.valkey_data import Stream
+from tests.world.world import Worker, World
+
+GROWS: Final = "nothing grows beyond its bound"
+#: Of each worker whose store has what its memory has not: a third of what the names of a history take.
+MEMORY_BYTES: Final = 131_072
+STORE_BYTES: Final = 2 * 1024 * 1024
+CONNECTIONS: Final = 1_000
+#: Keys of Valkey that are not one of a name: buckets, notes, purges and announcements.
+_OTHER_KEYS: Final = 100
+#: An entry and a lease.
+_KEYS_OF_A_NAME: Final = 2
+#: Tasks of a worker that has nothing to do, more than at its start: what it began when it was first needed.
+_MORE_TASKS: Final = 8
+_MEMORY: Final = re.compile(r"^doi_proxy_memory_bytes (\S+)$", re.MULTILINE)
+
+
+class Bounds:
+    """See the module. `report` takes an invariant that does not hold, and how."""
+
+    def __init__(self, world: World, setup: Setup, report: Callable[[str, str], None]) -> None:
+        self._world, self._setup, self._report = world, setup, report
+        self._tasks_at_start = max(map(self._count_tasks, world.workers))
+
+    @staticmethod
+    def settings(setup: Setup) -> dict[str, Any]:
+        """Small bounds, which a history reaches."""
+        small = {"cache_memory_bytes": MEMORY_BYTES, "store_max_bytes": STORE_BYTES} if setup.store == "file" else {}
+        return {**small, "max_connections": CONNECTIONS}
+
+    def check(self) -> None:
+        """Judge what can be seen from outside of the processes."""
+        if self._setup.store == "file":
+            path = self._world.store_path
+            files = [path, path.with_name(f"{path.name}-wal")]
+            self._require(
+                "bytes of the store", sum(file.stat().st_size for file in files if file.exists()), STORE_BYTES
+            )
+        if self._setup.store == "valkey":
+            values = self._world.valkey.keys.values
+            self._require("keys of Valkey", len(values), _KEYS_OF_A_NAME * len(ALL) + _OTHER_KEYS)
+            longest = max((len(value.entries) for value in values if isinstance(value, Stream)), default=0)
+            self._require("announcements", longest, 2 * MAX_ANNOUNCEMENTS)
+        for worker in self._world.workers:
+            self._require("connections", worker.connections, CONNECTIONS)
+
+    def check_end(self) -> None:
+        """Judge a service that has had nothing to do for a while."""
+        for number, worker in enumerate(self._world.workers):
+            self._require("tasks", self._count_tasks(worker), self._tasks_at_start + _MORE_TASKS)
+            client = self._world.client("127.0.0.1", number)
+            with suppress(ConnectionError):
+                shown = _MEMORY.search(self._world.get("/metrics", client).body.decode())
+                if shown and self._setup.store == "file":
+                    self._require("bytes of memory", int(float(shown[1])), MEMORY_BYTES)
+
+    def _count_tasks(self, worker: Worker) -> int:
+        return self._world.loop.count_tasks(worker.process)
+
+    def _require(self, what: str, amount: int, most: int) -> None:
+        if amount > most:
+            self._report(GROWS, f"{amount} {what}, of at most {most}")
