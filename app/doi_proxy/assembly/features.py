@@ -125,7 +125,7 @@ class Features:
     def open(self, core: Core) -> Opened:
         """Open the features, and fold what they add. Raises ConfigurationError."""
         parts = [part for feature in self._on for part in feature.open(core, self)]
-        return fold_parts(parts)
+        return fold_parts(core, parts)
 
     def __iter__(self) -> Iterator[Feature]:
         """Those that are switched on, in their order."""
@@ -148,7 +148,7 @@ def _join_upstreams(openers: Sequence[Callable[[int], RecordQuery]]) -> Callable
 PartType = TypeVar("PartType")
 
 
-def fold_parts(found: Sequence[Part]) -> Opened:
+def fold_parts(core: Core, found: Sequence[Part]) -> Opened:
     """What features add, by kind, each in their order. A part can be of several kinds."""
     # Commands, which load the features too, need none of these.
     from doi_proxy.endpoints.operators import OperatorGate
@@ -158,4 +158,4 @@ def fold_parts(found: Sequence[Part]) -> Opened:
     def of(kind: type[PartType]) -> list[PartType]:
         return [part for part in found if isinstance(part, kind)]
 
-    return Opened(fold_stages(found), of(Section), of(Service), of(OperatorGate), of(Listener))
+    return Opened(core, fold_stages(found), of(Section), of(Service), of(OperatorGate), of(Listener))

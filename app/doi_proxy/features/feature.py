@@ -161,6 +161,8 @@ class Listener:
 class Opened:
     """What all open features add, in their order."""
 
+    #: What they were opened with.
+    core: Core
     stages: Stages
     sections: Sequence[Section]
     services: Sequence[Service]

@@ -14,7 +14,7 @@ from doi_proxy.system.options import RELOADED, Settings, SettingsGroup
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.features.feature import Opened
     from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.web.operations import Face
     from doi_proxy.web.pages import Pages
@@ -55,11 +55,6 @@ class BrandedPages(Feature):
         # The message names the setting or the file.
         yield from inspection.find_refusal("", lambda: rebrand(inspection.open_pages(), inspection.settings))
 
-    def open(self, core: Core, others: Others) -> tuple[()]:
-        """Note the core, whose prepared answers have the face too."""
-        self._core = core
-        return ()
-
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Change the pages. Raises ConfigurationError."""
         if self.context.settings.group(BrandingSettings) != BrandingSettings():
@@ -67,7 +62,7 @@ class BrandedPages(Feature):
 
         def reload(new: Settings) -> None:
             rebrand(face.pages, new)
-            self._core.forget_prepared()
+            opened.core.forget_prepared()
 
         self.context.reloads.on_reload(reload, *BrandingSettings.model_fields)
 

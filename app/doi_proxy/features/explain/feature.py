@@ -9,7 +9,7 @@ from doi_proxy.features.feature import Feature
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.features.feature import Opened
     from doi_proxy.web.operations import Face
 
 EXPLAIN_PATH: Final = "/admin/explain"
@@ -22,15 +22,12 @@ class Explain(Feature):
     summary = "why a client gets its answer about a name: each decision in order"
     needs = ("admin",)
 
-    def open(self, core: Core, others: Others) -> tuple[()]:
-        """Note the core."""
-        self._core = core
-        return ()
-
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the route to the admin API."""
-        for gate in opened.gates:
-            from doi_proxy.features.explain.http import add_explain
+        if not opened.gates:
+            return
+        from doi_proxy.features.explain.http import add_explain
 
+        for gate in opened.gates:
             gate.add_path(EXPLAIN_PATH.encode())
-            add_explain(gate.app, self.context, self._core, face)
+            add_explain(gate.app, self.context, opened.core, face)

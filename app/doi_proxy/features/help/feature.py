@@ -9,7 +9,7 @@ from doi_proxy.features.feature import Feature
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others
+    from doi_proxy.features.feature import Opened
     from doi_proxy.web.operations import Face
 
 
@@ -34,14 +34,9 @@ class Help(Feature):
             "help_form": {"typed": "10.1000", "is_wrong": True},
         }
 
-    def open(self, core: Core, others: Others) -> tuple[()]:
-        """Note the core."""
-        self._core = core
-        return ()
-
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the page."""
         from doi_proxy.features.help.page import HelpPage
         from doi_proxy.store.url import find_store_file
 
-        HelpPage(self._core, find_store_file(self.context.facts.store_url), self.context.clock).add_to(app, face)
+        HelpPage(opened.core, find_store_file(self.context.facts.store_url), self.context.clock).add_to(app, face)

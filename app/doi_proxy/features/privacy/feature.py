@@ -36,8 +36,6 @@ class Privacy(Feature):
     summary = "the access log, with as much as the privacy level allows, and /privacy, the page about it"
     settings = AccessLogSettings
 
-    _core: Core
-
     @classmethod
     def samples(cls) -> dict[str, dict[str, Any]]:
         """See Feature."""
@@ -52,7 +50,6 @@ class Privacy(Feature):
         from doi_proxy.features.privacy.line import LineFormat
         from doi_proxy.features.privacy.line_writer import LOST_LINES, LineService, LineWriter
 
-        self._core = core
         form, level = self.context.settings.group(AccessLogSettings).access_log, self.context.facts.privacy_level
         if self.context.access_log is not None:
             return (self.context.access_log,)
@@ -66,4 +63,4 @@ class Privacy(Feature):
         """Add the page."""
         from doi_proxy.features.privacy.page import add_privacy
 
-        add_privacy(app, face, self.context.settings, self._core.upstream.guards)
+        add_privacy(app, face, self.context.settings, opened.core.upstream.guards)

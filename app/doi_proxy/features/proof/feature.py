@@ -38,7 +38,6 @@ class Proof(Feature):
     summary = "the proof of an answer: what a handle server signed, and the keys up to the root"
     needs = ("native",)
 
-    _core: Core
     _root: HandleService | None
 
     @classmethod
@@ -52,7 +51,7 @@ class Proof(Feature):
         from doi_proxy.features.proof.section import ProofLink
         from doi_proxy.features.proof.signature_line import SignatureLine
 
-        self._core, self._root = core, _read_root(self.context.settings)
+        self._root = _read_root(self.context.settings)
         sections: list[Part] = [] if self._root is None else [ProofLink(core)]
         if _has_libraries():
             sections.append(SignatureLine(core, _read_keys(self.context.settings), self.context.clock))
@@ -63,7 +62,7 @@ class Proof(Feature):
         from doi_proxy.features.proof.http import add_proof
 
         face.own_api[PROOF_PATH.encode()] = "proof"
-        add_proof(app, self._core, self._root)
+        add_proof(app, opened.core, self._root)
 
 
 def _read_root(settings: Settings) -> HandleService | None:

@@ -58,7 +58,6 @@ class StatusPages(Feature, Service):
     needs = ("metrics",)
     settings = StatusSettings
 
-    _core: Core
     _upstreams: UpstreamStates
     _reader: StatusReader
     _keeper: StatusKeeper
@@ -87,7 +86,6 @@ class StatusPages(Feature, Service):
         from doi_proxy.web.client_network import client_of
 
         context, memories = self.context, self.context.reloads.memories
-        self._core = core
         self._upstreams = UpstreamStates(core.upstream.guards, SharedStates(memories.get("upstreams")), context.clock)
         self._clients = ClientCounts(client_of, context.clock, memories.get("clients"))
         self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories.get("prefixes"))
