@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from handle_protocol.errors import MalformedMessage
+from handle_protocol.value import escape_separators
 from handle_protocol.wire.fields import I32, FieldReader
 from handle_protocol.wire.public_key import DSA, RSA, decode_public_key
 from handle_protocol.wire.site_value import (
@@ -44,8 +45,6 @@ LEGACY_ADMIN_BYTES: Final = 2
 _ADMIN_MASK: Final = 0xFFF
 #: Data with one of these bytes is base64 (Util.looksLikeBinary of the reference server). Line ends and tabs are text.
 _BINARY: Final = bytes((*range(0x09), *range(0x14, 0x20), 0x7F))
-#: Characters that the JSON writer of the reference server escapes, although RFC 8259 does not need it.
-_LINE_SEPARATORS: Final = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 #: The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
 _KEY_MEMBERS: Final = {RSA: ("e", "n"), DSA: ("q", "p", "g", "y")}
 _KEY_ORDER: Final = ("n", "e", "y", "p", "q", "g")
@@ -61,10 +60,7 @@ def write_json_values(values: Iterable[Value]) -> bytes:
             if explain is not None:
                 room -= len(value.data)
             objects.append(_to_object(value, explain if room >= 0 else None))
-    written = msgspec.json.encode(objects)
-    for character, escape in _LINE_SEPARATORS:
-        written = written.replace(character, escape)
-    return written
+    return escape_separators(msgspec.json.encode(objects))
 
 
 def _to_object(value: Value, explain: Callable[[bytes], dict[str, Any]] | None) -> dict[str, Any]:

@@ -181,6 +181,16 @@ def read_outline(values: bytes) -> list[tuple[str, bytes]] | None:
     return outline
 
 
+def escape_separators(json: bytes) -> bytes:
+    """JSON with U+2028 and U+2029 as escapes, as the reference server writes them.
+
+    RFC 8259 does not need it. In JavaScript before 2019, both end a line, so they would break JSONP.
+    """
+    if b"\xe2\x80" not in json:
+        return json
+    return json.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+
+
 def read_text(data: bytes) -> str | None:
     """The data of a value if it is a string, else None. Raises msgspec.DecodeError."""
     if data.startswith(b'"'):

@@ -78,12 +78,24 @@ BOTH = b"[" + URL_VALUE + b"," + ADMIN_VALUE + b"]"
         ("10.5555/Nope", 404, b'{"responseCode":100,"handle":"10.5555/Nope"}'),
         ("10.5555/%3Cb%3E%22%5C", 404, b'{"responseCode":100,"handle":"10.5555/<b>\\"\\\\"}'),
         ("10.1000/182/", 404, b'{"responseCode":100,"handle":"10.1000/182/"}'),
+        (
+            "10.5555/a%E2%80%A8b%E2%80%A9%E2%80%93",
+            404,
+            '{"responseCode":100,"handle":"10.5555/a\\u2028b\\u2029–"}'.encode(),
+        ),
     ],
 )
 async def test_the_answer_is_exactly_this(proxy: Proxy, target: str, status: int, body: bytes) -> None:
     reply = await proxy.get("/api/handles/" + target)
     assert (reply.status, reply.body) == (status, body)
     assert reply["content-type"] == "application/json;charset=utf-8"
+
+
+@pytest.mark.parametrize("path", ["/api/handles/10.5555/%E2%80%A8?callback=f", "/doiRA/10.5555%2F%E2%80%A8"])
+async def test_no_answer_has_a_character_that_ends_a_line_of_javascript(proxy: Proxy, path: str) -> None:
+    body = (await proxy.get(path)).body
+    assert b"\\u2028" in body
+    assert "\u2028".encode() not in body
 
 
 @table(

@@ -29,7 +29,7 @@ from doi_proxy.web.responses import JAVASCRIPT, JSON, NOT_MODIFIED, Basis, Failu
 from doi_proxy.web.stage import Stages
 from handle_protocol.answer import ResponseCode
 from handle_protocol.record import write_values
-from handle_protocol.value import JSON_STRING
+from handle_protocol.value import JSON_STRING, escape_separators
 
 HANDLES: Final = b"handles/"
 #: Response codes of errors (technical manual, section 3.6).
@@ -163,7 +163,7 @@ def _read_name(path: bytes, parameters: Parameters) -> HandleName:
 def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[ResponseCode, bytes]:
     """The response code and the JSON object about a name. The name is spelled as the client spelled it."""
     answer = resolution.entry.answer
-    handle = msgspec.json.encode(resolution.name.text)
+    handle = escape_separators(msgspec.json.encode(resolution.name.text))
     if resolution.tombstone is not None:
         stone = resolution.tombstone
         return answer.code, _object(
@@ -187,7 +187,7 @@ def _write_source(resolution: Resolution) -> bytes:
 
 
 def _object(code: int, *members: tuple[str, str]) -> bytes:
-    return msgspec.json.encode({"responseCode": code, **dict(members)})
+    return escape_separators(msgspec.json.encode({"responseCode": code, **dict(members)}))
 
 
 def _error(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> Reply:

@@ -24,6 +24,7 @@ from doi_proxy.web.operations import Face
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import read_form_body
 from doi_proxy.web.responses import JSON, Reply, page
+from handle_protocol.value import escape_separators
 
 #: Names in one request.
 MAX_NAMES: Final = 100
@@ -52,7 +53,7 @@ async def _answer_json(which_ra: WhichRa, raw: bytes, conditions: Conditions, qu
         return Reply(400, (JSON, VARY_ACCEPT), msgspec.json.encode({"message": message}), (NO_STORE,))
     names = [_read_text(text) for text in listed] or [_read_part(part) for part in parts]
     rows = await which_ra.rows(names, conditions)
-    body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
+    body = escape_separators(msgspec.json.format(msgspec.json.encode(rows), indent=2))
     return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
 

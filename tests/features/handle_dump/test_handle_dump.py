@@ -173,6 +173,15 @@ def test_a_changed_value_under_a_signature_is_refused_with_its_name(
     assert [file.read_bytes() for file in (tmp_path / "records").iterdir()] == [before]
 
 
+async def test_the_ends_of_lines_of_javascript_are_escapes_as_the_server_had_them(tmp_path: Path) -> None:
+    records = {"10.7777/1": to_json(Value(1, b"DESC", "a\u2028b\u2029\\u2028".encode()))}
+    assert run(tmp_path, as_json(records)) == 0
+    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+        got = await proxy.get("/api/handles/10.7777/1")
+        assert rb'"value":"a\u2028b\u2029\\u2028"' in got.body
+        assert got.json["values"][0]["data"]["value"] == "a\u2028b\u2029\\u2028"
+
+
 def test_a_record_without_values_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records = make_records(1, rsa_key())
     records["10.7777/bare"] = []

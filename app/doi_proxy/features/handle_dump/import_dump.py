@@ -200,7 +200,8 @@ class _Records:
         public = [value for value in values.values() if _is_public(value)]
         text = ""
         if public:
-            written = json.dumps(public, ensure_ascii=False)
+            # As the server wrote them: see `escape_separators`.
+            written = json.dumps(public, ensure_ascii=False).replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
             text = f"[[record]]\ndoi = {_quote(handle, handle)}\nvalues = {_quote(written, handle)}\n\n"
             _require_local_record(text, handle)
             key = HandleName(handle).key
