@@ -178,6 +178,19 @@ async def test_the_wheel_serves_from_an_empty_environment(environment: Path, tmp
         process.terminate()
 
 
+@pytest.mark.nightly
+def test_a_stranger_tries_the_wheel_with_one_command(distribution: Path, tmp_path: Path) -> None:
+    """`uvx --from WHEEL doi-proxy demo`: nothing is installed before, and nothing is left behind."""
+    command = [UV, "tool", "run", "--python", sys.executable, "--from", next(distribution.glob("*.whl")), "doi-proxy"]
+    done = subprocess.run(
+        [*map(str, command), "demo"], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=INSTALL_DEADLINE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("detail=upstream-unreachable") >= 6
+    assert list(tmp_path.iterdir()) == []
+
+
 def read_printed_version(program: Sequence[object], folder: Path) -> str:
     """What a program prints that is started in a folder whose modules go before the installed ones."""
     command, path = [str(word) for word in (*program, "--version")], {"PYTHONPATH": str(folder)}
