@@ -18,6 +18,7 @@ from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
 from doi_proxy.list_formats.formats import BY_NAME, HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
 from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem, open_gunzip
+from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.system.redaction import MAX_SHOWN
 from doi_proxy.system.standard_streams import STANDARD_INPUT
 
@@ -40,6 +41,8 @@ class ListSource:
     max_line_bytes: int = MAX_LINE_BYTES
     #: Whether the items have the reference that they are a part of.
     keeps_entries: bool = False
+    #: Whether it is running text, of which every name is an item.
+    extracts: bool = False
 
     @property
     def format(self) -> ListFormat | None:
@@ -81,7 +84,9 @@ class ListParser:
 
     def __init__(self, source: ListSource) -> None:
         self._source = source
-        self._reader = None if source.format is None else self._open(source.format)
+        self._reader: ListReader | None = RunningTextReader() if source.extracts else None
+        if self._reader is None and source.format is not None:
+            self._reader = self._open(source.format)
         #: The beginning of a list whose format is not known yet.
         self._head = b""
         self._utf8 = Utf8Stream()

@@ -239,3 +239,14 @@ async def test_a_line_without_a_doi_is_told_apart_from_a_broken_one(desk: Desk) 
     assert [line["reason"] for line in result["lines"]] == ["no-doi", None, None]
     assert result["without_doi"] == 1
     assert result["lines"][2]["doi"] == "10/aabbe"
+
+
+async def test_a_name_that_is_broken_at_the_end_of_a_line_is_joined(desk: Desk) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    lines = ["Smith J. A title. https://doi.org/10.1000/", "182.", "Jones K. 10.1000/182", "no name"]
+    result = await desk.call("check_list", lines=lines)
+    assert [(row["line"], row["doi"], row["verdict"]) for row in result["lines"]] == [
+        (1, "10.1000/182", "resolved"),
+        (3, "10.1000/182", "resolved"),
+        (4, None, "not_a_doi"),
+    ]

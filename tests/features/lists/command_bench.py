@@ -35,7 +35,7 @@ class Bench:
         self.folder = folder
         self.upstream = upstream
         self.capture = capture
-        self.output = folder / "rows.jsonl"
+        self.output = folder / "rows"
         self.settings: dict[str, Any] = {
             "store_url": f"sqlite:///{folder}/store.sqlite3",
             "upstream_url": upstream.url,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from doi_names.find_names import find_names
 from doi_names.parsing import ParsedText, parse
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.errors import InvalidParameter, InvalidRequest
@@ -31,6 +32,8 @@ from doi_proxy.list_formats.lines import ListItem
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
+#: Characters at the end of a line in which a broken name begins.
+_MAX_BROKEN: Final = 256
 #: Names of one line that are checked.
 _NAMES_A_LINE: Final = 5
 
@@ -152,7 +155,7 @@ class Tools:
     async def _check(self, arguments: CheckArguments, ends: float, report: Report) -> CheckResult:
         self._bound("lines", arguments.lines)
         lines: list[_Line] = []
-        for number, text in enumerate(arguments.lines, 1):
+        for number, text in _join_broken(arguments.lines, self.bounds.line_characters):
             lines += [replace(line, number=number) for line in self._read_line(text)]
             await asyncio.sleep(0)
         async with self._names.look_up_list([_write_input(line) for line in lines]) as rows:
@@ -227,6 +230,33 @@ class Tools:
             f"The text has {len(text)} characters; send one reference, with at most {self.bounds.line_characters}. "
             "`doi-proxy resolve` and POST /api/resolve take longer ones."
         )
+
+
+def _join_broken(lines: Sequence[str], most: int) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers. A line joins the next one, if a name begins in it and ends in the next.
+
+    The two are joined without a line end: the name that they show is then whole.
+    """
+    number = 0
+    while number < len(lines):
+        text, following = lines[number], lines[number + 1] if number + 1 < len(lines) else ""
+        number += 1
+        is_open = "10." in text[-_MAX_BROKEN:] and following and len(text) + len(following) < most
+        place = _find_break(text, following) if is_open else None
+        if place is None:
+            yield number, text
+        else:
+            yield number, place
+            number += 1
+
+
+def _find_break(text: str, following: str) -> str | None:
+    """The two lines with the name that crosses their border as it is read. None if no name does."""
+    joined = f"{text}\n{following}"
+    for found in find_names(joined):
+        if found.start < len(text) < found.end and found.confidence != "doubtful":
+            return f"{joined[: found.start]}{found.name.text}{joined[found.end :]}"
+    return None
 
 
 async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:

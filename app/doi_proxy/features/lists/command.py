@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, add_server
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "json", "jsonl", "csv")
 OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
+#: The formats of rows by the end of the name of their file.
+_SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 #: The verdicts of --again: a later look-up can have another result.
 AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
 
@@ -41,6 +44,10 @@ class ResolveChoice:
     literal: bool = False
     #: Whether references are compared with the works of their names.
     matches: bool = False
+    #: Whether the lists are running text.
+    extracts: bool = False
+    #: Whether an entry without a DOI is a failure.
+    is_strict: bool = False
     #: The verdicts of the rows that are looked up again.
     again: tuple[str, ...] = ()
 
@@ -49,15 +56,16 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy resolve`."""
     command.usage = (
         "doi-proxy resolve [-o FILE] [--output-format jsonl|csv|table|concise|urls] [--fields NAMES] "
-        "[--again VERDICTS] [--server URL] [--only-cached] [--suggest] [--check-suggestions] [--match] "
-        "[--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
+        "[--again VERDICTS] [--extract] [--strict] [--server URL] [--only-cached] [--suggest] [--check-suggestions] "
+        "[--match] [--encoding literal] [--input-format FORMAT] [--column NAME] [--config FILE] [settings] "
+        "[NAME | FILE ...]"
     )
     command.add_argument(
         "lists",
         nargs="*",
         metavar="NAME | FILE",
-        help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or "
-        "nothing means standard input",
+        help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .nbib, .enw, .ciw, .jsonl or .json, each also "
+        "with .gz; - or nothing means standard input",
     )
     command.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the rows to FILE, and go on where FILE ends"
@@ -65,7 +73,8 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--output-format",
         choices=OUTPUT_FORMATS,
-        help="format of the rows (default: table on a terminal, else jsonl)",
+        help="format of the rows (default: as the name of FILE says; on a terminal, concise for files of references "
+        "and table for other lists; else jsonl)",
     )
     command.add_argument("--fields", metavar="NAMES", help="members of a row, separated by commas (default: all)")
     command.add_argument(
@@ -76,6 +85,8 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         "unverified,rate_limited",
     )
     add_server(command, "send the names to the proxy at this URL")
+    command.add_argument("--extract", action="store_true", help="read lists as running text: every name in it")
+    command.add_argument("--strict", action="store_true", help="exit status 1 also for an entry without a DOI")
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
     command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
     command.add_argument("--check-suggestions", action="store_true", help="look these names up; implies --suggest")
@@ -135,7 +146,7 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         names=names,
         input_format=namespace.input_format,
         column=namespace.column,
-        output_format=namespace.output_format,
+        output_format=_choose_format(namespace.output, namespace.output_format),
         fields=namespace.fields,
         output=namespace.output,
         server=None if namespace.server is None else parse_server(namespace.server, "--server"),
@@ -144,8 +155,19 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         checks=namespace.check_suggestions,
         literal=namespace.encoding == "literal",
         matches=namespace.match,
+        extracts=namespace.extract,
+        is_strict=namespace.strict,
         again=namespace.again or (),
     )
+
+
+def _choose_format(output: Path | None, named: str | None) -> str | None:
+    """The format that is named, else that of the file. Raises ConfigurationError if they differ."""
+    suffix = "" if output is None else output.suffix.lower()
+    by_name = _SUFFIXES.get(suffix)
+    if named is not None and by_name is not None and named != by_name:
+        raise ConfigurationError(f"-o {output}: the name says {by_name}, and --output-format says {named}; change one")
+    return named or by_name
 
 
 COMMANDS: Final = (Command("resolve", add_resolve_arguments, resolve),)

@@ -22,7 +22,7 @@ from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.remaining_time import RemainingTime, count_lists
 from doi_proxy.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
-from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, read_fields, read_input
+from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, Verdict, read_fields, read_input
 from doi_proxy.list_formats.formats import TEXT
 from doi_proxy.list_formats.list_stream import ListSource, require_files, stream_items
 from doi_proxy.list_formats.writing import (
@@ -39,6 +39,10 @@ from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress, shows_progress
 from doi_proxy.upstream.guard import RecordQuery
 
+#: The formats of files of references: their rows have keys.
+_ENTRY_FORMATS: Final = frozenset({"bibtex", "ris", "medline", "endnote", "wos"})
+#: The rows after which a list of names that are mostly none may be a text.
+_MIN_ROWS: Final = 3
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
 _MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
@@ -63,7 +67,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
                 first = await go_on(output, job, inputs, output_format, fields)
                 if files.is_complete and recorder.rows and not first:
                     print(f"-o {output.path}: all rows are written already", file=sys.stderr)
-                    _report(recorder)
+                    report_rows(recorder.verdicts, recorder.others)
                     return 0
                 if not stop.event.is_set():
                     await _run(context, choice, recorder, chain(first, inputs), stop.event, fields)
@@ -72,7 +76,10 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
         if stop.event.is_set():
             return _report_end(job)
         await recorder.finish()
-        return _exit_status(recorder) if _is_short(choice) else _report(recorder)
+        if not _is_short(choice):
+            report_rows(recorder.verdicts, recorder.others)
+            _propose_extraction(choice, recorder)
+        return _exit_status(recorder, is_strict=choice.is_strict)
 
 
 async def _run(
@@ -100,12 +107,16 @@ async def _run(
 
 
 def _sources(choice: ResolveChoice) -> list[ListSource]:
-    return [ListSource(path, choice.input_format, choice.column, keeps_entries=choice.matches) for path in choice.lists]
+    return [
+        ListSource(path, choice.input_format, choice.column, keeps_entries=choice.matches, extracts=choice.extracts)
+        for path in choice.lists
+    ]
 
 
 def _require_references(choice: ResolveChoice) -> None:
     """Raise ConfigurationError for a name or a text, which have no titles to compare."""
-    without = [*choice.names, *(source.path for source in _sources(choice) if source.format in (None, TEXT))]
+    texts = [source.path for source in _sources(choice) if choice.extracts or source.format in (None, TEXT)]
+    without = [*choice.names, *texts]
     if without:
         raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
 
@@ -235,7 +246,11 @@ def _is_short(choice: ResolveChoice) -> bool:
 def _default_format(choice: ResolveChoice) -> str:
     if _is_short(choice):
         return "urls"
-    return "table" if _is_terminal_output(choice) else "jsonl"
+    if not _is_terminal_output(choice):
+        return "jsonl"
+    formats = [source.format for source in _sources(choice)]
+    has_entries = all(form is not None and form.name in _ENTRY_FORMATS for form in formats) and not choice.extracts
+    return "concise" if formats and has_entries and not (choice.fields or choice.matches) else "table"
 
 
 def _explain_failures(rows: Sequence[ListRow]) -> None:
@@ -273,19 +288,23 @@ def _show_progress(
 # --- The end ------------------------------------------------------------------------------------------------------
 
 
-def _report(recorder: RowRecorder) -> int:
-    report_rows(recorder.verdicts, recorder.others)
-    return _exit_status(recorder)
+def _propose_extraction(choice: ResolveChoice, recorder: RowRecorder) -> None:
+    """Say how to read running text, if a list of names has mostly none."""
+    is_list = not choice.extracts and any(source.format in (None, TEXT) for source in _sources(choice))
+    wrong = recorder.verdicts[Verdict.NOT_A_DOI] - recorder.without_doi
+    if is_list and recorder.rows >= _MIN_ROWS and 2 * wrong > recorder.rows:
+        print("most lines are not DOI names; for running text, add --extract", file=sys.stderr)
 
 
-def _exit_status(recorder: RowRecorder) -> int:
-    is_good = bool(recorder.verdicts) and all(verdict in GOOD for verdict in recorder.verdicts)
-    return 0 if is_good and not recorder.others else 1
+def _exit_status(recorder: RowRecorder, *, is_strict: bool) -> int:
+    """0 if every name leads to its work. An entry without a DOI counts only if it `is_strict`."""
+    bad = sum(count for verdict, count in recorder.verdicts.items() if verdict not in GOOD) + recorder.others
+    return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
 def _report_end(job: ListJob) -> int:
     if job.recorder.rows:
-        _report(job.recorder)
+        report_rows(job.recorder.verdicts, job.recorder.others)
     total = f"{job.files.names:,}" if job.files.is_complete else f"at least {job.files.names:,}"
     remedy = job.obstacle or "run the same command again to continue"
     print(f"stopped by a signal after {job.recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)

@@ -15,6 +15,7 @@ from typing import IO, Self
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.rows_file import WrittenRow
 from doi_proxy.features.lists.verdict import ListRow, Verdict
+from doi_proxy.list_formats.lines import WITHOUT_DOI
 from doi_proxy.list_formats.list_stream import write_all
 from doi_proxy.list_formats.writing import RowWriter
 from doi_proxy.system.private_file import open_private
@@ -94,6 +95,8 @@ class RowRecorder:
         self.verdicts = Counter[Verdict]()
         #: Rows whose name leads to another work, with those of earlier runs.
         self.others = 0
+        #: Rows of entries without a DOI, with those of earlier runs.
+        self.without_doi = 0
         #: Rows that earlier runs wrote.
         self.earlier_rows = 0
 
@@ -107,6 +110,7 @@ class RowRecorder:
         self.earlier_rows += 1
         self.verdicts[row.verdict] += 1
         self.others += row.members.get("match") == "different"
+        self.without_doi += row.members.get("message") == WITHOUT_DOI
 
     async def begin(self) -> None:
         """Write the beginning of an empty output. Raises DoiProxyError."""
@@ -118,6 +122,7 @@ class RowRecorder:
         data = self._writer.write([{name: row_members.get(name) for name in self._fields} for row_members in members])
         self.verdicts.update([row.verdict for row in rows])
         self.others += sum(row.match == "different" for row in rows)
+        self.without_doi += sum(row.message == WITHOUT_DOI for row in rows)
         await self._output.write(data)
 
     async def finish(self) -> None:
