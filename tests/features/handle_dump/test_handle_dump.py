@@ -124,7 +124,7 @@ async def test_the_names_of_a_dump_are_served_after_their_server_is_gone(
     assert run(tmp_path, write(records)) == 0
     said = capsys.readouterr().out
     assert "41 records" in said
-    assert "\n1 values that the public may not read" in said
+    assert "\n1 values that the public may not read, left out; 0 records have no others" in said
     assert "40 records have a signature of their values, 40 by a key of the dump" in said
     async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
         for number in range(40):
@@ -182,12 +182,20 @@ async def test_the_ends_of_lines_of_javascript_are_escapes_as_the_server_had_the
         assert got.json["values"][0]["data"]["value"] == "a\u2028b\u2029\\u2028"
 
 
-def test_a_record_without_values_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_name_without_public_values_is_answered_as_its_server_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     records = make_records(1, rsa_key())
-    records["10.7777/bare"] = []
+    secret = {"index": 1, "type": "URL", "data": {"format": "string", "value": "secret"}, "permissions": "1100"}
+    records |= {"10.7777/bare": [], "10.7777/private": [secret]}
     assert run(tmp_path, as_json(records)) == 0
-    assert "and 1 records without others, left out" in capsys.readouterr().out
-    assert "bare" not in (tmp_path / "records/dump.toml").read_text()
+    assert "1 values that the public may not read, left out; 2 records have no others" in capsys.readouterr().out
+    assert "secret" not in (tmp_path / "records/dump.toml").read_text()
+    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+        for name in ("bare", "private"):
+            got = await proxy.get(f"/api/handles/10.7777/{name}")
+            assert (got.status, got.json["responseCode"], got.json["values"]) == (200, 200, [])
+            assert (await proxy.get(f"/10.7777/{name}")).status == 200
 
 
 @table(
@@ -230,7 +238,6 @@ def test_a_signature_without_its_key_is_not_called_verified(tmp_path: Path, caps
         "",
         "{}",
         '{"handleRecords": {}}',
-        '{"handleRecords": {"10.1/x": []}}',
         '{"handleRecords": ' + "[" * 100_000,
         b"\xff\xfe",
         b"10.1/x\n",

@@ -113,8 +113,9 @@ def _require_own(target: Path) -> None:
 
 def _report(counts: Counter[str], target: Path) -> None:
     print(f"{counts['records']} records of the dump are in {target}")
-    private, empty = counts["private"], counts["empty"]
-    print(f"{private} values that the public may not read, and {empty} records without others, left out")
+    print(
+        f"{counts['private']} values that the public may not read, left out; {counts['empty']} records have no others"
+    )
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
 
 
@@ -194,21 +195,19 @@ class _Records:
         self.counts: Counter[str] = Counter()
 
     def write(self, record: DumpRecord) -> str:
-        """A record as text; empty if the public may read none of its values. Raises UnusableRecord."""
+        """A record as text. Raises UnusableRecord."""
         values, handle = _index(record), record.handle
         signatures, verified = self._check_signatures(handle, values)
         public = [value for value in values.values() if _is_public(value)]
-        text = ""
-        if public:
-            # As the server wrote them: see `escape_separators`.
-            written = json.dumps(public, ensure_ascii=False).replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
-            text = f"[[record]]\ndoi = {_quote(handle, handle)}\nvalues = {_quote(written, handle)}\n\n"
-            _require_local_record(text, handle)
-            key = HandleName(handle).key
-            if key in self._names:
-                raise UnusableRecord(handle, " has a record already, in the dump")
-            self._names.add(key)
-        counts = {"private": len(values) - len(public), "empty": not public, "records": bool(public)}
+        # As the server wrote them: see `escape_separators`.
+        written = json.dumps(public, ensure_ascii=False).replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
+        text = f"[[record]]\ndoi = {_quote(handle, handle)}\nvalues = {_quote(written, handle)}\n\n"
+        _require_local_record(text, handle)
+        key = HandleName(handle).key
+        if key in self._names:
+            raise UnusableRecord(handle, " has a record already, in the dump")
+        self._names.add(key)
+        counts = {"private": len(values) - len(public), "empty": not public, "records": True}
         self.counts.update(counts | {"signed": bool(signatures), "verified": 0 < verified == signatures})
         return text
 

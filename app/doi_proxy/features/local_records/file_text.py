@@ -247,6 +247,9 @@ def _read_values(table: Mapping[str, Any]) -> LocalAnswer:
     except (ValueError, TypeError, RecursionError) as error:
         raise WrongTable(f"values is not JSON: {error}", "values") from error
     if not record.values:
+        # A name whose values are all private exists (RFC 3651, section 3.1). As JSON text, "[]" says so on purpose.
+        if isinstance(given, str):
+            return LocalAnswer(Answer(ResponseCode.VALUES_NOT_FOUND))
         raise WrongTable("values is empty; use tombstone for a name that is gone", "values")
     return LocalAnswer(Answer(ResponseCode.SUCCESS, values))
 
