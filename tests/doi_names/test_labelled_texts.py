@@ -39,6 +39,7 @@ def test_all_names_of_a_text_are_found(labelled: DirtyText) -> None:
         ("see 10.1000/cell\nbio.2010 is", "10.1000/cell", "10.1000/cellbio.2010"),
         ("10.1000/journal.\n182", "10.1000/journal.182", "10.1000/journal"),
         ("see 10.1000/a.1.\n182 is", "10.1000/a.1", "10.1000/a.1.182"),
+        ("10.1000/182ACS Publications", "10.1000/182ACS", "10.1000/182"),
         ("10.1000/182Downloaded", "10.1000/182", "10.1000/182Downloaded"),
         ("10.1000/18210.1000/183", "10.1000/182", None),
         ("10.1000/18(2", "10.1000/18(2", None),

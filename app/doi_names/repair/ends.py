@@ -35,8 +35,8 @@ _EAST_ASIAN: Final = re.compile(
 )
 #: An element of HTML or XML: two letters or more, or a usual one with a single letter. SICIs have "<" before a digit.
 _MARKUP: Final = re.compile(
-    r"""(?: <\\?/ | <!-- | \{\{ | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>]) | \]\( | __; | \}[,}{\s] | \]\] | \]\[
-          | >` | \)/S/URI | >>/(?:Border|Rect|Type) | \| | \u2026
+    r"""(?: <\\?/ | <!-- | \{\{ | \[\[ | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>]) | \]\( | __;
+          | \}[,}{\s] | \]\] | \]\[ | >` | \)/S/URI | >>/(?:Border|Rect|Type) | \| | \u2026
           | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|\Z) | \^\^
           | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021] ).*""",
     _CASELESS | re.VERBOSE | re.DOTALL,
@@ -44,7 +44,7 @@ _MARKUP: Final = re.compile(
 #: An escaped control character or quotation mark of JSON, or a word of RTF or LaTeX that no earlier step has undone.
 _CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"'].*", re.DOTALL)
 _SIGN: Final = re.compile(
-    r"""(?: [\u00a9\u00ae\u2122] | \((?:c|C)\)\s?(?=(?:19|20)[0-9]{2})
+    r"""(?: [\u00a9\u00ae\u2122*] | \((?:c|C)\)\s?(?=(?:19|20)[0-9]{2})
           | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9]))) | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]]) ).*""",
     re.VERBOSE | re.DOTALL,
 )
@@ -63,10 +63,10 @@ _YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<!
 _NEXT_WORD: Final = re.compile(
     r"""(?<=[0-9])(?: [A-Z][a-z]{4,20} | Cite | View | Epub | Copy | Open | Save | Full | Read | From | This | Page
                     | Link | Get | See | The )(?:[A-Z:\s,.]|\Z).*
-      | (?<=[0-9])(?:[A-Z][a-z]{2,20}[A-Z]|ISSN|ISBN|DOI|RIS|[Vv]ol\.|pp\.|\.?www\.|https?\Z).*
+      | (?<=[0-9])(?:[A-Z][a-z]{2,20}[A-Z]|ISSN|ISBN|DOI|RIS|PMC?ID|REVIEW|[Vv]ol\.|pp\.|[Ee]-?mail|\.?www\.|https?\Z).*
       | (?<=[0-9])\.[A-Z][a-z]{1,20}:?\Z
-      | (?<=[0-9a-z])\.?[A-Z]{3,12}:.*
-      | (?<=[0-9])(?:KEYWORDS|ABSTRACT|RECEIVED|ACCEPTED|PUBLISHED|INTRODUCTION|ARTICLE|RESEARCH|REVIEW|PMC?ID)\Z
+      | (?<=[0-9a-z])\.?[A-Z]{3,20}:.*
+      | (?<=[0-9])[A-Z]{7,20}:?\Z
       | (?<=\.x)[A-Z].*
       | (?<=[0-9])[a-z]{7,20}\Z
       | (?<=[a-z])(?:Downloaded|Copyright|Published|Available|Accepted|Received|Keywords)[A-Za-z:]{0,20}\Z
@@ -89,7 +89,7 @@ _PAGE_PART: Final = re.compile(
     r"""(?: /(?: abs(?:tract)? | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus|ft)? | html? | meta | epub | reader
                | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
                | xml | toc | supplementary-material )
-          | \.(?: full(?:-text)? | abstract | short | long | e?pdf(?:\+html)?
+          | \.(?: full(?:-text)? | abstract | summary | extract | short | long | e?pdf(?:\+html)?
                | html? | xml | epub | ris | bib | svg | png ) )\Z""",
     _CASELESS | re.VERBOSE,
 )

@@ -40,6 +40,9 @@ _OTHER_ANGLES: Final = re.compile(
     r"[\u00ab\u2039\u226a\u27e8\u2329\u3008\u300a\uff1c]([0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})"
     r"[\u00bb\u203a\u226b\u27e9\u232a\u3009\u300b\uff1e](?=[0-9]\.[0-9]\.)"
 )
+_BLANK_INSIDE: Final = re.compile(
+    r"([<\[][0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})\s([^<>\[\]\s]{0,24}[>\]][0-9]\.[0-9]\.)", _CASELESS
+)
 _BLANK: Final = re.compile(
     rf"""\s(?={_CONTRIBUTION}\s?[0-9]\.[0-9]\.[A-Z])
        | \s(?<=[>\]]\s)(?=[0-9]\.[0-9]\.[A-Z]{{2}};)
@@ -95,7 +98,7 @@ def restore_angle_brackets(text: str) -> str:
 
 def join_segments(text: str) -> str:
     """10.1000/74 <947:ABC>2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a line was broken between two segments."""
-    return _BLANK.sub("", text) if ";" in text or "[" in text or "<" in text else text
+    return _BLANK_INSIDE.sub(r"\1\2", _BLANK.sub("", text)) if ";" in text or "[" in text or "<" in text else text
 
 
 def with_other_brackets(text: str) -> str:
