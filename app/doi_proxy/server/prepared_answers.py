@@ -9,6 +9,7 @@ A usual redirect is prepared here at its first request, if memory or the store h
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from doi_names.name import HandleName
@@ -19,12 +20,20 @@ from doi_proxy.resolver.resolution import HIT, Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server.generations import Generations
 from doi_proxy.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
-from doi_proxy.server.prepared_reply import Ground, Prepared, hash_failure, hash_resolution
+from doi_proxy.server.prepared_reply import (
+    EMPTY_LINE,
+    Ground,
+    PreparedReply,
+    hash_basis,
+    hash_failure,
+    hash_resolution,
+    prepare_failure,
+    prepare_reply,
+)
 from doi_proxy.web.application import ADMITTED, TRIED
-from doi_proxy.web.header import header_lines
 from doi_proxy.web.operations import Face
 from doi_proxy.web.request import below
-from doi_proxy.web.responses import Basis, FailureBasis, Reply, frame_lines
+from doi_proxy.web.responses import Basis, FailureBasis, Reply
 from doi_proxy.web.route import DOI_PATH
 from doi_proxy.web.stage import PreparedRequest
 from doi_proxy.web.variants import Variant, Varies, narrow, select_variant
@@ -43,7 +52,6 @@ FREQUENT: Final = 1
 _SEEN_BYTES: Final = 150
 _VERSION: Final = b" HTTP/1.1\r\n"
 _HEAD_METHOD: Final = ord("H")
-_EMPTY_LINE: Final = b"\r\n"
 _ERROR: Final = 400
 #: Answers of which one is counted with its client, for all of them. To count each would double their time.
 CLIENT_SAMPLE: Final = 16
@@ -56,12 +64,12 @@ class Shelf:
 
     def __init__(self, max_bytes: int) -> None:
         # Each map holds up to twice its weight.
-        self.targets: Generations[bytes, tuple[Prepared, ...]] = Generations(
+        self.targets: Generations[bytes, tuple[PreparedReply, ...]] = Generations(
             max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
         )
         # By a hash of 64 bits with a secret: what a request says of its reader, such as Referer, is not kept. A reply
         # is used only for its own target, so two requests of one hash could at worst swap its variants.
-        self.requests: Generations[int, Prepared] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
+        self.requests: Generations[int, PreparedReply] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
 
 
 class PreparedAnswers:
@@ -123,23 +131,20 @@ class PreparedAnswers:
         is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in basis.varies
         targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, basis.varies)
         known = targets.get(target) or ()
-        source = (
-            hash_failure(basis.failure)
-            if isinstance(basis, FailureBasis)
-            else hash_resolution(basis.chain.resolutions[0])
-        )
+        source = hash_basis(basis)
         is_known = any(answer.variant == variant and answer.source == source for answer in known)
         if is_known or (is_rare and not known and not self._is_seen(target)):
             return
         if isinstance(basis, FailureBasis):
             prepared = self._prepare_failure(target, variant, reply, basis)
         else:
-            prepared = self._prepare(target, variant, reply, basis)
+            prepared = self._prepare_records(target, variant, reply, basis)
         if prepared is not None and prepared.size <= MAX_ANSWER_BYTES:
             rest = [answer for answer in known if answer.variant != variant]
             targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
 
-    def _prepare(self, target: bytes, variant: Variant, reply: Reply, basis: Basis) -> Prepared | None:
+    def _prepare_records(self, target: bytes, variant: Variant, reply: Reply, basis: Basis) -> PreparedReply | None:
+        """A reply that is used while its records are the same."""
         first, *followed = basis.chain.resolutions
         if hash_resolution(self._resolver.resolve_now(first.name)) != hash_resolution(first):
             return None  # memory has not admitted the record, or this answer took a query: the next one can be another
@@ -147,29 +152,18 @@ class PreparedAnswers:
             *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
             *[Ground(name, hash_resolution(self._resolver.resolve_now(name)), False) for name in basis.find_watched()],
         )
-        prepared = _prepare(target, variant, first, reply, basis, others)
-        if basis.seconds is not None:
-            prepared.until = self._clock() + basis.seconds
-        return prepared
+        until = inf if basis.seconds is None else self._clock() + basis.seconds
+        return prepare_reply(target, variant, first, reply, basis, others, until)
 
-    def _prepare_failure(self, target: bytes, variant: Variant, reply: Reply, basis: FailureBasis) -> Prepared | None:
+    def _prepare_failure(
+        self, target: bytes, variant: Variant, reply: Reply, basis: FailureBasis
+    ) -> PreparedReply | None:
         """A reply that is used while the same failure is the last one about the name, in its second."""
         source = hash_failure(self._find_failure(basis.name))
         # A request with a query can bypass the cache. Another name, or a share of the client, can have failed.
         if b"?" in target or source == 0 or source != hash_failure(basis.failure):
             return None
-        return Prepared(
-            target=target,
-            variant=variant,
-            name=basis.name,
-            source=source,
-            others=(),
-            freshness=lambda *_: reply.freshness,
-            token=basis.failure.token,
-            status=reply.status,
-            lines=frame_lines(reply) + header_lines(reply.freshness),
-            tail=_EMPTY_LINE + reply.body,
-        )
+        return prepare_failure(target, variant, reply, basis)
 
     def _find_failure(self, name: HandleName) -> CouldNotVerify | None:
         """The failure that a request for a name meets now, if memory has no record of it."""
@@ -212,7 +206,7 @@ class PreparedAnswers:
             self._drop(request, prepared.target)
             self._done = prepared.target, {ADMITTED}
             return None
-        method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
+        method, tail = ("HEAD", EMPTY_LINE) if head_only else ("GET", prepared.tail)
         self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
@@ -223,10 +217,10 @@ class PreparedAnswers:
         logged = (None if head_only else prepared.logged) or self._describe(prepared, method, tail)
         return prepared.head + self._log_prepared(logged, client, self._timer() - began) + tail
 
-    def _describe(self, prepared: Prepared, method: str, tail: bytes) -> PreparedRequest:
+    def _describe(self, prepared: PreparedReply, method: str, tail: bytes) -> PreparedRequest:
         """What a log shows of an answer that ends with `tail`."""
         path, _, query = prepared.target.partition(b"?")
-        path, size, cache_status = below(self._sub_path, path), len(tail) - len(_EMPTY_LINE), prepared.cache_status
+        path, size, cache_status = below(self._sub_path, path), len(tail) - len(EMPTY_LINE), prepared.cache_status
         described = PreparedRequest(method, path, query, prepared.status, size, cache_status)
         if method == "GET":
             prepared.logged = described
@@ -237,7 +231,7 @@ class PreparedAnswers:
         done, self._done = self._done, _NOT_DONE
         return done[1] if done[0] == target else set()
 
-    def _find_same(self, prepared: Prepared, now: float) -> Entry | None:
+    def _find_same(self, prepared: PreparedReply, now: float) -> Entry | None:
         """The record that the head of a reply is about, if memory has it still. None if there may be another answer."""
         if (records := self._resolver.local_records) is not self._local_records:
             self._local_records = records
@@ -253,7 +247,7 @@ class PreparedAnswers:
         return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current(entry)) else None
 
     def _find_chain(
-        self, prepared: Prepared, read: Resolution | None, same: Entry | None
+        self, prepared: PreparedReply, read: Resolution | None, same: Entry | None
     ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
         """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
         if same is not None and prepared.origin is HIT:
@@ -268,7 +262,7 @@ class PreparedAnswers:
         return None if followed is None else (found, followed)
 
     def _renew(
-        self, prepared: Prepared, read: Resolution | None, same: Entry | None, second: int, first: bytes
+        self, prepared: PreparedReply, read: Resolution | None, same: Entry | None, second: int, first: bytes
     ) -> bool:
         """Count what a reply depends on, and write its head anew if a part of it has changed. False if it has ended."""
         if prepared.token:
@@ -291,7 +285,7 @@ class PreparedAnswers:
             prepared.write_head(found, followed, second, first)
         return True
 
-    def _count_sample(self, client: str, prepared: Prepared) -> None:
+    def _count_sample(self, client: str, prepared: PreparedReply) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
         if self._count_client is not None:
             self._count_client(client, CLIENT_SAMPLE)
@@ -301,7 +295,7 @@ class PreparedAnswers:
 
     def _find(
         self, request: bytes, is_cut: bool, forwarded_for: bytes | None, client_of: Callable[[bytes | None], str]
-    ) -> tuple[Prepared | None, bytes | None, Resolution | None]:
+    ) -> tuple[PreparedReply | None, bytes | None, Resolution | None]:
         """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
 
         `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
@@ -337,8 +331,12 @@ class PreparedAnswers:
         return _NOTHING if made is None else (made[0], client, made[1])
 
     def _choose(
-        self, selected: Variant, usual: tuple[Prepared, ...], rare: tuple[Prepared, ...], request: bytes | None
-    ) -> Prepared | None:
+        self,
+        selected: Variant,
+        usual: tuple[PreparedReply, ...],
+        rare: tuple[PreparedReply, ...],
+        request: bytes | None,
+    ) -> PreparedReply | None:
         """The reply for what a request selects. A frequent one is kept for the whole request, if that is given."""
         for shelf, replies in ((self._usual, usual), (self._rare, rare)):
             for prepared in replies:
@@ -349,7 +347,7 @@ class PreparedAnswers:
                     return prepared
         return None
 
-    def _make(self, target: bytes, selected: Variant) -> tuple[Prepared, Resolution] | None:
+    def _make(self, target: bytes, selected: Variant) -> tuple[PreparedReply, Resolution] | None:
         """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.
 
         The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
@@ -364,12 +362,12 @@ class PreparedAnswers:
         if found is None or reply is None or not isinstance(basis, Basis):
             self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
             return None
-        prepared = _prepare(target, narrow(selected, basis.varies), found, reply, basis)
+        prepared = prepare_reply(target, narrow(selected, basis.varies), found, reply, basis)
         if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):
             self._usual.targets.put(target, (prepared,))
         return prepared, found
 
-    def _find_others(self, prepared: Prepared) -> tuple[Resolution, ...] | None:
+    def _find_others(self, prepared: PreparedReply) -> tuple[Resolution, ...] | None:
         """The rest of the chain of a reply. None if memory has something else than before."""
         followed = []
         for ground in prepared.others:
@@ -391,20 +389,3 @@ class PreparedAnswers:
         if not is_seen:
             self._seen.put(key, True)
         return is_seen
-
-
-def _prepare(
-    target: bytes, variant: Variant, first: Resolution, reply: Reply, basis: Basis, others: tuple[Ground, ...] = ()
-) -> Prepared:
-    return Prepared(
-        target=target,
-        variant=variant,
-        name=first.name,
-        source=hash_resolution(first),
-        others=others,
-        freshness=basis.freshness,
-        countdown=basis.countdown,
-        status=reply.status,
-        lines=frame_lines(reply),
-        tail=_EMPTY_LINE + reply.body,
-    )

@@ -15,7 +15,7 @@ from doi_proxy.web.countdown import Countdown
 from doi_proxy.web.failure_headers import seconds_to_wait
 from doi_proxy.web.freshness import cache_status_text
 from doi_proxy.web.header import Header, header_lines
-from doi_proxy.web.responses import status_line
+from doi_proxy.web.responses import Basis, FailureBasis, Reply, frame_lines, status_line
 from doi_proxy.web.stage import PreparedRequest
 from doi_proxy.web.variants import Variant
 from handle_protocol.answer import ResponseCode
@@ -23,6 +23,8 @@ from handle_protocol.answer import ResponseCode
 #: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
 OVERHEAD: Final = 1_200
 _CACHE_STATUS: Final = b"\r\ncache-status: "
+#: Ends a head.
+EMPTY_LINE: Final = b"\r\n"
 
 
 class Ground(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +36,7 @@ class Ground(msgspec.Struct, frozen=True, gc=False):
     is_followed: bool
 
 
-class Prepared(msgspec.Struct, gc=False):
+class PreparedReply(msgspec.Struct, gc=False):
     """A reply as bytes. `head` has the freshness of the second when it was last sent."""
 
     target: bytes
@@ -134,3 +136,51 @@ def hash_resolution(resolution: Resolution | None) -> int:
     more = (resolution.origin, answer.code, resolution.entry.fetched_at, reason, resolution.agency)
     gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)
     return hash((values, more, gone, resolution.allows_detour))
+
+
+def hash_basis(basis: Basis | FailureBasis) -> int:
+    """The `source` of a reply."""
+    return (
+        hash_failure(basis.failure) if isinstance(basis, FailureBasis) else hash_resolution(basis.chain.resolutions[0])
+    )
+
+
+def prepare_reply(
+    target: bytes,
+    variant: Variant,
+    first: Resolution,
+    reply: Reply,
+    basis: Basis,
+    others: tuple[Ground, ...] = (),
+    until: float = inf,
+) -> PreparedReply:
+    """The prepared form of a reply about records, of which `first` is that of the name."""
+    return PreparedReply(
+        target=target,
+        variant=variant,
+        name=first.name,
+        source=hash_resolution(first),
+        others=others,
+        freshness=basis.freshness,
+        countdown=basis.countdown,
+        status=reply.status,
+        lines=frame_lines(reply),
+        tail=EMPTY_LINE + reply.body,
+        until=until,
+    )
+
+
+def prepare_failure(target: bytes, variant: Variant, reply: Reply, basis: FailureBasis) -> PreparedReply:
+    """The prepared form of a reply about a failure, whose freshness never changes."""
+    return PreparedReply(
+        target=target,
+        variant=variant,
+        name=basis.name,
+        source=hash_failure(basis.failure),
+        others=(),
+        freshness=lambda *_: reply.freshness,
+        token=basis.failure.token,
+        status=reply.status,
+        lines=frame_lines(reply) + header_lines(reply.freshness),
+        tail=EMPTY_LINE + reply.body,
+    )
