@@ -70,16 +70,19 @@ class Link:
 class PageLink:
     """A link of every page to one of a feature, while `is_shown` says so. `key` is that of its text.
 
-    In the place "record", it is on pages about a record, and `path` goes before the path of its name.
+    In the place "record", it is on pages about a record, and `path` goes before the path of its name. In the place
+    "first", it is the first of the header, also where an institution has links of its own there.
 
-    `cookie_key` is the text about the cookie that the page sets, "" if it sets none.
+    `cookie_key` is the text about the cookie that the page sets, `home_key` a sentence about it on the home page; "" if
+    there is none.
     """
 
-    place: Literal["header", "footer", "record"]
+    place: Literal["first", "header", "footer", "record"]
     path: str
     key: str
     is_shown: Callable[[], bool] = lambda: True
     cookie_key: str = ""
+    home_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,5 +85,5 @@ class Lists(Feature):
 
         face.own_api[RESOLVE_PATH.encode()] = "batch"
         add_resolve(app, self._batches, client_of)
-        face.pages.links.append(PageLink("footer", PATH, "references.title"))
+        face.pages.links.append(PageLink("first", PATH, "references.title", home_key="references.lead"))
         ReferencesPage(self._batches, face, client_of, admit).add_to(app)
