@@ -81,7 +81,7 @@ class BibtexReader(LineReader):
         self._strings: dict[str, str] = {}
         #: The first line of the entry, and its number. What stands for it without a title.
         self._head, self._line = "", 0
-        self._title = ""
+        self._title = self._entry = ""
         #: The fields of an entry, which are searched if it has no field for its name.
         self._fields: list[SearchedField] = []
         self._room = 0
@@ -121,7 +121,7 @@ class BibtexReader(LineReader):
             return []
         part, line = "\n".join(self._part), self._first
         self._part, self._first, self._size = [], 0, 0
-        entry = part[:MAX_ENTRY_CHARACTERS] if self.keeps_entries else ""
+        entry = self._entry = self._entry or (part[:MAX_ENTRY_CHARACTERS] if self.keeps_entries else "")
         names: list[ReadItem] = []
         counted = 0
         for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
@@ -144,7 +144,7 @@ class BibtexReader(LineReader):
         for number, mark in enumerate(marks):
             end = marks[number + 1].start() if number + 1 < len(marks) else len(part)
             name = mark[1].lower()
-            value = _read_tex(part[mark.end() : end].strip().rstrip(",}")).strip().strip('"')
+            value = _read_tex(part[mark.end() : end].strip().rstrip(",} \t\n")).strip().strip('"')
             line += part.count("\n", counted, mark.start(1))
             counted = mark.start(1)
             if name == "title" and not self._title:
@@ -160,8 +160,8 @@ class BibtexReader(LineReader):
             shown = self._title or self._head
             without = UnreadableItem(shown[:MAX_EXCERPT], self._line, WITHOUT_DOI, self._key, None, NO_DOI)
             fields = tuple(sorted(self._fields, key=lambda field: field.is_distant))
-            names.append(SearchedEntry(fields, without, self._key))
-        self._head, self._fields = "", []
+            names.append(SearchedEntry(fields, without, self._key, None, self._entry))
+        self._head, self._entry, self._fields = "", "", []
         return names
 
 

@@ -46,7 +46,7 @@ async def test_rows_with_these_verdicts_are_replaced_and_no_others(bench: Bench)
     }  # fmt: skip
     assert last["verdict"] == "resolved"
     assert stat.S_IMODE(bench.output.stat().st_mode) == 0o640
-    assert [path.name for path in bench.folder.glob("rows*")] == ["rows.jsonl"]
+    assert [path.name for path in bench.folder.glob("rows*")] == ["rows"]
 
 
 async def test_a_run_that_a_signal_ends_keeps_what_was_answered(bench: Bench) -> None:

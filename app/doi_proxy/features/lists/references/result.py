@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName, fold
@@ -156,7 +156,7 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
 
 
 def _is_as_written(found: FoundName) -> bool:
-    return found.is_as_written or fold(found.text) == found.name.key
+    return found.is_as_written or fold(unquote(found.text)) == found.name.key
 
 
 def _is_the_correction(candidates: Sequence[Suggestion]) -> bool:

@@ -1,0 +1,74 @@
+"""Exports of fifteen programs: the page, HTTP and the command read the same names from each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from doi_proxy.list_formats.formats import format_of_head, format_of_name
+from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.list_stream import ListSource, read_items
+from tests.features.lists.test_references import form
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+EXPORTS: Final = sorted((Path(__file__).parent / "exports").iterdir())
+A, B = "10.5555/a", "10.5555/b_2"
+#: Texts of one reference a paragraph: lists of names for HTTP and the command only as running text.
+TEXTS: Final = ("endnote.txt", "numbered.txt")
+#: The works of each export: two with a name, and a book without one. Some have fewer.
+FEWER: Final[dict[str, list[str | None]]] = {
+    "crossref-work.json": [A],
+    "datacite-work.json": [A],
+    "names.txt": [A, B],
+}
+
+
+@pytest.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as started:
+        for name in (A, B):
+            started.upstream.put(name, url="https://example.org/")
+        yield started
+
+
+def works(file: Path) -> list[str | None]:
+    return FEWER.get(file.name, [A, B, None])
+
+
+def test_there_are_forty_exports() -> None:
+    assert len(EXPORTS) >= 40
+
+
+@pytest.mark.parametrize("file", EXPORTS, ids=lambda file: file.name)
+async def test_an_export_has_the_same_rows_at_every_door(proxy: Proxy, file: Path) -> None:
+    data = file.read_bytes()
+    page = await proxy.post("/references", form(data, file.name), content_type="multipart/form-data; boundary=xyz")
+    assert page.status == 200
+    shown = re.findall(r'<p class="outcome is-(\w+)">.*?(?=</div></td></tr>)', page.text, re.DOTALL)
+    assert sorted(shown) == sorted("registered" if name else "without" for name in works(file)), page.text
+    is_text = file.name in TEXTS
+    source = ListSource(str(file), extracts=is_text)
+    items = list(read_items(source))
+    wanted = [name for name in works(file) if name or not is_text]
+    assert [_name(item.text) if isinstance(item, ListItem) else None for item in items] == [
+        name and name.upper() for name in wanted
+    ]
+    form_of = format_of_name(file.name) or format_of_head(data.decode("utf-8", "replace").lstrip("\ufeff"))
+    media_type = "text/plain" if form_of is None else form_of.media_types[0]
+    query = "?output=ndjson&extract=true" if is_text else "?output=ndjson"
+    got = await proxy.post(f"/api/resolve{query}", data, content_type=media_type)
+    rows = [json.loads(line) for line in got.text.splitlines()]
+    assert [row["doi"] and row["doi"].upper() for row in rows] == [name and name.upper() for name in wanted]
+    assert all(row["verdict"] == "resolved" or row["reason"] == "no-doi" for row in rows)
+
+
+def _name(text: str) -> str:
+    found = re.search(r"10\.5555(?:/|%2F)\S+?(?=\.?$)", "".join(text.split()), re.IGNORECASE)
+    return found[0].replace("%2F", "/").upper() if found else text
