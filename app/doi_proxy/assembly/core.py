@@ -18,7 +18,7 @@ from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.upstreams import count_processes
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.feature import Context, Core, Facts, Observers, Opened
+from doi_proxy.features.feature import Context, Core, Observers, Opened
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.fetcher import ResolverTimeouts
 from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -63,20 +63,6 @@ def read_sub_path(settings: Settings) -> str:
 def read_public_url(settings: Settings) -> str | None:
     """This resolver's own URL without a slash at its end."""
     return settings.public_url.rstrip("/") if settings.public_url else None
-
-
-def read_facts(settings: Settings) -> Facts:
-    """What features can know of the settings of the core."""
-    return Facts(
-        version=read_version(),
-        mode=settings.mode,
-        public_url=read_public_url(settings),
-        store_url=settings.store_url,
-        privacy_level=settings.privacy_level,
-        trusted_proxies=settings.trusted_proxies,
-        upstream_rate=settings.upstream_rate,
-        grace=settings.cache_grace,
-    )
 
 
 def build_pages(settings: Settings) -> Pages:
@@ -159,7 +145,7 @@ def new_context(
     """What features are made with."""
     folder = _shared_folder(settings)
     events = EventLog(None if folder is None else folder / "events.json")
-    return Context(settings, read_facts(settings), reloads, clock, folder, events, access_log)
+    return Context(settings, read_public_url(settings), reloads, clock, folder, events, access_log)
 
 
 def _shared_folder(settings: Settings) -> Path | None:

@@ -49,23 +49,6 @@ Part: TypeAlias = "Stage | Admission | Encoder | Section | Service | OperatorGat
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a feature can know about this service, from the settings of the core."""
-
-    version: str
-    #: "online" or "sealed".
-    mode: str
-    public_url: str | None
-    store_url: str
-    privacy_level: int
-    trusted_proxies: tuple[str, ...]
-    #: The budget's tokens a second.
-    upstream_rate: float
-    #: Seconds for which an expired record can be served.
-    grace: float
-
-
-@dataclass(frozen=True, slots=True)
 class Core:
     """The parts of the core that features build on."""
 
@@ -134,7 +117,8 @@ class Context:
     """What a feature is made with. `clock` is in seconds since the epoch."""
 
     settings: Settings
-    facts: Facts
+    #: This resolver's own URL without a slash at its end.
+    public_url: str | None
     reloads: Reloads
     clock: Callable[[], float]
     #: Where the workers of this machine share files. None for a process alone.

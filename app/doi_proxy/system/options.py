@@ -70,6 +70,7 @@ class Settings(SettingsGroup):
         tls_cert: Path | None
         tls_key: Path | None
         trusted_proxies: tuple[str, ...]
+        privacy_level: int
         mode: Literal["online", "sealed"]
         public_url: str | None
         express_lane: bool

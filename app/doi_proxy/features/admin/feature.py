@@ -84,11 +84,12 @@ class Admin(Feature):
         from doi_proxy.features.feature import Listener
         from doi_proxy.features.limits.feature import Limits
         from doi_proxy.rationing.client_buckets import ClientBuckets
+        from doi_proxy.system.version import read_version
         from doi_proxy.web.client_network import client_of
 
         purges = share_purges(context, core)
         gate = AdminGate(
-            create_admin(context.facts.version, build_actions(context, core, purges, others[Limits]), core.link.base),
+            create_admin(read_version(), build_actions(context, core, purges, others[Limits]), core.link.base),
             token=settings.admin_token,
             attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
             client_of=client_of,

@@ -51,7 +51,7 @@ class Bundles(Feature):
         from doi_proxy.features.bundles.seed import Seed
 
         _require_file(path)
-        return (Seed(path, core.cache, self.context.clock, self.context.facts.grace),)
+        return (Seed(path, core.cache, self.context.clock, self.context.settings.cache_grace),)
 
 
 def _require_file(path: Path) -> None:

@@ -148,7 +148,7 @@ class Explainer:
         entry = in_memory if in_memory is not None else await self._core.cache.get(name.key)
         if entry is None:
             return self._report("cache", "absent", "Neither memory nor the store has an answer about the name.")
-        is_sealed = self._context.facts.mode == "sealed"
+        is_sealed = self._context.settings.mode == "sealed"
         step = next_step(
             entry, now, failed_recently=is_sealed or self._failed_recently(name) is not None, popular=False
         )
@@ -170,7 +170,7 @@ class Explainer:
 
     async def _budget(self, explained: ExplainedRequest) -> DecisionReport:
         budget, tokens = self._core.upstream.budget, await self._core.read_tokens()
-        rate = self._context.facts.upstream_rate
+        rate = self._context.settings.upstream_rate
         client = client_of(explained.client)
         reason = f"{tokens:.1f} queries can be sent now, and {rate:g} a second are added; {budget.in_flight} are in "
         reason += f"flight and {budget.waiting} wait, {budget.waiting_of(client)} of them for {client}."
@@ -184,7 +184,7 @@ class Explainer:
     async def _find(
         self, explained: ExplainedRequest, destinations: Destinations
     ) -> tuple[Destination | None, DoiProxyError | None]:
-        request = _request(explained, self._context.facts.public_url)
+        request = _request(explained, self._context.public_url)
         try:
             query = self._face.redirects.read_query(request, explained.name, NO_PARAMETERS)
             # A query is at the service's own cost.
@@ -229,7 +229,7 @@ class Explainer:
     ) -> tuple[list[DecisionReport], Reply]:
         if found is None or error is not None:
             reply = self._face.errors.answer(
-                _request(explained, self._context.facts.public_url),
+                _request(explained, self._context.public_url),
                 error or DoiProxyError(),
                 name=explained.name,
                 typed="",
@@ -239,7 +239,7 @@ class Explainer:
             return [*(self._report(name, "none", reason) for name in names), self._headers(reply)], reply
         steps = [self._alias(found), self._location(found), self._target(found)]
         rule, detour = await self._rule(explained, found, may_query=may_query)
-        request = _request(explained, self._context.facts.public_url)
+        request = _request(explained, self._context.public_url)
         query = self._face.redirects.read_query(request, explained.name, NO_PARAMETERS)
         reply = self._face.redirects.reply(request, query.options, NO_PARAMETERS, found, detour=detour)
         return [*steps, rule, self._headers(reply)], reply
@@ -276,7 +276,7 @@ class Explainer:
     ) -> tuple[DecisionReport, Detour]:
         if not found.chain.last.allows_detour:
             return self._report("rule", "none", "The local record exempts the name."), NO_DETOUR
-        public_url = self._context.facts.public_url
+        public_url = self._context.public_url
         request = _request(explained, public_url)
         # The registration agency is then looked up in the cache alone.
         cached = request if may_query else _request(explained, public_url, (b"cache-control", b"only-if-cached"))

@@ -39,4 +39,4 @@ class Help(Feature):
         from doi_proxy.features.help.page import HelpPage
         from doi_proxy.store.url import find_store_file
 
-        HelpPage(opened.core, find_store_file(self.context.facts.store_url), self.context.clock).add_to(app, face)
+        HelpPage(opened.core, find_store_file(self.context.settings.store_url), self.context.clock).add_to(app, face)

@@ -78,14 +78,14 @@ class LibraryCopy(Feature):
 
         library = Library(core.meter.counter(COPIES), core.prefixes)
         library.followers.append(core.forget_prepared)
-        file = LibraryFile(library.use, last_good_rules(self.context.facts.store_url))
+        file = LibraryFile(library.use, last_good_rules(self.context.settings.store_url))
         file.load(self.context.settings.group(LibrarySettings).library_rules)
 
         def reload(new: Settings) -> None:
             file.request_reload(new.group(LibrarySettings).library_rules)
 
         self.context.reloads.on_reload(reload, "library_rules")
-        self._preferences = Preferences(library, core.link, self.context.facts.public_url)
+        self._preferences = Preferences(library, core.link, self.context.public_url)
         return library, file
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:

@@ -111,8 +111,8 @@ class Limits(Feature, Service):
         self._limits = ClientLimits(
             requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
             bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
-            allowed=allowed_clients(settings.client_allow_file, context.facts.store_url),
-            denied=denied_clients(settings.client_deny_file, context.facts.store_url),
+            allowed=allowed_clients(settings.client_allow_file, context.settings.store_url),
+            denied=denied_clients(settings.client_deny_file, context.settings.store_url),
             clock=context.clock,
             refused=core.meter.counter(REFUSED),
         )

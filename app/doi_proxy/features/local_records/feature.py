@@ -72,7 +72,7 @@ class LocalRecordFiles(Feature):
             core.upstream.use_routes(records.routes())
             core.resolver.local_records = records if len(records) else None
 
-        last_good = last_good_records(self.context.facts.store_url)
+        last_good = last_good_records(self.context.settings.store_url)
         self._files = LocalFiles(path, FileBounds(), self.context.clock, use, last_good)
         self._files.load()
 

@@ -63,11 +63,12 @@ class Metrics(Feature, Service):
         """The stage that counts answers."""
         from doi_proxy.features.metrics.requests import HttpMetrics
         from doi_proxy.features.metrics.state import StateMetrics
+        from doi_proxy.system.version import read_version
         from doi_proxy.web.route import ROUTES
 
         self._core, registry = core, self.exposition.registry
         self._requests = HttpMetrics(registry, ROUTES)
-        self.state = StateMetrics(registry, self.context.facts.version)
+        self.state = StateMetrics(registry, read_version())
         self.exposition.flushers.append(self._requests.flush)
         if core.connections is not None:
             _count_connections(self.exposition, core.connections)

@@ -30,4 +30,4 @@ class OpenAPI(Feature):
         from doi_proxy.features.openapi.http import add_openapi
 
         routes = [route for gate in opened.gates if not gate.has_listener for route in gate.app.routes]
-        add_openapi(app, face, routes, server_url=self.context.facts.public_url or "/")
+        add_openapi(app, face, routes, server_url=self.context.public_url or "/")

@@ -50,7 +50,7 @@ class Privacy(Feature):
         from doi_proxy.features.privacy.line import LineFormat
         from doi_proxy.features.privacy.line_writer import LOST_LINES, LineService, LineWriter
 
-        form, level = self.context.settings.group(AccessLogSettings).access_log, self.context.facts.privacy_level
+        form, level = self.context.settings.group(AccessLogSettings).access_log, self.context.settings.privacy_level
         if self.context.access_log is not None:
             return (self.context.access_log,)
         if form == "off":

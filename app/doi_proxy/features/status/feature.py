@@ -89,10 +89,10 @@ class StatusPages(Feature, Service):
         self._upstreams = UpstreamStates(core.upstream.guards, SharedStates(memories.get("upstreams")), context.clock)
         self._clients = ClientCounts(client_of, context.clock, memories.get("clients"))
         self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories.get("prefixes"))
-        self._shown = self._prefixes if context.facts.privacy_level < _NO_PREFIXES else None
+        self._shown = self._prefixes if context.settings.privacy_level < _NO_PREFIXES else None
         history = SharedHistory(context.shared_file("history.json"))
         self._reader = StatusReader(context, core, others[Metrics], history, self._upstreams, self._clients)
-        is_shared = not context.facts.store_url.startswith(("memory:", "sqlite:"))
+        is_shared = not context.settings.store_url.startswith(("memory:", "sqlite:"))
         listening = f"{context.settings.host}:{context.settings.port}"
         place = find_place(listening) if is_shared else ""
         self._keeper = StatusKeeper(core.cache, history, context.events, context.clock, place)

@@ -144,7 +144,7 @@ class StatusReader:
             version=read_version(),
             started=int(self._started),
             uptime=int(self._context.clock() - self._started),
-            mode=self._context.facts.mode,
+            mode=self._context.settings.mode,
             draining=self._context.reloads.draining,
             workers=int(totals.sum("doi_proxy_workers")),
             requests=totals.by("doi_proxy_http_requests_total", "status"),
@@ -190,7 +190,7 @@ class StatusReader:
     async def _budget(self, totals: Totals) -> BudgetStatus:
         return BudgetStatus(
             tokens=await self._core.read_tokens(),
-            rate=self._context.facts.upstream_rate,
+            rate=self._context.settings.upstream_rate,
             in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
             waiting=int(totals.sum("doi_proxy_upstream_waiting")),
             clients_waiting=int(totals.sum("doi_proxy_upstream_clients_waiting")),
@@ -198,7 +198,7 @@ class StatusReader:
 
     async def _store(self, totals: Totals) -> StoreStatus:
         stats = await self._core.cache.stats()
-        store, scheme = stats.store, self._context.facts.store_url.partition(":")[0]
+        store, scheme = stats.store, self._context.settings.store_url.partition(":")[0]
         return StoreStatus(
             kind="memory" if scheme == "memory" else "sqlite" if scheme == "sqlite" else "server",
             healthy=stats.healthy,

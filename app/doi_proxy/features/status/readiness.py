@@ -31,7 +31,7 @@ async def describe_readiness(
     guards = enumerate(core.upstream.guards.items(), 1)
     upstreams = [_upstream_readiness(number, guard, known[url][0]) for number, (url, guard) in guards]
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
-    detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": stats.state}
+    detail = {"mode": context.settings.mode, "upstream": _worst_state(upstreams), "store": stats.state}
     shown = {name: value for service in services for name, value in service.ready().items()}
     detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
     if draining:

@@ -55,5 +55,5 @@ class Suggestions(Feature):
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open the search for names."""
         context = self.context
-        self.names = build_suggested_names(context.settings, core, context.facts.public_url, context.clock)
+        self.names = build_suggested_names(context.settings, core, context.public_url, context.clock)
         return (self.names,)

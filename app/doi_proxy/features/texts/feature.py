@@ -29,5 +29,5 @@ class Texts(Feature):
         from doi_proxy.web.client_network import client_of
 
         face.own_api.update({PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
-        add_parse(app, self.context.facts.public_url, PARSE_LIMITS, client_of)
+        add_parse(app, self.context.public_url, PARSE_LIMITS, client_of)
         add_extract(app, client_of)

@@ -58,10 +58,12 @@ class Tracing(Feature, Service):
         """Open the traces, and record a span for each query to an upstream."""
         from doi_proxy.features.tracing.opening import Export, open_traces
         from doi_proxy.server.proxies import trusted_addresses
+        from doi_proxy.system.version import read_version
 
-        facts, endpoint = self.context.facts, self.context.settings.group(TracingSettings).otel_endpoint
-        trusted = trusted_addresses(facts.trusted_proxies)
-        self._traces = open_traces(Export(endpoint or ""), facts.version, trusted, time.time_ns)
+        settings = self.context.settings
+        endpoint = settings.group(TracingSettings).otel_endpoint
+        trusted = trusted_addresses(settings.trusted_proxies)
+        self._traces = open_traces(Export(endpoint or ""), read_version(), trusted, time.time_ns)
         return Observers(upstream=lambda number: partial(self._traces.trace_query, number))
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
