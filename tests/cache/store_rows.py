@@ -1,10 +1,14 @@
-"""The five stores of the contract: how a test opens one, lets its time pass, and damages it."""
+"""The stores of the contract: how a test opens one, lets its time pass, and damages it."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +24,9 @@ from doi_proxy.features.valkey.url import parse_store_url
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER
 from tests.features.valkey.valkey_cluster import PRIMARIES
+from tests.world.loop import WorldLoop
+from tests.world.network import Network
+from tests.world.valkey import URL, Valkey
 
 #: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
 _TIMEOUT: Final = 5.0
@@ -155,6 +162,32 @@ class ServerRow(Row):
         return ValkeyStore(self._url, clock=self.clock, timeout=_TIMEOUT)
 
 
+class _ModelClient:
+    """Commands to the model of a server, as its client sends them."""
+
+    def __init__(self, server: Valkey) -> None:
+        self._call = server.keys.call
+        self.flushdb = partial(self._call, "FLUSHDB")
+        self.set, self.persist = partial(self._call, "SET"), partial(self._call, "PERSIST")
+        self.pexpire = partial(self._call, "PEXPIRE")
+
+    def hset(self, key: str, *, mapping: Mapping[str, str]) -> None:
+        """Replace the values of fields."""
+        self._call("HSET", key, *chain.from_iterable(mapping.items()))
+
+
+class ModelRow(ServerRow):
+    """The model of a server that worlds use, so what simulations find holds for a server."""
+
+    def __init__(self, clock: Clock, network: Network) -> None:
+        self._server = Valkey(network, time.time)
+        super().__init__(clock, URL, [_ModelClient(self._server)])
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self._server.ahead += seconds
+
+
 def open_row(name: str, clock: Clock, folder: Path, request: pytest.FixtureRequest) -> Row:
     """An empty store of this kind."""
     match name:
@@ -162,6 +195,10 @@ def open_row(name: str, clock: Clock, folder: Path, request: pytest.FixtureReque
             return MemoryRow(clock)
         case "sqlite":
             return SqliteRow(clock, folder / "store.sqlite3")
+        case "model":
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, WorldLoop)
+            return ModelRow(clock, loop.network)
         case "valkey":
             return ServerRow(clock, request.getfixturevalue("valkey_url"), [request.getfixturevalue("valkey_client")])
         case "sentinel":

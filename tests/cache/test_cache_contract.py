@@ -1,4 +1,4 @@
-"""The contract of every store: memory, SQLite, Valkey, Valkey behind Sentinels, and a Valkey cluster.
+"""The contract of every store: memory, SQLite, Valkey and its model, Valkey behind Sentinels, and a Valkey cluster.
 
 A fact takes a row, which opens the stores of several processes. `advance` lets time pass for all of them. The clock of
 a server goes on during a test, so a fact has a margin of TEST_TIME wherever a server counts the seconds.
@@ -46,7 +46,7 @@ SERVERS: Final = [
     *(pytest.param(name, marks=[pytest.mark.valkey, pytest.mark.nightly]) for name in ("sentinel", "cluster")),
 ]
 #: Stores that keep entries as bytes, where a disk, a person or another program can damage them.
-OF_BYTES: Final = ["sqlite", *SERVERS]
+OF_BYTES: Final = ["sqlite", "model", *SERVERS]
 every_store = pytest.mark.parametrize("row", ["memory", *OF_BYTES], indirect=True)
 every_store_of_bytes = pytest.mark.parametrize("row", OF_BYTES, indirect=True)
 
@@ -392,7 +392,7 @@ async def test_a_lease_that_its_owner_renews_for_no_time_ends(row: Row) -> None:
     # Valkey lets it end after a millisecond.
     async with asyncio.timeout(TEST_TIME):
         while not await there.lease(KEY, "there", LEASE):
-            pass
+            row.advance(0.001)
     await here.renew(KEY, "here", 0.0)
     assert not await here.lease(KEY, "here", LEASE)
 
