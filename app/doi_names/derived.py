@@ -235,7 +235,9 @@ def derive(text: str) -> tuple[FoundName, ...]:
     Each has the confidence `derived`: it may not be registered.
     """
     found = [
-        FoundName(DOIName.parse(rule.write(match)), match.start(), match.end(), match[0], "derived", rule.rule)
+        FoundName(
+            DOIName.parse(rule.write(match)), match.start(), match.end(), match[0], "derived", rule.rule, (rule.rule,)
+        )
         for rule in RULES
         for match in islice(rule.pattern.finditer(text), MAX_DERIVED)
     ]

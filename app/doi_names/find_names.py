@@ -72,6 +72,8 @@ class FoundName:
     text: str
     confidence: Confidence
     rule: str | None
+    #: The steps that led to the reading, in their order; `rule` is the first.
+    rules: tuple[str, ...] = field(default=(), compare=False)
     #: What else the part may mean, the likeliest first.
     suggestions: tuple[Suggestion, ...] = field(default=(), compare=False)
 
@@ -174,7 +176,7 @@ def _read_word(text: str) -> list[FoundName]:
 
 
 def _place(reading: Reading, place: tuple[int, int], text: str, suggestions: tuple[Suggestion, ...]) -> FoundName:
-    return FoundName(reading.name, *place, text, reading.confidence, reading.rule, suggestions)
+    return FoundName(reading.name, *place, text, reading.confidence, reading.rule, reading.rules, suggestions)
 
 
 def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:

@@ -53,11 +53,12 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The likeliest name in a text. `rule` is that of a suggestion, None for a `literal` reading."""
+    """The likeliest name in a text. `rules` are the steps that led to it, in order; `rule` is the first, or None."""
 
     name: HandleName
     confidence: Confidence
     rule: str | None
+    rules: tuple[str, ...] = field(default=(), compare=False)
 
 
 def write_reading(reading: Reading | None) -> dict[str, Any] | None:
@@ -103,11 +104,18 @@ class _Result:
     rest: str = ""
 
     def suggest(self, own_name: HandleName | None) -> tuple[Suggestion, ...]:
-        """All names of the result but one."""
+        """All names of the result but one. None but the reading can be sure."""
+        reading = self.reading
         suggestions = _rank(self.outcomes, own_name)
-        if self.reading is None or not self.reading.name.is_doi:
+        if reading is None or not reading.name.is_doi:
             return suggestions
-        return _add_longer_names(self.reading.name, suggestions, self.rest)
+        capped = tuple(
+            replace(suggestion, confidence=reading.confidence if suggestion.doi == reading.name else "likely")
+            if suggestion.confidence in ("literal", "sure")
+            else suggestion
+            for suggestion in suggestions
+        )
+        return _add_longer_names(reading.name, capped, self.rest)
 
 
 def _read_one(text: str) -> HandleName | None:
@@ -123,7 +131,7 @@ def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: 
     best = min(names, key=lambda outcome: outcome.rank).attempt if names else None
     if best is None or best.name is None:
         return _Result(None if name is None else Reading(name, "literal", None), outcomes)
-    reading = Reading(best.name, best.confidence, best.rule or None)
+    reading = Reading(best.name, best.confidence, best.rules[0] if best.rules else None, best.rules)
     place = text.find(best.name.text)
     following = text[place + len(best.name.text) :] if place >= 0 else ""
     rest = (following + after)[:MAX_LOOK]
@@ -161,6 +169,9 @@ def _rank(outcomes: list[AttemptOutcome], own_name: HandleName | None) -> tuple[
         if name is None or name == own_name or not outcome.is_plausible:
             continue
         if name.key not in found or outcome.rank < found[name.key][0]:
-            found[name.key] = outcome.rank, Suggestion(name, attempt.rule or _READ_AGAIN, attempt.confidence)
+            found[name.key] = (
+                outcome.rank,
+                Suggestion(name, attempt.rules[0] if attempt.rules else _READ_AGAIN, attempt.confidence),
+            )
     ordered = sorted(found.values(), key=lambda ranked: ranked[0])
     return tuple(suggestion for _, suggestion in ordered[:MAX_SUGGESTIONS])

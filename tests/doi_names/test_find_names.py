@@ -64,6 +64,12 @@ def test_each_name_has_the_confidence_of_its_reading(text: str, confidence: str,
     assert [(one.confidence, one.rule) for one in find_names(text)] == [(confidence, rule)]
 
 
+def test_each_name_has_the_steps_that_led_to_it() -> None:
+    (found,) = find_names("see 10.1000/a&lt;b/abstract).")
+    assert (found.rule, found.rules) == ("html-entity", ("html-entity", "trailing-punctuation", "page-part"))
+    assert [(other.doi.text, other.confidence) for other in found.suggestions] == [("10.1000/a<b/abstract", "likely")]
+
+
 def test_the_borders_of_pieces_do_not_matter() -> None:
     text, chance = WHOLE * 3, Random(7)
     whole = find_names(text)

@@ -34,10 +34,10 @@ OWN_URL: Final = "own-url"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A text after some repairs: the rule of the first, the number of doubtful ones, and the name in the text."""
+    """A text after some repairs: their rules in order, the number of doubtful ones, and the name in the text."""
 
     text: str
-    rule: str = ""
+    rules: tuple[str, ...] = ()
     doubts: int = 0
     is_likely: bool = False
     name: HandleName | None = None
@@ -46,7 +46,7 @@ class Attempt:
     def confidence(self) -> Confidence:
         if self.doubts:
             return "doubtful"
-        return "likely" if self.is_likely else "sure" if self.rule else "literal"
+        return "likely" if self.is_likely else "sure" if self.rules else "literal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +92,18 @@ def start(text: str, own_hosts: frozenset[str]) -> Attempt:
     short = _SHORT_DOI.match(rest)
     if short and (rest[short.end() :].rstrip("/") == "" or rest[short.end()] in "?#"):
         rest = f"10/{short[1]}"
-    return _attempt(rest, OWN_URL)
+    return _attempt(rest, (OWN_URL,))
 
 
-def _attempt(text: str, rule: str = "", doubts: int = 0, *, is_likely: bool = False) -> Attempt:
+def _attempt(text: str, rules: tuple[str, ...] = (), doubts: int = 0, *, is_likely: bool = False) -> Attempt:
     """The attempt of a text. If the text is a name, its label and URL are removed."""
     name = read_if_name(text)
     if name is None:
-        return Attempt(text, rule, doubts, is_likely)
+        return Attempt(text, rules, doubts, is_likely)
     if (doi := read_if_doi(name.text)) is not None:
-        return Attempt(name.text, rule, doubts, is_likely, doi)
+        return Attempt(name.text, rules, doubts, is_likely, doi)
     is_short = name.is_short_doi and _SHORT_DOI.fullmatch(name.text) is not None
-    return Attempt(text, rule, doubts, is_likely, name if is_short else None)
+    return Attempt(text, rules, doubts, is_likely, name if is_short else None)
 
 
 def read_if_doi(text: str) -> DOIName | None:
@@ -144,12 +144,12 @@ def _repair(attempt: Attempt, repairs: tuple[Repair, ...]) -> AttemptOutcome:
         text = repair.apply(attempt.text)
         if text == attempt.text:
             continue
-        rule = attempt.rule or repair.rule
+        rules = (*attempt.rules, repair.rule)
         is_likely = attempt.is_likely or repair.certainty is Certainty.LIKELY
         if repair.certainty is Certainty.DOUBTFUL:
-            doubtful.append(_attempt(text, rule, attempt.doubts + 1, is_likely=is_likely))
+            doubtful.append(_attempt(text, rules, attempt.doubts + 1, is_likely=is_likely))
             continue
         if not any(error.certainty is Certainty.SURE for error in errors):
-            repaired.append(_attempt(text, rule, attempt.doubts, is_likely=is_likely))
+            repaired.append(_attempt(text, rules, attempt.doubts, is_likely=is_likely))
         errors.append(repair)
     return AttemptOutcome(attempt, tuple(repaired), tuple(doubtful), tuple(errors))
