@@ -43,7 +43,7 @@ def test_the_newest_result_counts_whoever_has_it(tmp_path: Path) -> None:
 
 
 def test_a_process_alone_knows_what_it_shared() -> None:
-    states = SharedStates(None)
+    states = SharedStates(SharedMemory(None))
     assert states.share({"u": PartState("ok", 4.0)}) == {"u": PartState("ok", 4.0)}
     assert states.begin("upstream 1", "down") and states.begin("upstream 1", "down")
 
@@ -58,7 +58,7 @@ def test_a_worker_that_stands_still_with_the_memory_keeps_no_line_back(tmp_path:
 
 
 def test_the_parts_are_bounded() -> None:
-    states = SharedStates(None)
+    states = SharedStates(SharedMemory(None))
     known = states.share({str(number): PartState("ok", 1.0) for number in range(MAX_PARTS + 5)})
     assert len(known) == MAX_PARTS
 

@@ -73,7 +73,7 @@ class Worker:
 
     def __init__(self, loop: WorldLoop, settings: Settings, world: World, process: Process) -> None:
         lifecycle = Lifecycle(settings)
-        lifecycle.memories = process.machine.memories
+        lifecycle.memories = process.machine.memories or lifecycle.memories
         create_application = partial(create, settings, clock=world.now, chance=world.chance.random, lifecycle=lifecycle)
         self.application: Application = process.context.run(create_application)
         self.lifecycle, self.process = lifecycle, process
@@ -151,11 +151,6 @@ class World:
             stack.callback(lambda: self.run(self.upstream.__aexit__(None, None, None)))
             self._folder = Path(stack.enter_context(TemporaryDirectory()))
             stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=File)))
-            if self._workers_of_machine > 1:
-                for number, machine in enumerate(self.machines):
-                    folder = self._folder / f"machine {number}"
-                    folder.mkdir()
-                    machine.memories = dict(create_memories(folder))
             if str(self._settings["store_url"]).startswith("valkey:"):
                 self.valkey = Valkey(self.loop.network, self.now)
             stack.callback(self.loop.bury)
@@ -184,7 +179,12 @@ class World:
         return int(self._settings.get("workers", 1))
 
     def _start(self) -> None:
-        """Start the workers."""
+        """Start the workers, with nothing that earlier ones shared."""
+        if self._workers_of_machine > 1:
+            for number, machine in enumerate(self.machines):
+                folder = self._folder / f"machine {number}"
+                folder.mkdir(exist_ok=True)
+                machine.memories = dict(create_memories(folder))
         for number in range(len(self.machines) * self._workers_of_machine):
             self.workers.append(self._create_worker(number))
             self.run(self._begin(number))

@@ -144,7 +144,7 @@ def new_context(
 ) -> Context:
     """What features are made with."""
     folder = _shared_folder(settings)
-    events = EventLog(None if folder is None else folder / "events.json")
+    events = EventLog(reloads.memories["events"])
     return Context(settings, read_public_url(settings), reloads, clock, folder, events, access_log)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from doi_proxy.assembly.settings import Settings, mask_settings
 from doi_proxy.assembly.settings.sources import names_from_files
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.sharing.memory import SharedMemory, Use
+from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ class Lifecycle:
         self.draining = False
         #: Reloads the whole service, all workers included. None where nothing follows a reload.
         self.request_reload: Callable[[], None] | None = None
-        #: What the workers share besides files. Empty for a process alone.
-        self.memories: Mapping[Use, SharedMemory] = {}
+        #: What the workers share. A process alone has them for itself.
+        self.memories: Mapping[Use, SharedMemory] = create_memories(None)
         #: Makes the other workers follow a change. None for a process alone.
         self.send_change: Callable[[], None] | None = None
         self._followers: list[Callable[[], None]] = []
@@ -53,12 +53,12 @@ class Lifecycle:
         self._parts.append(_Part(apply, frozenset(names)))
 
     def announce_change(self) -> None:
-        """Let the other workers read the files that all share, which they otherwise do within a second."""
+        """Let the other workers read what all share, which they otherwise do within a second."""
         if self.send_change is not None:
             self.send_change()
 
     def on_change(self, follow: Callable[[], None]) -> None:
-        """Call `follow` after another worker has changed a file that the workers share."""
+        """Call `follow` after another worker has changed what the workers share."""
         self._followers.append(follow)
 
     def follow(self) -> None:

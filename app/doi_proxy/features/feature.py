@@ -93,14 +93,14 @@ class Reloads(Protocol):
 
     draining: bool
     request_reload: Callable[[], None] | None
-    #: What the workers of this machine share besides files. Empty for a process alone.
+    #: What the workers of this machine share. A process alone has them for itself.
     memories: Mapping[Use, SharedMemory]
 
     def announce_change(self) -> None:
-        """Let the other workers read the files that all share, which they otherwise do within a second."""
+        """Let the other workers read what all share, which they otherwise do within a second."""
 
     def on_change(self, follow: Callable[[], None]) -> None:
-        """Call `follow` after another worker has changed a file that the workers share."""
+        """Call `follow` after another worker has changed what the workers share."""
 
     def show_settings(self) -> dict[str, Any]:
         """The settings in force, with secrets masked."""
@@ -128,7 +128,7 @@ class Context:
     access_log: Stage | None = None
 
     def shared_file(self, name: str) -> Path | None:
-        """A file that the workers of this machine share until the service ends, None for a process alone."""
+        """A file to lock, which the workers of this machine share until the service ends. None for a process alone."""
         return None if self.shared_folder is None else self.shared_folder / name
 
 

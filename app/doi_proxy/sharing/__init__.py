@@ -1,1 +1,1 @@
-"""What the workers of one machine share: files, a folder, memory."""
+"""What the workers of one machine share: memory."""

@@ -1,18 +1,16 @@
 """The last events of a service. They have counts and times: no name, no client.
 
-The workers of a machine share them in a file, each change under a lock. What several workers saw is one event.
+The workers of a machine share them. What several workers saw is one event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from doi_proxy.sharing.file import SharedFile
+from doi_proxy.sharing.memory import SharedMemory
 
 #: Seconds since the epoch, until the year 9999. An event that is read may be forged.
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
@@ -71,11 +69,10 @@ def _join(event: Event, new: Event) -> Event:
 
 
 class EventLog:
-    """The events in memory, or in a file that the workers share."""
+    """The events in the memory that the workers share."""
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = None if file is None else SharedFile(file)
-        self._events: list[Event] = []
+    def __init__(self, memory: SharedMemory) -> None:
+        self._memory = memory
 
     def add(self, *new: Event) -> None:
         """Add events."""
@@ -103,17 +100,10 @@ class EventLog:
 
     def read(self) -> list[Event]:
         """The events, oldest first."""
-        if self._file is not None:
-            # A file that cannot be read does not take the page with it. The last events that were read are shown.
-            with suppress(OSError):
-                self._events = _read(self._file.read())
-        return self._events
+        return _read(self._memory.read())
 
     def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:
-        if self._file is None:
-            self._events = change(self._events)
-            return
-        self._file.change(lambda content: msgspec.json.encode(change(_read(content))))
+        self._memory.change(lambda content: msgspec.json.encode(change(_read(content))), waits=True)
 
 
 def _read(content: bytes) -> list[Event]:

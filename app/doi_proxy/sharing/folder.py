@@ -1,4 +1,4 @@
-"""The folder that the workers of one machine share until the service ends: for metrics, and for denied networks."""
+"""The folder that the workers of one machine share until the service ends: for metrics, and for locks."""
 
 from __future__ import annotations
 

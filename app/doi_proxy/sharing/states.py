@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -12,8 +12,6 @@ from doi_proxy.sharing.memory import SharedMemory
 
 #: Parts of one service. Its upstreams are far fewer.
 MAX_PARTS: Final = 500
-#: Attempts to get the memory, which another worker holds for some 50 us. A worker that was stopped stops no other.
-_ATTEMPTS: Final = 20
 
 
 class PartState(msgspec.Struct, frozen=True, array_like=True):
@@ -26,9 +24,9 @@ class PartState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharedStates:
-    """The states in a memory that the workers share, or in that of this process."""
+    """The states in a memory that the workers share."""
 
-    def __init__(self, memory: SharedMemory | None) -> None:
+    def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory
         self._known: dict[str, PartState] = {}
 
@@ -53,14 +51,8 @@ class SharedStates:
             self._known = dict([*(before | newer).items()][-MAX_PARTS:])
             return msgspec.msgpack.encode(self._known)
 
-        self._change(change)
+        self._memory.change(change, waits=True)
         return before
-
-    def _change(self, change: Callable[[bytes], bytes]) -> None:
-        if self._memory is None:
-            change(msgspec.msgpack.encode(self._known))
-        else:
-            any(self._memory.change(change) for _ in range(_ATTEMPTS))
 
 
 def _decode(data: bytes) -> dict[str, PartState]:

@@ -14,7 +14,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ClientDenied
 from doi_proxy.features.limits.denials import Denials
 from doi_proxy.features.limits.feature import Limits
-from doi_proxy.sharing.folder import FOLDER_VARIABLE
+from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
 
 
@@ -24,8 +24,8 @@ def test_a_change_in_the_same_tick_of_the_clock_is_followed(tmp_path: Path) -> N
     def apply(networks: Collection[str]) -> None:
         applied.append(sorted(networks))
 
-    file, clock = tmp_path / "denials.json", Clock()
-    ours, theirs = Denials(file, clock, lambda _: None), Denials(file, clock, apply)
+    memory, clock = SharedMemory(tmp_path / "lock"), Clock()
+    ours, theirs = Denials(memory, clock, lambda _: None), Denials(memory, clock, apply)
     for number in range(50):
         ours.deny(f"192.0.{number}.0/24", 60)
         theirs.refresh()
@@ -48,8 +48,8 @@ def test_the_clock_of_the_machine_neither_prolongs_nor_ends_a_denial() -> None:
 
 
 def test_a_denial_ends_by_the_timer(tmp_path: Path) -> None:
-    timer = Clock()
-    ours, theirs = (Denials(tmp_path / "denials.json", timer, lambda _: None) for _ in range(2))
+    timer, memory = Clock(), SharedMemory(tmp_path / "lock")
+    ours, theirs = (Denials(memory, timer, lambda _: None) for _ in range(2))
     ours.deny("192.0.2.0/24", 60)
     timer.advance(20)
     assert theirs.list() == {"192.0.2.0/24": 40}
@@ -58,11 +58,11 @@ def test_a_denial_ends_by_the_timer(tmp_path: Path) -> None:
 
 
 def test_a_denial_is_announced_and_followed_where_another_worker_announces_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     settings = Settings(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite3", upstream_contact="mailto:a@b.org")
     lifecycles = [Lifecycle(settings) for _ in range(2)]
+    lifecycles[1].memories = lifecycles[0].memories
     workers = [Features(new_context(settings, lifecycle)) for lifecycle in lifecycles]
     opened = [features.open(open_core(settings, features, features.observe())) for features in workers]
     lifecycles[0].send_change = lifecycles[1].follow

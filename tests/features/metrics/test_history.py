@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from doi_proxy.features.metrics.history import LENGTH, RECORD_INTERVAL, STEP, History, SharedHistory
+from doi_proxy.sharing.memory import SharedMemory
 
 START = 1_700_000_100.0 - 1_700_000_100.0 % STEP
 
@@ -40,7 +41,8 @@ def test_a_clock_that_was_set_back_adds_to_the_newest_point() -> None:
 
 
 def test_counts_since_the_last_record_are_read_and_recorded_once(tmp_path: Path) -> None:
-    recorder, reader = SharedHistory(tmp_path / "history.json"), SharedHistory(tmp_path / "history.json")
+    memory = SharedMemory(tmp_path / "memory.lock")
+    recorder, reader = (SharedHistory(memory, tmp_path / "history.lock") for _ in range(2))
     assert recorder.is_due(START)
     recorder.record(START, {"requests": 3})
     for _ in range(2):
@@ -51,7 +53,8 @@ def test_counts_since_the_last_record_are_read_and_recorded_once(tmp_path: Path)
 
 
 def test_one_worker_records_and_the_others_read(tmp_path: Path) -> None:
-    recorder, reader = SharedHistory(tmp_path / "history.json"), SharedHistory(tmp_path / "history.json")
+    memory = SharedMemory(tmp_path / "memory.lock")
+    recorder, reader = (SharedHistory(memory, tmp_path / "history.lock") for _ in range(2))
     assert recorder.is_due(START)
     assert not reader.is_due(START)
     recorder.record(START, {"requests": 3})

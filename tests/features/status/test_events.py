@@ -6,6 +6,7 @@ from pathlib import Path
 
 from doi_proxy.features.status.reader import sum_outages
 from doi_proxy.sharing.events import MAX_EVENTS, Event, EventLog, add_event
+from doi_proxy.sharing.memory import SharedMemory
 
 
 def fold(*events: Event) -> list[Event]:
@@ -54,15 +55,16 @@ def test_the_oldest_are_dropped() -> None:
     assert events[0].at == 500
 
 
-def test_workers_share_them_in_a_file(tmp_path: Path) -> None:
-    one, other = EventLog(tmp_path / "events.json"), EventLog(tmp_path / "events.json")
+def test_workers_share_them(tmp_path: Path) -> None:
+    memory = SharedMemory(tmp_path / "lock")
+    one, other = EventLog(memory), EventLog(memory)
     one.add(Event("reload", 100))
     other.add(Event("deny", 200))
     assert one.read() == other.read() == [Event("reload", 100), Event("deny", 200)]
 
 
 def test_an_outage_of_an_earlier_run_ended_with_it() -> None:
-    log = EventLog(None)
+    log = EventLog(SharedMemory(None))
     log.add(Event("start", 900, detail="1.0"))
     log.restore([Event("outage", 100, detail="doi.org")], 160)
     assert log.read() == [Event("outage", 100, 160, "doi.org"), Event("start", 900, detail="1.0")]

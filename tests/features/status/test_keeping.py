@@ -13,6 +13,7 @@ from doi_proxy.features.metrics.history import LENGTH, STEP, Point, SharedHistor
 from doi_proxy.features.sqlite.notes import write_note
 from doi_proxy.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKeeper, decode_note
 from doi_proxy.sharing.events import EventLog
+from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
 from tests.web.proxy import running_with
 
@@ -103,11 +104,11 @@ class _Notes:
 
 async def keep(notes: Any, place: str, at: float, answers: float = 0.0, *, ends: bool = True) -> list[Point]:
     """Run a service with this history, and return the points that it has then."""
-    history = SharedHistory(None)
+    history = SharedHistory(SharedMemory(None), None)
     if answers:
         history.record(at, {})
         history.record(at, {"answers": answers})
-    keeper = StatusKeeper(notes, history, EventLog(None), Clock(at), place)
+    keeper = StatusKeeper(notes, history, EventLog(SharedMemory(None)), Clock(at), place)
     await keeper._keep()
     if ends:
         await keeper._save(has_ended=True)

@@ -39,11 +39,11 @@ def share_purges(context: Context, core: Core) -> SharedPurges:
         request = PurgeRequest.model_validate(body)
         await purge(cache, _selection(request, HandleName(name) if name else None), soft=request.soft)
 
-    return SharedPurges(context.shared_file("purges.json"), cache, context.clock, repeat)
+    return SharedPurges(context.reloads.memories["purges"], cache, context.clock, repeat)
 
 
 def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Limits) -> AdminActions:
-    """The actions on one process. A purge reaches the others by the store, or by `purges`; a denial by a file."""
+    """The actions on one process. A purge reaches the others by the store or `purges`, a denial by shared memory."""
     clock, reloads = context.clock, context.reloads
 
     async def show(name: HandleName) -> EntryReport | None:

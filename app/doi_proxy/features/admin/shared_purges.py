@@ -1,4 +1,4 @@
-"""Purges while the store cannot be opened: the workers of a machine share them in a file, because the store cannot."""
+"""Purges while the store cannot be opened: the workers of a machine share them, because the store cannot."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.sharing.file import SharedFile
+from doi_proxy.sharing.memory import ROOM, SharedMemory
 from doi_proxy.system.background import Service
 
 log = logging.getLogger(__name__)
 
-#: Purges that the file has. A worker reads them every second.
+#: Purges that are shared, if there is room for so many. A worker reads them every second.
 MAX_SHARED: Final = 1_000
 #: Seconds for which a purge reaches a worker whose store is open. It may have been opened just before.
 _RECENT: Final = 10.0
@@ -30,13 +29,14 @@ class SharedPurges(Service):
 
     def __init__(
         self,
-        file: Path | None,
+        memory: SharedMemory,
         cache: TieredStore,
         clock: Callable[[], float],
         repeat: Callable[[dict[str, Any], str], Awaitable[object]],
     ) -> None:
-        """`file` is shared by the workers, None for a process alone."""
-        self._file = None if file is None else SharedFile(file)
+        """`memory` is shared by the workers."""
+        self._memory = memory
+        self._version = 0
         self._cache = cache
         self._clock = clock
         self._repeat = repeat
@@ -46,20 +46,17 @@ class SharedPurges(Service):
 
     def announce(self, body: dict[str, Any], name: str) -> None:
         """Let the other workers repeat a purge, if this one waits for the store."""
-        if self._file is None or not self._cache.waits_for_store:
+        if not self._cache.waits_for_store:
             return
 
         def add(content: bytes) -> bytes:
             purges = _read(content)
             number = purges[-1][0] + 1 if purges else 1
-            return json.dumps([*purges, (number, self._clock(), body, name)][-MAX_SHARED:]).encode()
+            self._own.add(number)
+            return _write([*purges, (number, self._clock(), body, name)][-MAX_SHARED:])
 
-        try:
-            content = self._file.change(add)
-        except OSError as error:
-            log.error("a purge does not reach the other workers of this machine: %s", error)
-        else:
-            self._own.add(_read(content)[-1][0])
+        if not self._memory.change(add, waits=True):
+            log.error("a purge does not reach the other workers of this machine: one that was stopped holds the memory")
 
     async def run(self) -> None:
         """Follow the other workers until the end."""
@@ -72,8 +69,10 @@ class SharedPurges(Service):
 
         A worker that starts later repeats them all: its store can be one that is only read.
         """
-        content = None if self._file is None else self._file.read_new()
-        for number, at, body, name in _read(content or b""):
+        if (version := self._memory.version) == self._version:
+            return
+        self._version = version
+        for number, at, body, name in _read(self._memory.read()):
             is_needed = self._cache.waits_for_store or self._clock() - at < _RECENT
             if number > self._seen and number not in self._own and is_needed:
                 await self._repeat(body, name)
@@ -81,6 +80,13 @@ class SharedPurges(Service):
         self._own = {number for number in self._own if number > self._seen}
 
 
+def _write(purges: list[tuple[int, float, dict[str, Any], str]]) -> bytes:
+    """The newest purges for which there is room."""
+    while len(content := json.dumps(purges).encode()) > ROOM and purges:
+        purges = purges[len(purges) // 2 + 1 :]
+    return content
+
+
 def _read(content: bytes) -> list[tuple[int, float, dict[str, Any], str]]:
-    """The purges in the content of the file, which this program alone writes, in their order."""
+    """The purges in the content of the memory, in their order."""
     return [(number, at, body, name) for number, at, body, name in json.loads(content or b"[]")]

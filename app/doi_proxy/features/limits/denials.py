@@ -1,17 +1,15 @@
-"""Networks that an operator denied for a time. The workers of a machine share them in a file; a restart ends them."""
+"""Networks that an operator denied for a time. The workers of a machine share them; a restart ends them."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Final
 
-from doi_proxy.errors import InvalidParameter
-from doi_proxy.sharing.file import SharedFile
+from doi_proxy.errors import DoiProxyError, InvalidParameter
+from doi_proxy.sharing.memory import SharedMemory
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +20,16 @@ MAX_DENIALS: Final = 1_000
 class Denials:
     """The end of each denial by its network, in seconds of the timer. A call of `refresh` follows other workers."""
 
-    def __init__(self, file: Path | None, timer: Callable[[], float], apply: Callable[[Collection[str]], None]) -> None:
-        """`file` is shared by the workers, None for a process alone. `apply` gets the networks after each change.
+    def __init__(
+        self, memory: SharedMemory, timer: Callable[[], float], apply: Callable[[Collection[str]], None]
+    ) -> None:
+        """`memory` is shared by the workers. `apply` gets the networks after each change.
 
         `timer` is monotonic and the same for all processes of the machine. A clock that is set back would prolong
         denials.
         """
-        self._file = None if file is None else SharedFile(file)
+        self._memory = memory
+        self._version = 0
         self._timer = timer
         self._apply = apply
         self._ends: dict[str, float] = {}
@@ -40,10 +41,9 @@ class Denials:
         def change(content: bytes) -> bytes:
             return json.dumps(self._change(_read(content), network, ends)).encode()
 
-        if self._file is None:
-            self._use(self._change(self._ends, network, ends))
-        else:
-            self._use(_read(self._file.change(change)))
+        if not self._memory.change(change, waits=True):
+            raise DoiProxyError("A worker that was stopped holds the denials; end it, and deny the network again.")
+        self._use(_read(self._memory.read()))
 
     def list(self) -> Mapping[str, float]:
         """The seconds that are left of each denial in force, those of other workers included."""
@@ -52,11 +52,10 @@ class Denials:
         return {network: ends - now for network, ends in self._ends.items()}
 
     def refresh(self) -> None:
-        """Read the file if another worker has changed it, and drop the denials that have ended."""
-        if self._file is not None:
-            with suppress(OSError):
-                if (content := self._file.read_new()) is not None:
-                    self._use(_read(content))
+        """Read the memory if it was changed, and drop the denials that have ended."""
+        if (version := self._memory.version) != self._version:
+            self._version = version
+            self._use(_read(self._memory.read()))
         now = self._timer()
         if any(ends <= now for ends in self._ends.values()):
             self._use({network: ends for network, ends in self._ends.items() if ends > now})
@@ -77,7 +76,7 @@ class Denials:
 
 
 def _read(content: bytes) -> dict[str, float]:
-    """The denials in the content of the file, which this program alone writes."""
+    """The denials in the content of the memory."""
     try:
         document = json.loads(content or b"{}")
         return {str(ip_network(network)): float(ends) for network, ends in document.items()}

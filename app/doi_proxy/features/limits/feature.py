@@ -116,7 +116,7 @@ class Limits(Feature, Service):
             clock=context.clock,
             refused=core.meter.counter(REFUSED),
         )
-        self._denials = Denials(context.shared_file("denials.json"), time.monotonic, self._limits.deny)
+        self._denials = Denials(context.reloads.memories["denials"], time.monotonic, self._limits.deny)
         context.reloads.on_change(self._denials.refresh)
         context.reloads.on_reload(lambda _: self._limits.reload())
         return self._limits, self

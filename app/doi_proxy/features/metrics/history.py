@@ -6,8 +6,6 @@ after its end. `restore` puts the points of an earlier run before those of this 
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,6 +16,8 @@ from prometheus_client.samples import Sample
 
 from doi_proxy.errors import NotCached, PrefixDenied, failure_tokens
 from doi_proxy.sharing.events import Moment
+from doi_proxy.sharing.folder import lock_file
+from doi_proxy.sharing.memory import SharedMemory
 
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
@@ -119,10 +119,12 @@ def read_totals(families: Iterable[Metric]) -> Totals:
 
 
 class SharedHistory:
-    """A history in memory, or in a file that the workers share."""
+    """A history in the memory that the workers share. One of them records it: the one that has the lock."""
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
+    def __init__(self, memory: SharedMemory, lock: Path | None) -> None:
+        """`lock` is a file that the workers share. None for a process alone."""
+        self._memory = memory
+        self._lock_file = lock
         self._history = History()
         self._lock: int | None = None
         self._recorded_at: float | None = None
@@ -132,21 +134,19 @@ class SharedHistory:
         if self._recorded_at is not None and 0.0 <= now - self._recorded_at < RECORD_INTERVAL:
             return False
         self._recorded_at = now
-        return self._file is None or self._take_lock(self._file)
+        return self._lock_file is None or self._take_lock(self._lock_file)
 
     def record(self, now: float, totals: Mapping[str, float]) -> None:
         """Record totals. Only for a process for which the record is due."""
         self._history.record(now, totals)
-        if self._file is not None:
-            # Readers see the whole old file or the whole new one.
-            new = self._file.with_suffix(".new")
-            new.write_bytes(msgspec.json.encode(self._history))
-            new.replace(self._file)
+        if self._lock_file is not None:
+            content = msgspec.json.encode(self._history)
+            self._memory.change(lambda _: content)
 
     @property
     def is_recorder(self) -> bool:
         """Whether this process records."""
-        return self._file is None or self._lock is not None
+        return self._lock_file is None or self._lock is not None
 
     @property
     def is_restored(self) -> bool:
@@ -169,24 +169,20 @@ class SharedHistory:
         return points
 
     def _read(self) -> History:
-        return _read(self._file) if self._file is not None and self._lock is None else self._history
+        return self._history if self.is_recorder else _read(self._memory.read())
 
     def _take_lock(self, file: Path) -> bool:
         if self._lock is not None:
             return True
-        descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
+        self._lock = lock_file(file)
+        if self._lock is None:
             return False
-        self._lock = descriptor
-        self._history = _read(file)
+        self._history = _read(self._memory.read())
         return True
 
 
-def _read(file: Path) -> History:
+def _read(content: bytes) -> History:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=History)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(content, type=History)
+    except msgspec.DecodeError:
         return History()

@@ -86,11 +86,11 @@ class StatusPages(Feature, Service):
         from doi_proxy.web.client_network import client_of
 
         context, memories = self.context, self.context.reloads.memories
-        self._upstreams = UpstreamStates(core.upstream.guards, SharedStates(memories.get("upstreams")), context.clock)
-        self._clients = ClientCounts(client_of, context.clock, memories.get("clients"))
-        self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories.get("prefixes"))
+        self._upstreams = UpstreamStates(core.upstream.guards, SharedStates(memories["upstreams"]), context.clock)
+        self._clients = ClientCounts(client_of, context.clock, memories["clients"])
+        self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories["prefixes"])
         self._shown = self._prefixes if context.settings.privacy_level < _NO_PREFIXES else None
-        history = SharedHistory(context.shared_file("history.json"))
+        history = SharedHistory(memories["history"], context.shared_file("history.lock"))
         self._reader = StatusReader(context, core, others[Metrics], history, self._upstreams, self._clients)
         is_shared = not context.settings.store_url.startswith(("memory:", "sqlite:"))
         listening = f"{context.settings.host}:{context.settings.port}"

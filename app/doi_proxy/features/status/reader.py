@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec.structs import asdict
@@ -32,6 +31,7 @@ from doi_proxy.features.status.readiness import describe_readiness
 from doi_proxy.features.status.summary import read_english, summarize, write_sentence
 from doi_proxy.features.status.upstream_states import UpstreamStates
 from doi_proxy.sharing.events import Event
+from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.system.background import Service
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.incidents import Incident
@@ -67,7 +67,7 @@ class StatusReader:
         self._history = history
         self._upstreams = upstreams
         now = context.clock()
-        self._started, is_first = _note_start(context.shared_file("started"), now)
+        self._started, is_first = _note_start(context.reloads.memories["start"], now)
         if is_first:
             self._events.add(Event("start", int(now), detail=read_version()))
 
@@ -230,15 +230,17 @@ def _host(url: str) -> str:
     return urlsplit(url).hostname or "handle servers"
 
 
-def _note_start(file: Path | None, now: float) -> tuple[float, bool]:
+def _note_start(memory: SharedMemory, now: float) -> tuple[float, bool]:
     """When the first worker started, in seconds since the epoch, and whether that is this one."""
-    if file is None:
-        return now, True
-    try:
-        file.touch(exist_ok=False)
-    except FileExistsError:
-        return file.stat().st_mtime, False
-    return file.stat().st_mtime, True
+    is_first = False
+
+    def note(content: bytes) -> bytes:
+        nonlocal is_first
+        is_first = not content
+        return content or repr(now).encode()
+
+    memory.change(note, waits=True)
+    return float(memory.read() or now), is_first
 
 
 def _describe(point: Point) -> HistoryPoint:
