@@ -39,7 +39,7 @@ async def test_the_second_button_shows_the_record(visit: Visit, site: Site) -> N
     page = await visit("/")
     await page.get_by_label("DOI", exact=True).fill(WORK)
     await page.get_by_role("button", name="Show the record").click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Record")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI record")
     table = page.get_by_role("table", name="Registered values")
     await expect(table).not_to_be_visible()
     await page.get_by_text("Registered values: 1").click()
@@ -58,7 +58,7 @@ async def test_an_empty_form_is_not_sent(visit: Visit, site: Site) -> None:
 async def test_the_doi_of_a_pasted_citation_is_one_button_away(visit: Visit, site: Site) -> None:
     page = await visit("/")
     await enter(page, f"Smith J (2021). A title. Journal 23(7):550. doi:{WORK}.")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("We Found This DOI in Your Text")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("We found this DOI in your text")
     button = page.get_by_role("link", name="Go to the work")
     await expect(button).to_be_focused()
     await button.press("Enter")

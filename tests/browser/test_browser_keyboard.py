@@ -81,7 +81,7 @@ async def test_a_doi_is_resolved_without_a_mouse(visit: Visit, site: Site) -> No
     await page.keyboard.press("Tab")
     await page.keyboard.press("Tab")
     await page.keyboard.press("Space")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Record")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI record")
 
 
 async def test_the_link_without_the_trailing_slash_is_followed_without_a_mouse(visit: Visit, site: Site) -> None:

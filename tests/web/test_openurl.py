@@ -55,7 +55,7 @@ async def test_an_openurl_leads_where_its_name_leads(proxy: Proxy, query: str, s
 async def test_an_openurl_without_a_doi_is_400_and_says_what_to_send(proxy: Proxy, query: str) -> None:
     got = await proxy.get(f"/openurl?{query}")
     assert got.status == 400 and "rft_id=info:doi/" in got.text
-    assert "No DOI in This OpenURL" in got.text
+    assert "No DOI in this OpenURL" in got.text
 
 
 @pytest.mark.parametrize(

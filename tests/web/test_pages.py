@@ -367,7 +367,7 @@ def test_a_name_is_called_what_it_is(text: str, kind: str, elsewhere: str) -> No
     assert not_found(text).one("h1").text == f"{kind} Not Found"
     html = PAGES.could_not_verify(HERE, "en", name=HandleName(text), reason="It is down.", retry_after=None)
     page = Page(html.decode())
-    assert page.one("h1").text == f"This {kind} Could Not Be Verified"
+    assert page.one("h1").text == f"This {kind if kind == 'DOI' else kind.lower()} could not be verified"
     assert elsewhere in page.links
 
 
@@ -573,7 +573,7 @@ def test_the_page_says_why_it_came_instead_of_a_redirect() -> None:
 
 def test_a_prefix_has_a_record_page_without_a_doi_uri() -> None:
     page = values_page(value(1, "HS_SERV", string("10.SERV/CROSSREF")), name="10.1000")
-    assert page.one("h1").text == "Prefix Record"
+    assert page.one("h1").text == "Prefix record"
     assert "doi:10.1000 " not in page.one("main").text.split("Try another")[0]
     assert "https://doi.org/10.1000" in page.links
 

@@ -149,7 +149,7 @@ def says_could_not_verify(reply: Reply, face: str, name: str, failing: Failing) 
     elif face == "JSONP":
         assert reply.text.startswith('f({"responseCode":2,')
     elif face != "HEAD":
-        assert "Could Not Be Verified" in reply.text and "Not Found" not in reply.text
+        assert "could not be verified" in reply.text and "Not Found" not in reply.text
 
 
 def is_found(reply: Reply, face: str) -> None:
