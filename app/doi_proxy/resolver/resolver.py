@@ -89,17 +89,21 @@ class Resolver:
                 return None  # `resolve` raises it
             if local is not None:
                 return local
-        entry, now = self.peek(name.key) or self.cache.get_now(name.key), self._clock()
-        if entry is None or now < refresh_from(entry):
-            return None if entry is None else Resolution(name, entry, HIT)
-        if not entry.is_usable(now) or not entry.is_current(self.cache.edition):
+        entry = self.peek(name.key) or self.cache.get_now(name.key)
+        return None if entry is None else self._answer_without_query(name, entry)
+
+    def _answer_without_query(self, name: HandleName, entry: Entry) -> Resolution | None:
+        now = self._clock()
+        if now < refresh_from(entry):
+            return Resolution(name, entry, HIT)
+        reason = self.find_recent_failure(name, now)
+        if reason is None and not entry.is_confirmed:
+            reason = self._sealed  # only an import changes a file's record, and announces that
+        if reason is None or not entry.is_usable(now) or not self.is_current(entry):
             return None
-        no_query = self.find_recent_failure(name, now)
-        if no_query is None and not entry.is_confirmed:
-            no_query = self._sealed  # only an import changes a file's record, and announces that
-        if no_query is None or entry.is_fresh(now):
-            return None if no_query is None else Resolution(name, entry, HIT)
-        return Resolution(name, entry, stale_origin(entry), no_query)
+        if entry.is_fresh(now):
+            return Resolution(name, entry, HIT)
+        return Resolution(name, entry, stale_origin(entry), reason)
 
     def is_local(self, name: HandleName) -> bool:
         """Whether a local record answers or denies a name, in place of the cache."""
