@@ -11,7 +11,7 @@ from doi_proxy.features import NAMES
 from doi_proxy.features.feature import Feature, Observers
 from doi_proxy.system.background import Service
 from doi_proxy.web.section import Section
-from doi_proxy.web.stage import Admission, Encoder, Stage
+from doi_proxy.web.stage import Admission, Encoder, Stage, Stages
 from tools.removable import find_heavy
 
 
@@ -28,7 +28,7 @@ def test_no_feature_takes_more_than_two_others_with_it() -> None:
     assert {feature.name: heavy for feature in installed() if (heavy := find_heavy(feature.name))} == {}
 
 
-@pytest.mark.parametrize("seam", [Admission, Encoder, Feature, Observers, Section, Service, Stage])
+@pytest.mark.parametrize("seam", [Admission, Encoder, Feature, Observers, Section, Service, Stage, Stages])
 def test_a_seam_has_at_most_sixteen_members(seam: type) -> None:
     members = {name for name in (*vars(seam), *vars(seam).get("__annotations__", ())) if not name.startswith("_")}
     assert 0 < len(members) <= 16

@@ -205,7 +205,7 @@ class Application:
     async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
         began = self._timer()
         if route == "operation":
-            status = await self._operations.answer(request, receive, send, self._stages.wrap_send)
+            status = await self._operations.answer(request, receive, send, self._stages.encoders)
         elif route in self._own_routes and request.method != "OPTIONS":
             status = await self._answer_own_api(request, route, receive, send)
         else:
@@ -250,7 +250,7 @@ class Application:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
             refusal = refusal or error_problem(as_failure(NameTooLong(message)), base=self._face.link.base)
         if refusal is None:
-            return await self._operations.answer(request, receive, send, self._stages.wrap_send)
+            return await self._operations.answer(request, receive, send, self._stages.encoders)
         await send_reply(refusal, send, head_only=request.head_only)
         return refusal.status
 

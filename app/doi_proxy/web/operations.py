@@ -14,7 +14,7 @@ from doi_proxy.web.redirect import Redirects
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import COMMON_HEADERS, NO_CORS_HEADERS, Message, Receive, Scope, Send
 from doi_proxy.web.route import Paths
-from doi_proxy.web.stage import Stages
+from doi_proxy.web.stage import Encoder, Stages
 
 
 class Gate(Protocol):
@@ -57,12 +57,10 @@ class Operations:
     allow_of: Callable[[bytes], str | None]
     gates: Sequence[Gate] = ()
 
-    async def answer(
-        self, request: Request, receive: Receive, send: Send, wraps: Sequence[Callable[[Request, Send], Send]]
-    ) -> int:
+    async def answer(self, request: Request, receive: Receive, send: Send, encoders: Sequence[Encoder]) -> int:
         """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status.
 
-        `wraps` are the stages that encode the answers of FastAPI.
+        `encoders` encode the answers of FastAPI.
         """
         scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
         for gate in self.gates:
@@ -81,7 +79,7 @@ class Operations:
             await send(message)
 
         wrapped: Send = send_complete
-        for wrap_send in wraps:
-            wrapped = wrap_send(request, wrapped)
+        for encoder in encoders:
+            wrapped = encoder.wrap_send(request, wrapped)
         await self.app(scope, receive, wrapped)
         return status

@@ -186,8 +186,6 @@ class Stage:
 class Stages:
     """What all features add. A field is named after a member of a class above. A method that no feature has is None."""
 
-    charge_bypass: Callable[[str], object] | None = None
-    may_renew: Callable[[str], bool] | None = None
     needs_thread: Callable[[Request, int], bool] | None = None
     encodes_from: int = sys.maxsize
     log_now: Callable[[Request, str, Reply, float], bytes] | None = None
@@ -200,7 +198,6 @@ class Stages:
     country: Callable[[str], str | None] | None = None
     record_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
-    wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
     gates: tuple[Admission, ...] = ()
     encoders: tuple[Encoder, ...] = ()
     #: The stages that override `find_detour`.
@@ -230,8 +227,6 @@ def fold_stages(parts: Iterable[object]) -> Stages:
         return tuple(getattr(stage, name) for stage in overriding(name))
 
     return Stages(
-        charge_bypass=_fold([gate.charge_bypass for gate in gates]),
-        may_renew=_fold([gate.may_renew for gate in gates], all),
         needs_thread=_fold([encoder.needs_thread for encoder in encoders], any),
         encodes_from=min((encoder.encodes_from for encoder in encoders), default=sys.maxsize),
         log_now=_fold(methods("log_now"), b"".join),
@@ -243,7 +238,6 @@ def fold_stages(parts: Iterable[object]) -> Stages:
         country=_fold(methods("country")),
         record_headers=_fold(methods("record_headers")),
         wrap=methods("wrap"),
-        wrap_send=tuple(encoder.wrap_send for encoder in encoders),
         gates=gates,
         encoders=encoders,
         detours=overriding("find_detour"),

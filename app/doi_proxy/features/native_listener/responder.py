@@ -41,7 +41,7 @@ from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.web.client_network import client_of
-from doi_proxy.web.conditions import REQUEST_SECONDS
+from doi_proxy.web.conditions import REQUEST_SECONDS, charge_bypass
 from doi_proxy.web.stage import PreparedRequest, Stages
 from handle_protocol.json_wire import to_wire
 from handle_protocol.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
@@ -181,12 +181,11 @@ class Responder:
         return None
 
     def _conditions(self, request: HandleRequest, peer: Peer) -> Conditions:
-        charge = self._stages.charge_bypass
         return Conditions(
             request.has(OpFlag.AUTHORITATIVE),
             request.has(OpFlag.CERTIFIED),
             client=FORGEABLE if peer.is_forgeable else client_of(peer.client),
-            admit_bypass=(lambda: None) if charge is None else partial(charge, peer.client),
+            admit_bypass=partial(charge_bypass, self._stages.gates, peer.client),
             due=time.monotonic() + REQUEST_SECONDS,
         )
 
