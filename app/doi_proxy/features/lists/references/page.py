@@ -216,7 +216,8 @@ class _CheckedPage(StreamedAnswer):
         if not is_begun:
             await self._send_whole(output, await _fill(page, found.text), None)
             return
-        for piece in await _fill(b"</div>\n" + page[page.index(_MARK) :], found.text):
+        last = self._page.describe_progress(self._language, len(rows), len(found.inputs))
+        for piece in await _fill(last + b"</div>\n" + page[page.index(_MARK) :], found.text):
             await output.send({"type": "http.response.body", "body": piece, "more_body": True})
             await asyncio.sleep(0)
         await output.send({"type": "http.response.body", "body": b""})
