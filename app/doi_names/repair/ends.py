@@ -27,25 +27,44 @@ _BEGUN_WORD: Final = re.compile(r"(?:[A-Z]{2,12}|[A-Z][A-Za-z]{2,20}|see)[.:]?\Z
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 
 _EAST_ASIAN: Final = re.compile(
-    # A full stop or a colon inside a name was typed with an East Asian keyboard, and so was a pair of brackets.
-    r"""(?<=[!-~]) (?: [\u3001\uff0c\uff01\uff1f\uff09\uff3d\uff5d\u3008-\u3011\u3014-\u301f\uff62-\uff64\u30fb]
-                     | (?<!CO)\uff1b | [\u3002\uff0e\uff61\uff1a](?![0-9a-z])
-                     | \uff08(?![^\uff08\uff09\s]{1,40}\uff09[0-9A-Za-z]) ) .*""",
+    r"""(?<=[!-~])(?:
+        [\u3001\uff0c\uff01\uff1f\uff09\uff3d\uff5d\u3008-\u3011\u3014-\u301f\uff62-\uff64\u30fb]
+      | (?<!CO)\uff1b
+        # A full stop or a colon inside a name was typed with an East Asian keyboard, and so was a pair of brackets.
+      | [\u3002\uff0e\uff61\uff1a](?![0-9a-z])
+      | \uff08(?![^\uff08\uff09\s]{1,40}\uff09[0-9A-Za-z])
+        ).*""",
     re.VERBOSE | re.DOTALL,
 )
-#: An element of HTML or XML: two letters or more, or a usual one with a single letter. SICIs have "<" before a digit.
 _MARKUP: Final = re.compile(
-    r"""(?: <\\?/ | <!-- | \{\{ | \[\[ | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>]) | \]\( | __;
-          | \}[,}{\s] | \]\] | \]\[ | >` | \)/S/URI | >>/(?:Border|Rect|Type) | \| | \u2026
-          | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|\Z) | \^\^
-          | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021] ).*""",
+    r"""(?:
+        # HTML, XML: an element of two letters or more, or a usual one of one letter. SICIs have "<" before a digit.
+        <\\?/ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>])
+        # Attributes, JSON, CSV, programs: a quotation mark. An apostrophe only before what follows a value.
+      | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|\Z)
+        # Markdown, reStructuredText.
+      | \]\( | \]\[ | >` | __;
+        # Wikis.
+      | \[\[ | \]\] | \{\{ | \|
+        # BibTeX, LaTeX.
+      | \}[,}{\s]
+        # PDF objects.
+      | \)/S/URI | >>/(?:Border|Rect|Type)
+        # RDF: the type of a literal. MARC: the mark and the code of the next subfield.
+      | \^\^ | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021]
+      | \u2026
+        ).*""",
     _CASELESS | re.VERBOSE | re.DOTALL,
 )
 #: An escaped control character or quotation mark of JSON, or a word of RTF or LaTeX that no earlier step has undone.
 _CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"'].*", re.DOTALL)
 _SIGN: Final = re.compile(
-    r"""(?: [\u00a9\u00ae\u2122*] | \((?:c|C)\)\s?(?=(?:19|20)[0-9]{2})
-          | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9]))) | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]]) ).*""",
+    r"""(?:
+        [\u00a9\u00ae\u2122*] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
+        # A remark in brackets: one word in square ones, or several words.
+      | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9])))
+      | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]])
+        ).*""",
     re.VERBOSE | re.DOTALL,
 )
 #: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter. "&" begins a parameter. Some
@@ -57,26 +76,41 @@ _SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re
 _FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
 #: A year in brackets belongs to a citation, unless an ISSN is before it.
 _YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<![0-9]{7}[0-9X].)(?:19|20)[0-9]{2}\)\Z")
-#: What pages print after a name, without the blank that a reader sees: a word with a capital, or a long one, after a
-#: digit; a label of capitals before a colon; words that were seen in PDF pages; words of Chinese, Japanese and Korean,
-#: which have no blank before them.
+#: What pages print after a name, without the blank that a reader sees.
 _NEXT_WORD: Final = re.compile(
-    r"""(?<=[0-9])(?: [A-Z][a-z]{4,20} | Cite | View | Epub | Copy | Open | Save | Full | Read | From | This | Page
-                    | Link | Get | See | The )(?:[A-Z:\s,.]|\Z).*
-      | (?<=[0-9])(?:[A-Z][a-z]{2,20}[A-Z]|ISSN|ISBN|DOI|RIS|PMC?ID|REVIEW|[Vv]ol\.|pp\.|[Ee]-?mail|\.?www\.|https?\Z).*
-      | (?<=[0-9])\.[A-Z][a-z]{1,20}:?\Z
-      | (?<=[0-9a-z])\.?[A-Z]{3,20}:.*
-      | (?<=[0-9])[A-Z]{7,20}:?\Z
-      | (?<=\.x)[A-Z].*
-      | (?<=[0-9])[a-z]{7,20}\Z
-      | (?<=[a-z])(?:Downloaded|Copyright|Published|Available|Accepted|Received|Keywords)[A-Za-z:]{0,20}\Z
-      | (?<=[0-9A-Za-z])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3].*""",
+    r"""(?:
+        (?<=[0-9])(?:
+            # A word with a capital, and short words that were seen after names.
+            (?:[A-Z][a-z]{4,20}|Cite|View|Epub|Copy|Open|Save|Full|Read|From|This|Page|Link|Get|See|The)
+            (?=[A-Z:\s,.]|\Z)
+          | [A-Z][a-z]{2,20}[A-Z] | \.[A-Z][a-z]{1,20}:?\Z
+            # A long word of small letters or of capitals, which is no number of an article.
+          | (?:[a-z]{7,20}|[A-Z]{7,20}:?)\Z
+            # A label: capitals before a colon, and labels that stand without one.
+          | \.?[A-Z]{3,20}: | ISSN | ISBN | DOI | RIS | PMC?ID | REVIEW | [Vv]ol\. | pp\. | [Ee]-?mail | \.?www\.
+          | https?\Z
+        )
+        # After a letter, a label, or a word that was seen in PDF pages.
+      | (?<=[a-z])(?:
+            \.?[A-Z]{3,20}:
+          | (?:Downloaded|Copyright|Published|Available|Accepted|Received|Keywords)[A-Za-z:]{0,20}\Z
+        )
+        # Names of Wiley end with ".x".
+      | (?<=\.x)[A-Z]
+        # Chinese, Japanese and Korean have no blank before a word.
+      | (?<=[0-9A-Za-z])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]
+        ).*""",
     re.VERBOSE | re.DOTALL,
 )
 _SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/\S.*", re.DOTALL)
 #: Of 104,745 names, two have a semicolon outside a SICI.
 _CELLS: Final = re.compile(
-    r",(?:[^,]{1,200},|(?=[A-Z]|(?:19|20)[0-9]{2}\Z|pp?\.)).*|(?<!\.CO)(?<!\.co);(?=[^;\s]{2}|[A-Z0-9]).*", re.DOTALL
+    r"""(?:
+        ,[^,]{1,200},
+      | ,(?=[A-Z]|(?:19|20)[0-9]{2}\Z|pp?\.)
+      | (?<!\.CO)(?<!\.co);(?=[^;\s]{2}|[A-Z0-9])
+        ).*""",
+    re.VERBOSE | re.DOTALL,
 )
 _CELL: Final = re.compile(r",(?=[^,;]).*", re.DOTALL)
 #: The colours of a badge of shields.io, whose path is label-message-colour (shields.io, Static Badge).
@@ -121,6 +155,7 @@ def _cut(text: str, end: re.Pattern[str]) -> str:
     found = end.search(text, name.end())
     if found:
         begin, close = sici.find_span(text, name.end())
+        # A tag of XML with a namespace, </dc:title>, looks like a contribution, and is an end.
         if begin < found.start() < close:
             found = end.search(text, close)
     return text[: found.start()].rstrip() if found else text
