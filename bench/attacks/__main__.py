@@ -42,6 +42,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "unfinished": connections.unfinished,
     "descriptors": connections.descriptors,
     "silent": handshakes.silent,
+    "churn": handshakes.churn,
     "handshakes": handshakes.partial,
     "neighbour": handshakes.neighbour,
     "half-closed": connections.half_closed,

@@ -22,6 +22,10 @@ _SILENT: Final = 300
 _CAP: Final = 100
 _PARTIAL: Final = 3_000
 _SOURCES: Final = 20
+#: Connections that come and go together, at a cap of fewer, and the seconds between two such crowds.
+_CROWD: Final = 240
+_CROWD_CAP: Final = 200
+_CROWD_PAUSE: Final = 0.3
 #: Another client of the first network of a flood.
 _NEIGHBOUR: Final = "127.0.66.9"
 #: Seconds between two connections of a flood.
@@ -68,6 +72,45 @@ def silent(checkout: Checkout) -> Iterator[Row]:
                 f"{failed} of {_REQUESTS} ({before})",
                 failed == before == 0,
             )
+
+
+class _Crowd(Repeated):
+    """Connections from some networks, which all end without a byte when the next ones come."""
+
+    def __init__(self, target: Proxy) -> None:
+        super().__init__(_CROWD_PAUSE)
+        self._target = target
+        self._held = contextlib.ExitStack()
+
+    def _step(self) -> None:
+        self._held.close()
+        for number in range(_CROWD):
+            with contextlib.suppress(OSError):
+                self._held.enter_context(self._target.connect(f"127.0.{66 + number % _SOURCES}.1", 2.0))
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        self._held.close()
+
+
+def churn(checkout: Checkout) -> Iterator[Row]:
+    """Connections that come and go without a byte, more than the process may have, while others have requests."""
+    for door in checkout.doors:
+        limits: dict[str, dict[str, Any]] = {
+            f"max_connections {_CROWD_CAP}": {"max_connections": _CROWD_CAP},
+            f"a descriptor limit of {_DESCRIPTORS}": {"descriptors": _DESCRIPTORS},
+        }
+        for limit, options in limits.items():
+            with upstream() as url, proxy(checkout, url, door=door, **options) as target:
+                before = _failures(target)
+                with _Crowd(target):
+                    failed = _failures(target)
+                yield Row(
+                    f"{_CROWD} connections that come and go every {_CROWD_PAUSE} s, {limit}, {target.door.value}: "
+                    "failed requests of another client (without them)",
+                    f"{failed} of {_REQUESTS} ({before})",
+                    failed == before == 0,
+                )
 
 
 class _Flood(Repeated):
