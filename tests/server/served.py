@@ -1,9 +1,7 @@
-"""The whole service behind its server, with the listeners of features, and streams of bytes to each of them.
+"""A service and streams of bytes to its listeners, in memory and in virtual time: what a test waits for costs nothing.
 
 async with served() as server:
     assert statuses(await server.exchange(b"GET /10.1000/182 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")) == [302]
-
-All of it is in memory and in virtual time: what a test waits for costs nothing.
 """
 
 from __future__ import annotations
@@ -11,43 +9,35 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
-from uvicorn.lifespan.off import LifespanOff
-
-from doi_proxy.commands.serve import server_options
-from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.connections import Connections, Reason
-from doi_proxy.server.http_server import Events, FurtherListener, HttpServer
-from doi_proxy.server.listening import listen, listen_at
-from tests.web.proxy import Proxy, running
-from tests.world.loop import WorldLoop
-from tests.world.network import RESET, Wire
+from tests.web.proxy import Proxy
+from tests.world.loop import network_of
+from tests.world.network import RESET
+from tests.world.service import CLIENT
 
 TARGET: Final = "http://www.doi.org/hb.html"
 NAME: Final = "10.1000/182"
-#: The address of a client that does not choose one.
-CLIENT: Final = "192.0.2.7"
 #: Virtual seconds. No exchange takes longer.
 _MAX_WAIT: Final = 3_600.0
 #: Bytes that a client reads ahead.
 _READ_AHEAD: Final = 1_024
 
 
-class Served:
-    """A listening service. `ports` has that of HTTP as "http", and those of further listeners by their setting."""
+class Served(Proxy):
+    """A proxy with clients that send and read bytes as they like."""
 
-    def __init__(self, proxy: Proxy, server: HttpServer, sockets: Mapping[str, socket.socket]) -> None:
-        self.proxy, self.upstream, self.clock = proxy, proxy.upstream, proxy.clock
-        self.application = proxy.app
-        self.connections = cast(Connections, proxy.app.connections)
-        self.server = server
-        self.ports: dict[str, int] = {name: listening.getsockname()[1] for name, listening in sockets.items()}
-        self._listening, self._has_ended = sockets["http"], False
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self._writers: list[asyncio.StreamWriter] = []
-        self.network = cast(WorldLoop, asyncio.get_running_loop()).network
+
+    @property
+    def connections(self) -> Connections:
+        """The open connections, and how those before were closed."""
+        return cast(Connections, self.app.connections)
 
     async def put(self, name: str, size: int = 0) -> None:
         """Register a name, with a description of `size` bytes, and have it in the cache."""
@@ -57,8 +47,11 @@ class Served:
             for index, (kind, text) in enumerate(kinds, 1)
         ]
         self.upstream.put(name, values)
-        reply = await self.proxy.get(f"/api/handles/{name}")
+        reply = await self.get(f"/api/handles/{name}")
         assert reply.status == 200, reply.text[:500]
+        # A test counts the connections of its own clients.
+        await self.closed(Reason.CLIENT)
+        self.connections.closed[Reason.CLIENT] = 0
 
     @property
     def unsent(self) -> int:
@@ -81,7 +74,7 @@ class Served:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(_READ_AHEAD, loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        wire: Wire = self.network.connect(protocol, ("127.0.0.1", self.ports[to]), client)
+        wire = network_of(loop).connect(protocol, self.address(listener=to), client)
         writer = asyncio.StreamWriter(wire, protocol, reader, loop)
         self._writers.append(writer)
         return reader, writer
@@ -96,17 +89,15 @@ class Served:
             writer.write_eof()
         return await finish(reader, writer)
 
-    async def shut_down(self) -> None:
-        """End the service: the ports close, and what runs may finish."""
-        self._has_ended = True
-        await self.server.shutdown([self._listening])
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the clients and the service."""
         for writer in self._writers:
             writer.close()
-        if not self._has_ended:
-            await self.shut_down()
+        await super().aclose()
+
+    async def drain(self) -> None:
+        """End the service: the ports close, and what runs may finish."""
+        await self.workers.pop().drain()
 
     async def closed(self, reason: Reason, number: int = 1) -> None:
         """Wait until `number` connections were closed for a reason."""
@@ -138,27 +129,6 @@ def statuses(answers: bytes) -> list[int]:
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[Served]:
     """Start a service with these settings and constants. It has NAME in its cache."""
-    async with serving(**settings) as service:
+    async with Served(**settings) as service:
         await service.put(NAME)
         yield service
-
-
-@asynccontextmanager
-async def serving(**settings: Any) -> AsyncIterator[Served]:
-    """Start a service with these settings and constants. Its cache is empty."""
-    async with running(**settings) as proxy:
-        # The sockets are bound, as those of the program are, and have no further part: the network is in memory.
-        sockets = {"http": listen("127.0.0.1", 0)}
-        for name in proxy.app.listeners:
-            sockets[name] = listen_at(proxy.settings.value(name))
-        further = [FurtherListener(served, sockets[name]) for name, served in proxy.app.listeners.items()]
-        events = Events(ready=lambda: None, draining=lambda: None)
-        options = server_options(proxy.settings, Certificate(None, None))
-        server = HttpServer(proxy.app, options, events, further)
-        server.lifespan = LifespanOff(server.config)
-        service = Served(proxy, server, sockets)
-        await server.startup([sockets["http"]])
-        try:
-            yield service
-        finally:
-            await service.close()

@@ -12,7 +12,7 @@ import pytest
 
 from doi_proxy.server.connections import BODY_DEADLINES, BODY_RATE, BODY_TIMEOUT, Reason
 from tests.constants import MAX_OPEN, WRITE_TIMEOUT
-from tests.server.served import Served, finish, serving
+from tests.server.served import Served, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ async def ended(served: Served) -> None:
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    async with serving() as served:
+    async with Served() as served:
         await served.put("10.5555/a")
         yield served
 
@@ -82,7 +82,7 @@ async def test_a_client_that_sends_everything_before_it_reads_is_answered(served
 
 
 async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
-    async with serving() as served:
+    async with Served() as served:
         await served.put("10.5555/a")
         _, writer = await served.connect()
         writer.write(ECHOING + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -102,7 +102,7 @@ async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
 
 
 async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_read() -> None:
-    async with serving(**{WRITE_TIMEOUT: 3_600, MAX_OPEN: 2}) as served:
+    async with Served(**{WRITE_TIMEOUT: 3_600, MAX_OPEN: 2}) as served:
         await served.put("10.5555/a")
 
         async def send(writer: asyncio.StreamWriter) -> None:
@@ -129,7 +129,7 @@ async def test_a_list_that_gives_way_ends_at_once_though_its_client_does_not_rea
 
 
 async def test_a_client_that_stops_in_the_middle_of_its_list_is_closed() -> None:
-    async with serving() as served:
+    async with Served() as served:
         await served.put("10.5555/a")
         reader, writer = await served.connect()
         writer.write(CHUNKED + chunk(b"10.5555/a\n"))

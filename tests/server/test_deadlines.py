@@ -10,8 +10,9 @@ import pytest
 from doi_proxy.server.connections import WRITE_TIMEOUT, Reason
 from doi_proxy.server.malformed_requests import MalformedRequests
 from tests.constants import PER_CLIENT
-from tests.server.served import CLIENT, served, statuses
+from tests.server.served import served, statuses
 from tests.server.test_requests import GET, LAST
+from tests.world.service import CLIENT
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,8 @@ from handle_protocol.wire.response import decode_response
 from tests.constants import PER_CLIENT
 from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import LOCAL, Listening, post
-from tests.server.served import CLIENT, NAME, Served, finish, reset, served, statuses
+from tests.server.served import NAME, Served, finish, reset, served, statuses
+from tests.world.service import CLIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -232,7 +233,7 @@ async def test_a_packet_that_is_not_a_request_or_whose_answer_is_too_large_is_dr
     async with service() as server:
         await server.put("10.1000/large", LARGE)
         assert await Listening(server).exchange(packet, by="udp") is None
-        metrics = (await server.proxy.get("/metrics")).text
+        metrics = (await server.get("/metrics")).text
         assert 'doi_proxy_native_listener_messages_total{result="dropped"} 1.0' in metrics
 
 
@@ -481,7 +482,7 @@ async def test_a_shutdown_answers_what_runs_closes_what_is_idle_and_refuses_the_
         reader, writer = await row.begin(server, row.write("10.1000/held"))
         idle, _ = await row.begin(server, b"")
         await server.upstream.arrived("10.1000/held")
-        ending = asyncio.ensure_future(server.shut_down())
+        ending = asyncio.ensure_future(server.drain())
         assert await idle.read() == b""
         with pytest.raises(ConnectionRefusedError):
             await server.connect(row.port)
@@ -499,7 +500,7 @@ async def test_a_shutdown_waits_for_an_answer_no_longer_than_the_grace(row: Row)
         reader, writer = await row.begin(server, row.write("10.1000/held"))
         await server.upstream.arrived("10.1000/held")
         began = now()
-        await server.shut_down()
+        await server.drain()
         assert now() - began < GRACE + SWEEPS
         with suppress(ConnectionError):
             assert row.found not in row.read(await finish(reader, writer))

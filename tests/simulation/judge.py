@@ -87,8 +87,8 @@ KNOWN: Final = {
         "store loses its data before the next request for it, no process has it.",
     ),
     BUDGET_APART: Known(
-        306,
-        90,
+        42,
+        60,
         "A process whose command failed uses its own part of the budget for a second, while the others use the whole "
         "budget of the store: together they send up to that part too many.",
     ),

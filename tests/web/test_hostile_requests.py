@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.table import table
 from tests.web.proxy import Proxy, running
-from tests.world.answer import Reply
+from tests.world.answer import Reply, is_by_server
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         (b"/10.5555/a\x00b", 400),
         # Odd but possible code points are sent upstream as typed.
         (b"/10.5555/a%E2%80%AEb", 404),
-        (b"/10.5555/\xf0\x9f\x98\x80", 404),
+        (b"/10.5555/%F0%9F%98%80", 404),
         # Markup and its relatives.
         (f"/10.5555/{ENCODED}".encode(), 404),
         (f"/10.5555/{MARKUP}".encode(), 404),
@@ -174,7 +174,7 @@ async def test_a_body(proxy: Proxy, kind: str, body: bytes, status: int) -> None
 
 
 HEADERS: Final = {
-    "host": ['"><b>', "a" * 10_000, "\xff", "evil.example:99999", "[::1", "..", "%00", "a\tb"],
+    "host": ["evil.example:99999", "..", "%00"],
     "accept": ["*/*," * 5000, "\xff", ";;;,,,", "q=;q=q", "a/b;q=" + "9" * 400, "text/html;q=1e999", MARKUP],
     "accept-language": ["de;q=nan," * 2000, "-" * 5000, "\xff", "*;q=0", "en;q=2", "a-" * 3000, MARKUP],
     "if-none-match": ['"' * 5000, "W/" * 5000, "\xff", ",,,", MARKUP],
@@ -200,6 +200,12 @@ async def test_a_header(proxy: Proxy, header: str, value: str) -> None:
     for path, status in expected.items():
         assert (await proxy.get(path, **{header: value})).status == status
     assert (await proxy.get("/api/handles/10.1000/182", **{header: value})).status == 200
+
+
+@table("host", ['"><b>', "a" * 10_000, "\xff", "[::1", "a\tb"])
+async def test_a_host_that_is_not_one_is_refused_by_the_server(proxy: Proxy, host: str) -> None:
+    reply = await proxy.get("/10.1000/182", host=host)
+    assert (reply.status, is_by_server(reply)) == (400, True)
 
 
 @pytest.mark.parametrize("names", ["x-a, x-b", "x" * 8000, "*", "<b>", "a\tb"])

@@ -93,7 +93,7 @@ async def test_options_names_the_methods_without_a_query(path: str) -> None:
         assert proxy.upstream.queries() == 0
 
 
-@table("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "CONNECT", "get", "X"])
+@table("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "CONNECT"])
 @table("path", ["/10.1000/182", "/", "/foo", "/10.5555/%zz"])
 async def test_a_page_takes_no_other_method(proxy: Proxy, method: str, path: str) -> None:
     reply = await proxy.ask(method, path)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import httptools
 
 from tests.world.answer import Reply
-from tests.world.network import Address, Network, Wire
+from tests.world.loop import network_of
+from tests.world.network import Address, Wire
 
 NO_FIELDS: Final[Mapping[str, str]] = {}
 #: The origin that clients name.
@@ -21,7 +22,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.wire: Wire
+        self.wire: asyncio.Transport
         self.is_open = True
         self._began = 0.0
         self._answer: asyncio.Future[Reply] | None = None
@@ -78,6 +79,11 @@ class Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
+    @property
+    def ends(self) -> bool:
+        """Whether the server is closing it."""
+        return isinstance(self.wire, Wire) and self.wire.other.is_closing()
+
     def leave(self) -> None:
         """Close the connection, as a client does that does not wait for its answer."""
         self.is_open = False
@@ -88,16 +94,21 @@ class Asked:
     """A request under way."""
 
     def __init__(
-        self, client: Client, connection: Connection, method: str, target: str, answer: asyncio.Future[Reply]
+        self, client: Client, connection: Connection, method: str, raw: bytes, answer: asyncio.Future[Reply]
     ) -> None:
         self._client, self._connection = client, connection
-        self.method, self.target = method, target
+        self.method, self.raw = method, raw
         self.answer = answer
         answer.add_done_callback(self._end)
 
     def _end(self, answer: asyncio.Future[Reply]) -> None:
         if not answer.cancelled() and answer.exception() is None and self._connection.is_open:
             self._client.idle.append(self._connection)
+
+    @property
+    def target(self) -> str:
+        """The path and the query, as text."""
+        return self.raw.decode()
 
     @property
     def reply(self) -> Reply | None:
@@ -111,22 +122,27 @@ class Asked:
             self.answer.cancel()
             self._connection.leave()
 
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.leave()
+
 
 class Client:
     """See the module."""
 
-    def __init__(self, network: Network, server: Address, address: str) -> None:
-        self._network, self._server, self.address = network, server, address
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: Address, address: str | None) -> None:
+        self._loop, self._server, self.address = loop, server, address
         self.idle: list[Connection] = []
 
     def ask(
         self,
-        target: str,
+        target: str | bytes,
         headers: Mapping[str, str] = NO_FIELDS,
         *,
         method: str = "GET",
         body: bytes = b"",
         pause: float = 0.0,
+        version: str = "1.1",
     ) -> Asked:
         """Send a request; "_" in the names of header fields is "-". `pause` seconds pass within its head.
 
@@ -137,18 +153,25 @@ class Client:
             "host": ORIGIN.removeprefix("http://"),
             **{name.replace("_", "-"): text for name, text in headers.items()},
         }
-        if body:
+        if body and "transfer-encoding" not in fields:
             fields["content-length"] = str(len(body))
-        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]
-        answer = connection.send("\r\n".join(lines).encode(), body, method, pause)
-        return Asked(self, connection, method, target, answer)
+        raw = target.encode() if isinstance(target, str) else target
+        lines = "".join(f"{name}: {text}\r\n" for name, text in fields.items()).encode("latin-1")
+        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method.encode(), raw, version.encode(), lines)
+        answer = connection.send(head, body, method, pause)
+        return Asked(self, connection, method, raw, answer)
 
     def _connect(self) -> Connection:
         while self.idle:
             connection = self.idle.pop()
             # A client whose connection the server is closing would repeat the request on another one.
-            if connection.is_open and not connection.wire.other.is_closing():
+            if connection.is_open and not connection.ends:
                 return connection
-        connection = Connection(self._network.loop)
-        self._network.connect(connection, self._server, self.address)
+        connection = Connection(self._loop)
+        network_of(self._loop).connect(connection, self._server, self.address)
         return connection
+
+    async def connect(self) -> None:
+        """Connect in real time, over a socket of the system."""
+        _, connection = await self._loop.create_connection(lambda: Connection(self._loop), *self._server)
+        self.idle.append(connection)

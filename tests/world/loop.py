@@ -85,6 +85,25 @@ class _NoSelector(selectors.BaseSelector):
         raise KeyError(fileobj)
 
 
+class LoopClock:
+    """A call returns the time of the day in a loop, in seconds since the epoch."""
+
+    def __init__(self, loop: WorldLoop) -> None:
+        self._loop = loop
+
+    def __call__(self) -> float:
+        return self._loop.now()
+
+    @property
+    def now(self) -> float:
+        """The same."""
+        return self()
+
+    def advance(self, seconds: float) -> None:
+        """Set the clocks of all machines forward. No time passes."""
+        self._loop.offset += seconds
+
+
 class WorldLoop(asyncio.SelectorEventLoop):
     """Its time begins at 0.0. `latency` is that of its network. `offset` sets the clocks of all machines."""
 
@@ -93,6 +112,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
         super().__init__(self._virtual)
         self.network = Network(self, latency)
         self.offset = BEGINNING
+        self.clock = LoopClock(self)
         self._connecting: dict[socket.socket, Address] = {}
         self._tasks: dict[Process, WeakSet[asyncio.Task[Any]]] = {}
         #: What was about to run in processes that were killed, and their tasks.
@@ -243,6 +263,12 @@ class WorldLoop(asyncio.SelectorEventLoop):
         """Open a socket for datagrams in the network in memory."""
         protocol = protocol_factory()
         return self.network.open_datagrams(protocol, local_addr, remote_addr), protocol
+
+
+def network_of(loop: asyncio.AbstractEventLoop) -> Network:
+    """The network in memory of a loop in virtual time."""
+    assert isinstance(loop, WorldLoop), "a test in real time has no network in memory"
+    return loop.network
 
 
 def _belongs(handle: Any, process: Process) -> bool:

@@ -24,7 +24,8 @@ BUFFER: Final = 64 * 1024
 _MAX_READ: Final = 256 * 1024
 _HIGH_WATER: Final = 64 * 1024
 _LOW_WATER: Final = 16 * 1024
-_FIRST_PORT: Final = 40_000
+#: The system gives higher ports to sockets that are bound.
+_FIRST_PORT: Final = 20_000
 #: The linger time of a socket whose close is a reset.
 RESET: Final = struct.pack("ii", 1, 0)
 _LOCALHOST: Final = "127.0.0.1"

@@ -44,7 +44,9 @@ class Desk:
 @asynccontextmanager
 async def running(settings: dict[str, Any] | None = None, **bounds: Any) -> AsyncIterator[Desk]:
     async with FakeUpstream() as upstream:
-        chosen = Settings(**(split(OUT_OF_THE_WAY)[1] | {"upstream_url": upstream.url} | (settings or {})))
+        chosen = Settings(
+            **(split(OUT_OF_THE_WAY)[1] | {"store_url": "memory:", "upstream_url": upstream.url} | (settings or {}))
+        )
         core = open_core(chosen)
         names = OwnNames(build_batches(chosen, core))
         try:

@@ -249,7 +249,7 @@ async def test_a_request_is_counted_by_route_method_and_status(
 
 @anyio
 async def test_invented_methods_are_one_series(proxy: Proxy) -> None:
-    for method in ("BREW", "PROPFIND", "X" * 20):
+    for method in ("MKCOL", "PROPFIND", "PURGE"):
         await proxy.ask(method, "/10.5555/x")
     found = await scraped(proxy)
     assert value(found, "http_requests_total", route="resolve", method="other", status="405") == 3
@@ -327,7 +327,8 @@ async def test_a_known_name_that_is_gone_is_counted_as_confirmed(proxy: Proxy) -
 
 @anyio
 async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time() -> None:
-    async with running(upstream_breaker_failures=1) as proxy:
+    # A prepared answer about trouble would be the third one.
+    async with running(upstream_breaker_failures=1, express_lane=False) as proxy:
         proxy.upstream.put("10.5555/a", url="http://example.org/a")
         await proxy.get("/api/handles/10.5555/a")
         await proxy.get("/api/handles/10.5555/none")
@@ -440,9 +441,6 @@ async def test_entries_that_leave_memory_for_lack_of_room_are_counted_once() -> 
 async def test_a_store_that_fails_is_seen() -> None:
     async with running(store_url="valkey://127.0.0.1:9/0", upstream_rate=10, upstream_burst=10) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
-        # The tokens of the store may be spent, so the first one takes its time.
-        assert (await proxy.get("/10.1000/182")).status == 503
-        proxy.clock.advance(1.0)
         assert (await proxy.get("/10.1000/182")).status == 302
         found = await scraped(proxy)
         assert value(found, "store_up") == 0

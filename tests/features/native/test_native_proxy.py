@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
@@ -102,6 +103,8 @@ async def test_a_forged_prefix_record_steers_no_name_by_default(tmp_path: Path, 
                 assert (await trusting.get(f"/{NAME}"))["location"] == _EVIL
             root.put_values("0.NA/10.1000", home.site_value())
             root.lie("0.NA/10.1000", "")
+            # A prepared answer about trouble is used for a moment.
+            await asyncio.sleep(5)
             got = await proxy.get(f"/{NAME}")
             assert (got.status, got["location"]) == (302, URL)
             # The answer about the name itself is not signed.

@@ -17,7 +17,8 @@ from handle_protocol.transport.tunnel import MESSAGE
 from handle_protocol.wire.message import OpFlag
 from handle_protocol.wire.query import Filters, Query, encode_query
 from handle_protocol.wire.response import Response, decode_response
-from tests.server.served import Served, serving
+from tests.server.served import Served
+from tests.world.loop import network_of
 
 TRANSPORTS: Final = ("udp", "tcp", "http")
 #: The address of a client on this machine. By UDP, it cannot be forged.
@@ -41,11 +42,10 @@ class Packets(asyncio.DatagramProtocol):
 class Listening:
     """A service whose native listener is at `port`."""
 
-    def __init__(self, server: Served) -> None:
-        self.server, self.proxy = server, server.proxy
-        self.upstream, self.clock = server.upstream, server.clock
-        self.connections, self.network = server.connections, server.network
-        self.port = server.ports[_LISTENER]
+    def __init__(self, proxy: Served) -> None:
+        self.proxy, self.upstream, self.clock = proxy, proxy.upstream, proxy.clock
+        self.connections, self.network = proxy.connections, network_of(asyncio.get_running_loop())
+        self.port = proxy.address(listener=_LISTENER)[1]
 
     async def resolve(
         self, name: str | bytes, *, by: str = "tcp", flags: int = OpFlag.PUBLIC_ONLY, **filters: Any
@@ -70,11 +70,11 @@ class Listening:
 
     async def send(self, *pieces: bytes, end: bool = False, client: str = LOCAL) -> bytes:
         """Send pieces by TCP; all that arrives until the listener closes its side."""
-        return await self.server.exchange(*pieces, end=end, to=_LISTENER, client=client)
+        return await self.proxy.exchange(*pieces, end=end, to=_LISTENER, client=client)
 
     async def connect(self, client: str | None = LOCAL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection of a client."""
-        return await self.server.connect(_LISTENER, client)
+        return await self.proxy.connect(_LISTENER, client)
 
     def send_packet(self, request: bytes, sender: tuple[str, int]) -> None:
         """Send a packet by UDP, from an address that can be forged."""
@@ -101,5 +101,5 @@ def post(request: bytes, kind: str = MESSAGE) -> bytes:
 @asynccontextmanager
 async def listening(**settings: Any) -> AsyncIterator[Listening]:
     """Start a service with these settings and its native listener, and stop it at the end."""
-    async with serving(**{_LISTENER: "127.0.0.1:0", **settings}) as server:
-        yield Listening(server)
+    async with Served(**{_LISTENER: "127.0.0.1:0", **settings}) as proxy:
+        yield Listening(proxy)

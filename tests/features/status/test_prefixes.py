@@ -108,7 +108,8 @@ def test_other_paths_are_not_counted(path: bytes) -> None:
 
 @pytest.mark.anyio
 async def test_strangers_do_not_see_them_though_everyone_sees_the_page() -> None:
-    async with running(status_networks="127.0.0.1, 0.0.0.0/0, ::/0") as proxy:
+    # Of prepared answers, one in sixteen is counted.
+    async with running(status_networks="127.0.0.1, 0.0.0.0/0, ::/0", express_lane=False) as proxy:
         proxy.upstream.put("10.5555/known", url="http://here.example/")
         for number in range(9):
             await proxy.ask("GET", "/10.5555/known", client=f"192.0.{number}.1")

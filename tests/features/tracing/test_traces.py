@@ -19,8 +19,9 @@ from doi_proxy.features.tracing.collector_log import LoggedExporter
 from doi_proxy.features.tracing.opening import Export, TracedRequest, Traces, open_traces
 from doi_proxy.server.proxies import trusted_addresses
 from tests.features.tracing.collector import attributes, collecting
-from tests.server.served import CLIENT, served
+from tests.server.served import served
 from tests.web.proxy import running
+from tests.world.service import CLIENT
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,278 @@
+"""A whole service in this process: the program, its server, its upstream and its clients.
+
+Everything is the program's own code but the sockets, which `tests/world/network.py` replaces, and the clocks of the
+process, which show the time of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from unittest.mock import patch
+
+from doi_proxy.assembly.lifecycle import Lifecycle
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.serve import server_options
+from doi_proxy.main import create
+from doi_proxy.server.certificate import Certificate
+from doi_proxy.server.http_server import Events, FurtherListener, HttpServer
+from doi_proxy.server.listening import listen, listen_at
+from doi_proxy.sharing.memory import create_memories
+from doi_proxy.web.application import Application
+from tests.clock import Clock
+from tests.constants import changed, split
+from tests.fake_upstream import FakeUpstream
+from tests.features.openapi.described import describe
+from tests.world.answer import Reply, check_described, check_reply, is_by_server
+from tests.world.client import Asked, Client
+from tests.world.loop import WorldLoop, network_of
+from tests.world.network import Address
+from tests.world.process import File, Machine, Process, hold
+from tests.world.valkey import Valkey
+
+#: Virtual seconds. No request takes longer.
+_MAX_WAIT: Final = 3_600.0
+_DEFAULTS: Final[dict[str, Any]] = {
+    "store_url": "memory:",
+    "upstream_contact": "mailto:library@example.org",
+    "access_log": "off",
+}
+#: The address of a client that does not choose one.
+CLIENT: Final = "192.0.2.7"
+_HOST: Final = "127.0.0.1"
+_HTTP: Final = "http"
+
+
+class _Log(logging.Handler):
+    """Keeps the lines of the program's log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+
+class _Port:
+    """A handle of a bound socket. It ends with its process."""
+
+    def __init__(self, bound: socket.socket) -> None:
+        self.socket = bound.dup()
+        hold(self)
+
+    def kill(self) -> None:
+        self.socket.close()
+
+
+class Worker:
+    """One process of the service: an application behind the program's server."""
+
+    def __init__(
+        self, settings: Settings, process: Process, clock: Callable[[], float], chance: Callable[[], float]
+    ) -> None:
+        lifecycle = Lifecycle(settings)
+        lifecycle.memories = process.machine.memories or lifecycle.memories
+        create_application = partial(create, settings, clock=clock, chance=chance, lifecycle=lifecycle)
+        self.application: Application = process.context.run(create_application)
+        self.lifecycle, self.process = lifecycle, process
+        self.is_ready = False
+        self.server: HttpServer
+        self._sockets: list[socket.socket]
+
+    @property
+    def connections(self) -> int:
+        """The number of its open connections."""
+        return len(self.server.server_state.connections)
+
+    async def start(self, bound: Mapping[str, socket.socket]) -> None:
+        """Start the application, and listen on these sockets."""
+        ports = {name: _Port(listening).socket for name, listening in bound.items()}
+        self._sockets = list(ports.values())
+        further = [FurtherListener(served, ports[name]) for name, served in self.application.listeners.items()]
+        events = Events(ready=lambda: None, draining=lambda: None)
+        options = server_options(self.lifecycle.settings, Certificate(None, None))
+        self.server = server = HttpServer(self.application, options, events, further)
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(self._sockets[:1])
+        self.is_ready = True
+
+    async def stop(self) -> None:
+        """Close the ports and the connections that have their answer, and stop the application."""
+        self.is_ready = False
+        for listening in self.server.servers:
+            listening.close()
+        state = self.server.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        await asyncio.gather(*state.tasks, return_exceptions=True)
+        await self.server.lifespan.shutdown()
+        for place in self._sockets:
+            place.close()
+
+    async def drain(self) -> None:
+        """Close the ports, answer what has arrived, and stop the application, as at SIGTERM."""
+        await self.server.shutdown(self._sockets[:1])
+
+
+class Service:
+    """See the module. It starts in the loop that runs. Keywords are settings and constants.
+
+    `chance` is the seed of every chance in it.
+    """
+
+    def __init__(
+        self,
+        *,
+        chance: int = 1,
+        upstream: Callable[[], FakeUpstream] = FakeUpstream,
+        machines: int = 1,
+        clock: Any = None,
+        **settings: Any,
+    ) -> None:
+        self.chance = random.Random(chance)
+        self.log: list[str] = []
+        self.upstream = upstream()
+        #: The server of a store URL that names it.
+        self.valkey: Valkey
+        self._constants, self._settings = split({**_DEFAULTS, "upstream_machines": machines, **settings})
+        #: Each has so many workers as the settings say, the first ones first in `workers`.
+        self.machines = [Machine() for _ in range(machines)]
+        self.workers: list[Worker] = []
+        self.clock = clock
+        #: The sockets of each worker, by listener. Whatever becomes of the worker, they stay bound.
+        self._bound: dict[int, dict[str, socket.socket]] = {}
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Start the upstream and the workers."""
+        loop = asyncio.get_running_loop()
+        self.clock = self.clock or (loop.clock if isinstance(loop, WorldLoop) else Clock())
+        async with AsyncExitStack() as stack:
+            stack.enter_context(changed(self._constants))
+            stack.enter_context(self._keep_log())
+            await stack.enter_async_context(self.upstream)
+            stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=File)))
+            self._folder = Path(stack.enter_context(TemporaryDirectory()))
+            if str(self._settings["store_url"]).startswith("valkey:"):
+                self.valkey = Valkey(network_of(loop), self.clock)
+            stack.callback(self._unbind)
+            stack.push_async_callback(self.stop)
+            await self.start()
+            self._stack = stack.pop_all()
+
+    async def aclose(self) -> None:
+        """Stop the workers and the upstream. The clock shows a whole second then, as the times in answers do."""
+        await self._stack.aclose()
+        await asyncio.sleep(-asyncio.get_running_loop().time() % 1)
+
+    @contextmanager
+    def _keep_log(self) -> Iterator[None]:
+        handler, root = _Log(), logging.getLogger()
+        self.log = handler.lines
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+
+    @property
+    def _workers_of_machine(self) -> int:
+        return int(self._settings.get("workers", 1))
+
+    @property
+    def app(self) -> Application:
+        """The application of the first worker."""
+        return self.workers[0].application
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force in the first worker."""
+        return self.workers[0].lifecycle.settings
+
+    @property
+    def store_path(self) -> Path:
+        """The file of the SQLite store."""
+        return Path(self._settings["store_url"].removeprefix("sqlite:///"))
+
+    def read_settings(self, **changes: Any) -> Settings:
+        """The settings of the service, with changes, as a process reads them."""
+        # A feature may have been removed with its settings; see tools/removable.py.
+        given = {"upstream_url": self.upstream.url, **self._settings, **changes}
+        return Settings(**given)
+
+    async def start(self) -> None:
+        """Start the workers, with nothing that earlier ones shared."""
+        if self._workers_of_machine > 1:
+            for number, machine in enumerate(self.machines):
+                folder = self._folder / f"machine {number}"
+                folder.mkdir(exist_ok=True)
+                machine.memories = dict(create_memories(folder))
+        for number in range(len(self.machines) * self._workers_of_machine):
+            self.workers.append(self._create_worker(number))
+            await self._begin(number)
+
+    def _create_worker(self, number: int) -> Worker:
+        process = Process(self.machines[number // self._workers_of_machine])
+        return Worker(self.read_settings(), process, self.clock, self.chance.random)
+
+    def _begin(self, number: int) -> asyncio.Task[None]:
+        worker = self.workers[number]
+        work = worker.start(self._bind(number, worker.application.listeners))
+        begun: asyncio.Task[None] = asyncio.get_event_loop().create_task(work, context=worker.process.context)
+        return begun
+
+    def _bind(self, number: int, listeners: Any) -> Mapping[str, socket.socket]:
+        """The sockets of a worker: that of HTTP, and those of further listeners by their setting."""
+        if number not in self._bound:
+            settings = self.read_settings()
+            further = {name: listen_at(settings.value(name)) for name in listeners}
+            self._bound[number] = {_HTTP: listen(_HOST, 0), **further}
+        return self._bound[number]
+
+    def _unbind(self) -> None:
+        for sockets in self._bound.values():
+            for bound in sockets.values():
+                bound.close()
+
+    async def stop(self) -> None:
+        """Stop the workers."""
+        while self.workers:
+            worker = self.workers.pop()
+            await asyncio.get_running_loop().create_task(worker.stop(), context=worker.process.context)
+
+    def reload(self, **changes: Any) -> None:
+        """Let every worker use changed settings, as at SIGHUP."""
+        self._settings |= changes
+        for worker in self.workers:
+            worker.process.context.run(worker.lifecycle.reload, self.read_settings())
+
+    # Clients
+
+    def address(self, worker: int = 0, listener: str = _HTTP) -> Address:
+        """Where a worker listens."""
+        address: Address = self._bound[worker][listener].getsockname()
+        return address
+
+    def client(self, address: str | None = CLIENT, worker: int = 0) -> Client:
+        """A client at an address, which connects to a worker."""
+        return Client(asyncio.get_event_loop(), self.address(worker), address)
+
+    async def answer_to(self, asked: Asked) -> Reply:
+        """Wait for the answer to a request, and check it. Raises ConnectionError and TimeoutError."""
+        reply = await asyncio.wait_for(asked.answer, _MAX_WAIT)
+        if is_by_server(reply):
+            return reply
+        path = asked.raw.partition(b"?")[0]
+        check_reply(reply, asked.method, path, is_streamed=reply["transfer-encoding"] is not None)
+        check_described(await describe(), reply, asked.method, path, self.settings)
+        return reply
