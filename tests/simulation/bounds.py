@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
 from tests.simulation.history import ALL, Setup
+from tests.world.service import Worker
 from tests.world.valkey_data import Stream
-from tests.world.world import Worker, World
+from tests.world.world import World
 
 GROWS: Final = "nothing grows beyond its bound"
 #: Of each worker whose store has what its memory has not: a third of what the names of a history take.

@@ -17,7 +17,7 @@ from doi_proxy.features.local_records.feature import LocalRecordFiles
 from doi_proxy.main import check
 from doi_proxy.store.last_good import LastGood
 from doi_proxy.system.check import Inspection
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 # The commands are synchronous: they run in a thread, over sockets of the system.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
@@ -57,11 +57,11 @@ def break_both(settings: dict[str, Any]) -> None:
 async def test_a_start_with_broken_files_uses_the_last_good_ones(
     settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         before = await proxy.get("/10.5072/a")
     break_both(settings)
     caplog.clear()
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         assert (await proxy.get("/10.5072/a"))["location"] == before["location"]
         ready = (await proxy.get("/readyz")).json
         assert ready["ready"]
@@ -75,7 +75,7 @@ async def test_a_start_with_broken_files_uses_the_last_good_ones(
 async def test_files_with_a_byte_order_mark_are_read(settings: dict[str, Any]) -> None:
     for name, text in (("local_records", RECORD), ("library_rules", RULES)):
         settings[name].write_text(f"\ufeff{text}")
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         assert (await proxy.get("/10.5072/a"))["location"] == "https://one.example/"
     settings["local_records"].write_bytes(b"\xef\xbb\xbf# x\n# \xff\n")
     (found,) = LocalRecordFiles.check(Inspection(Settings(**settings)))
@@ -83,7 +83,7 @@ async def test_files_with_a_byte_order_mark_are_read(settings: dict[str, Any]) -
 
 
 async def test_the_copies_can_only_be_read_by_the_service(settings: dict[str, Any], tmp_path: Path) -> None:
-    async with running(**settings):
+    async with Proxy(**settings):
         pass
     for name, text in (("local-records", RECORD), ("library-rules", RULES)):
         copy = tmp_path / f"s.sqlite3.{name}.toml"
@@ -94,18 +94,18 @@ async def test_the_copies_can_only_be_read_by_the_service(settings: dict[str, An
 async def test_the_copy_of_another_file_and_a_broken_copy_are_not_used(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    async with running(**settings):
+    async with Proxy(**settings):
         pass
     other = tmp_path / "other.toml"
     break_both(settings)
     other.write_text("[[record]]\n")
     with pytest.raises(ConfigurationError, match=r"other.toml:1:1"):
-        async with running(**{**settings, "local_records": other}):
+        async with Proxy(**{**settings, "local_records": other}):
             pass
     copy = tmp_path / "s.sqlite3.local-records.toml"
     copy.write_text(copy.read_text() + "[[record]]\n")
     with pytest.raises(ConfigurationError, match=r"records.toml:2:1"):
-        async with running(**settings):
+        async with Proxy(**settings):
             pass
 
 
@@ -118,7 +118,7 @@ def test_a_service_of_several_workers_starts_and_a_check_fails(settings: dict[st
 
 
 async def test_with_a_copy_the_start_passes_and_a_check_still_fails(settings: dict[str, Any]) -> None:
-    async with running(**settings):
+    async with Proxy(**settings):
         pass
     break_both(settings)
     chosen = Settings(**settings)
@@ -139,13 +139,13 @@ async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
     async def ask(proxy: Proxy) -> list[int]:
         return [(await proxy.get("/10.5072/a")).status for _ in "ab"]
 
-    async with running(**given) as proxy:
+    async with Proxy(**given) as proxy:
         before = await ask(proxy)
         assert (await proxy.get("/readyz")).json["detail"]["client_lists"] == "ok"
     path.unlink() if broken is None else path.write_text(broken)
     caplog.clear()
     await asyncio.to_thread(check, Settings(**given, upstream_url="http://127.0.0.1:9"))
-    async with running(**given) as proxy:
+    async with Proxy(**given) as proxy:
         assert await ask(proxy) == before
         ready = (await proxy.get("/readyz")).json
         assert ready["ready"] and ready["detail"]["client_lists"] == "broken"

@@ -23,7 +23,7 @@ from doi_proxy.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.certificates import END, LOOPBACK, PAST, Authority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 LATE = UpstreamTimeout()
 DOWN = UpstreamUnreachable(detail="ConnectError: All connection attempts failed")
@@ -224,7 +224,7 @@ async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy(
     authority = Authority(tmp_path)
     async with FakeUpstream(tls=authority.issue(name, end=end).context) as upstream:
         trusted = {"upstream_ca_bundle": authority.file} if is_trusted else {}
-        async with running(upstream_url=upstream.url, **trusted) as proxy:
+        async with Proxy(upstream_url=upstream.url, **trusted) as proxy:
             assert (await proxy.get("/10.5555/a")).status == 502
     (line,) = [line for line in caplog.messages if "upstream 1" in line]
     assert remedy in line

@@ -21,7 +21,7 @@ from doi_proxy.upstream.source import UpstreamQuery
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_status_508_of_the_upstream_is_a_loop() -> None:
 
 @pytest.mark.parametrize("target", [f"/api/handles/{NAME}", f"/{NAME}", "/ra/10.5555"])
 async def test_a_request_with_the_own_identifier_causes_no_query(target: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url="http://example.org/")
         got = await proxy.get(target, cdn_loop=f"cloudflare, {read_loop_id()}")
         assert (got.status, proxy.upstream.queries()) == (508, 0)
@@ -60,14 +60,14 @@ async def test_a_request_with_the_own_identifier_causes_no_query(target: str) ->
 
 
 async def test_the_identifier_of_another_service_is_no_loop() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url="http://example.org/")
         got = await proxy.get(f"/api/handles/{NAME}", cdn_loop="doi-proxy-0000000000000000")
         assert (got.status, got.json["responseCode"]) == (200, 1)
 
 
 async def test_a_cached_answer_needs_no_query_and_is_given() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url="http://example.org/")
         await proxy.get(f"/api/handles/{NAME}")
         got = await proxy.get(f"/api/handles/{NAME}", cdn_loop=read_loop_id())

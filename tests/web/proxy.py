@@ -95,6 +95,3 @@ class Proxy(Service):
 
 def _is_installed(name: str) -> bool:
     return name in Settings.model_fields if "." not in name else find_spec(name.rpartition(".")[0]) is not None
-
-
-running = Proxy

@@ -9,7 +9,7 @@ import pytest
 
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ def alias(target: str, ttl: int = 86400) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         put = proxy.upstream.put
         put("10.1000/target", [value(1, "URL", TARGET), value(2, "DESC", "the target")])
         put("10.5555/alias", alias("10.1000/target", 300))
@@ -86,7 +86,7 @@ async def test_a_host_that_is_not_one_is_not_in_the_location(proxy: Proxy) -> No
 
 
 async def test_a_handle_that_begins_with_a_slash_names_no_host() -> None:
-    async with running(resolve="any") as proxy:
+    async with Proxy(resolve="any") as proxy:
         proxy.upstream.put("10.5555/to-slash", alias("/evil.example/x"))
         proxy.upstream.put("/evil.example/x", url=TARGET)
         got = await proxy.get("/10.5555/to-slash")

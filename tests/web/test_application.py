@@ -13,7 +13,7 @@ from doi_proxy.server.proxies import forwarded_scope
 from doi_proxy.web.application import MARKS
 from doi_proxy.web.responses import Message
 from tests.clock import Clock
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ async def test_a_fault_of_the_shortcut_is_logged_once_for_each_type_and_leaves_t
 ) -> None:
     caplog.set_level(logging.ERROR, "doi_proxy.web")
     clock = FaultyClock()
-    async with running(clock=clock) as proxy:
+    async with Proxy(clock=clock) as proxy:
         proxy.upstream.put(NAME, url="https://target.example/")
         assert (await proxy.get(f"/{NAME}")).status == 302
         for fault in (ZeroDivisionError("first"), ZeroDivisionError("second"), KeyError("third")):
@@ -64,7 +64,7 @@ async def test_a_fault_of_the_shortcut_is_logged_once_for_each_type_and_leaves_t
 
 @pytest.mark.parametrize("path", ["/", "/10.1000/%ff", "/api/handles/%ff", "/not-a-doi"])
 async def test_a_request_that_cannot_be_answered_is_no_fault(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         assert answer_now(proxy, path) is None
         assert (await proxy.get(path)).status < 500
     assert not [record for record in caplog.records if record.name.startswith("doi_proxy")]
@@ -73,7 +73,7 @@ async def test_a_request_that_cannot_be_answered_is_no_fault(path: str, caplog: 
 async def test_a_large_record_is_left_to_a_task_if_a_thread_has_to_compress_it() -> None:
     scope = {**SCOPE, "raw_path": f"/api/handles/{NAME}".encode()}
     packed = {**scope, "headers": [*scope["headers"], (b"accept-encoding", b"zstd")]}
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for size, is_left in ((20_000, False), (40_000, True)):
             proxy.upstream.put(NAME, url="https://target.example/" + "x" * size)
             await proxy.get(f"/api/handles/{NAME}?auth")
@@ -84,7 +84,7 @@ async def test_a_large_record_is_left_to_a_task_if_a_thread_has_to_compress_it()
 
 
 async def test_a_request_of_a_trusted_proxy_is_tried_once_and_admitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(client_rate=1.0, client_burst=2) as proxy:
+    async with Proxy(client_rate=1.0, client_burst=2) as proxy:
         proxy.upstream.put(NAME, url="https://target.example/")
         redirects = proxy.app._face.redirects
         tried = Mock(wraps=redirects.answer_now)

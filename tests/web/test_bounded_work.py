@@ -28,7 +28,7 @@ from handle_protocol.location import MAX_NETWORKS, Location
 from handle_protocol.record import MAX_VALUES, read_values
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 NAME: Final = "10.5555/hostile"
 JSON_LINK: Final = f'<a href="/api/handles/{NAME}">'
@@ -45,7 +45,7 @@ def loc(index: int, xml: str) -> dict[str, Any]:
 
 
 async def page_of(values: list[dict[str, Any]]) -> str:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, values)
         got = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
     assert got.status == 200
@@ -100,7 +100,7 @@ def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
 
 @pytest.mark.anyio
 async def test_records_beyond_the_limit_of_one_name_are_left_out_and_the_answer_says_so() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         names = [f"10.5555/part-{n}" for n in range(8)]
         for n, name in enumerate(names):
             proxy.upstream.put(name, [loc(1, f"<l><location href='http://{n}/'/>{' ' * 30_000}</l>")])
@@ -119,7 +119,7 @@ async def pretty(proxy: Proxy, content: object) -> int:
 
 @pytest.mark.anyio
 async def test_large_and_deep_answers_are_not_indented() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         nested: object = ["]" * 50, '"']
         for _ in range(MAX_PRETTY_DEPTH - 5):
             nested = [nested]
@@ -133,7 +133,7 @@ async def test_large_and_deep_answers_are_not_indented() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("query", ["", "type=X." + "&type=URL." * 150, "index=7" + "&index=3" * 150])
 async def test_filters_of_any_number_answer(query: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, [value(n, "URL", "x") for n in range(10)])
         got = json.loads((await proxy.get(f"/api/handles/{NAME}?{query}")).body)
     assert len(got["values"]) == (2 if "index" in query else 10)

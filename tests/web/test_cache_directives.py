@@ -10,7 +10,7 @@ from doi_proxy.server.plain_head import read_plain
 from doi_proxy.web.conditions import NO_DIRECTIVES, CacheDirectives, read_directives
 from tests.constants import BYPASSES
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def moved(proxy: Proxy, seconds: float) -> str:
 
 @pytest.mark.parametrize("directive", ["no-cache", "max-age=0", f"max-age={LATER - 1}", "no-cache, stale-if-error=5"])
 async def test_a_record_that_is_too_old_for_the_client_is_fetched_again(directive: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, LATER)
         got = await proxy.get(path, cache_control=directive)
         assert (got["location"], got["cache-status"]) == (NEW, "doi-proxy; fwd=request; stored; ttl=3600")
@@ -71,13 +71,13 @@ async def test_a_record_that_is_too_old_for_the_client_is_fetched_again(directiv
 
 @pytest.mark.parametrize("directive", [f"max-age={LATER}", "max-age=86400", "max-stale", "no-store", "min-fresh=9999"])
 async def test_a_record_that_is_new_enough_is_answered_from_the_cache(directive: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, LATER)
         assert (await proxy.get(path, cache_control=directive))["location"] == OLD
 
 
 async def test_the_json_of_a_record_obeys_too() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, LATER)
         got = await proxy.get(f"/api/handles{path}?type=URL", cache_control="no-cache")
         assert got.json["values"][0]["data"]["value"] == NEW
@@ -85,7 +85,7 @@ async def test_the_json_of_a_record_obeys_too() -> None:
 
 
 async def test_reloads_within_the_reload_age_share_one_query() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, 0)
         before = proxy.upstream.queries()
         for _ in range(20):
@@ -98,7 +98,7 @@ async def test_reloads_within_the_reload_age_share_one_query() -> None:
 
 
 async def test_a_client_over_its_limit_of_bypasses_gets_the_cached_record() -> None:
-    async with running(**{BYPASSES: 2}) as proxy:
+    async with Proxy(**{BYPASSES: 2}) as proxy:
         paths = [await moved(proxy, 0) for _ in range(6)]
         proxy.clock.advance(LATER)
         before = proxy.upstream.queries()
@@ -108,7 +108,7 @@ async def test_a_client_over_its_limit_of_bypasses_gets_the_cached_record() -> N
 
 
 async def test_without_the_upstream_the_fresh_record_is_the_answer() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, LATER)
         proxy.upstream.fault(path[1:], "reset")
         got = await proxy.get(path, cache_control="no-cache")
@@ -117,7 +117,7 @@ async def test_without_the_upstream_the_fresh_record_is_the_answer() -> None:
 
 
 async def test_the_page_of_an_unconfirmed_fresh_record_names_no_end_of_its_ttl() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, LATER)
         proxy.upstream.fault(path[1:], "reset")
         fresh = (await proxy.get(f"{path}?noredirect", cache_control="no-cache")).text
@@ -128,7 +128,7 @@ async def test_the_page_of_an_unconfirmed_fresh_record_names_no_end_of_its_ttl()
 
 
 async def test_only_if_cached_never_queries_the_upstream() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, TTL + 60)
         before = proxy.upstream.queries()
         stale = await proxy.get(path, cache_control="only-if-cached")
@@ -147,7 +147,7 @@ async def test_only_if_cached_never_queries_the_upstream() -> None:
 
 @pytest.mark.parametrize(("directive", "location"), [("max-stale", OLD), ("max-stale=60", OLD), ("max-stale=59", NEW)])
 async def test_max_stale_accepts_a_stale_record_without_a_query(directive: str, location: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, TTL + 60)
         assert (await proxy.get(path, cache_control=directive))["location"] == location
 
@@ -155,7 +155,7 @@ async def test_max_stale_accepts_a_stale_record_without_a_query(directive: str, 
 @pytest.mark.parametrize("query", ["", "?auth", "?cert"])
 @pytest.mark.parametrize(("seconds", "status"), [(0, 502), (59, 502), (60, 302)])
 async def test_stale_if_error_bounds_how_stale_an_answer_may_be(seconds: int, status: int, query: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         path = await moved(proxy, TTL + 60)
         proxy.upstream.fault(path[1:], "reset")
         got = await proxy.get(path + query, cache_control=f"stale-if-error={seconds}")

@@ -13,7 +13,7 @@ from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.source import Priority
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format
     ],
 )
 async def test_an_upstream_that_hangs_uses_up_the_time_of_a_request(target: str, status: int) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(OTHER, url="https://there.example/")
         proxy.upstream.hold(OTHER)
         got = await proxy.get(target, accept="application/json")
@@ -49,7 +49,7 @@ async def test_an_upstream_that_hangs_uses_up_the_time_of_a_request(target: str,
 
 
 async def test_the_query_goes_on_and_its_answer_is_kept() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(OTHER, url="https://there.example/")
         proxy.upstream.hold(OTHER)
         assert (await proxy.get(f"/{OTHER}")).status == 504
@@ -62,7 +62,7 @@ async def test_the_query_goes_on_and_its_answer_is_kept() -> None:
 
 
 async def test_the_wait_for_the_budget_uses_up_the_time_of_a_request() -> None:
-    async with running(upstream_max_concurrency=1) as proxy:
+    async with Proxy(upstream_max_concurrency=1) as proxy:
         proxy.upstream.hold(LINK)
         assert (await proxy.get(f"/{LINK}")).status == 504
         got = await proxy.get(f"/{OTHER}", accept="application/json")
@@ -83,7 +83,7 @@ async def test_the_queries_of_one_request_share_one_deadline(monkeypatch: pytest
         return await resolve(self, name, conditions)
 
     monkeypatch.setattr(Resolver, "resolve", record)
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(LINK, ALIAS)
         assert (await proxy.get(f"/{LINK}", accept="text/html")).status == 404
         assert len(seen) >= 2 and len(set(seen)) == 1 and seen[0] is not None

@@ -10,7 +10,7 @@ import pytest
 from doi_proxy.resolver.metadata_format import MEDIA_TYPES
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def put(proxy: Proxy, template: str = CROSSREF) -> None:
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         put(proxy)
         yield proxy
 
@@ -65,7 +65,7 @@ class TestWhereItLeads:
         assert (await proxy.post("/", "hdl=10.5555/a&format=ris"))["location"] == metadata("ris")
 
     async def test_an_agency_without_such_addresses_as_accept_leads(self) -> None:
-        async with running() as proxy:
+        async with Proxy() as proxy:
             put(proxy, "https://data.example/{hdl}")
             got = await proxy.get("/10.5555/a?format=bibtex", accept=FIREFOX)
             assert got["location"] == (await proxy.get("/10.5555/a", accept=MEDIA_TYPES["bibtex"]))["location"]
@@ -78,7 +78,7 @@ class TestWhereItLeads:
     async def test_not_through_the_library(self, tmp_path: Path) -> None:
         file = tmp_path / "rules.toml"
         file.write_text(RULES)
-        async with running(library_rules=str(file)) as proxy:
+        async with Proxy(library_rules=str(file)) as proxy:
             put(proxy)
             for _ in range(2):  # from the upstream, and from memory
                 page, data = [await proxy.get(f"/10.5555/a{query}", accept=FIREFOX) for query in ("", "?format=ris")]

@@ -21,7 +21,7 @@ from tests.examples import examples
 from tests.table import table
 from tests.upstream.faults import FAULTS, Asked, Peer, send
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -217,7 +217,7 @@ PREFIXES: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(cache_ttl_ceiling=0.0, cache_negative_ttl=0.0, cache_grace=0.0) as proxy:
+    async with Proxy(cache_ttl_ceiling=0.0, cache_negative_ttl=0.0, cache_grace=0.0) as proxy:
         for number in range(3):
             include = f"<l include='10.5555/loop-{(number + 1) % 3} {NAME}'><location href='http://{number}/'/></l>"
             proxy.upstream.put(f"10.5555/loop-{number}", loc(include))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply, is_by_server
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ ENCODED: Final = "%3Cscript%3Ealert(1)%3C/script%3E"
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         yield proxy
 

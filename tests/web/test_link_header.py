@@ -12,7 +12,7 @@ from doi_proxy.web.link_header import MAX_CHARACTERS, link_header
 from handle_protocol.location import Location
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 HREF = "http://example.org/x"
 
@@ -71,7 +71,7 @@ def test_any_attributes_make_a_header(rel: str, title: str, language: str) -> No
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         yield proxy
 
 

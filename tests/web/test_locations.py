@@ -15,7 +15,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.country.database import Countries
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for name, values in RECORDS.items():
             proxy.upstream.put(f"10.5555/{name}", values)
         yield proxy
@@ -210,7 +210,7 @@ def country(code: str) -> dict[str, Any]:
 class TestCountry:
     async def test_a_database_tells_the_country_of_a_client(self, tmp_path: Path) -> None:
         path = database(tmp_path, {"192.0.2.0/24": country("GB")})
-        async with running(country_database=path) as proxy:
+        async with Proxy(country_database=path) as proxy:
             proxy.upstream.put("10.5555/handbook", RECORDS["handbook"])
             assert (await proxy.get("/10.5555/handbook"))["location"] == "http://uk.example.com/"
             # The parameter goes before the database.
@@ -272,7 +272,7 @@ class TestCountry:
 )
 async def test_what_was_chosen_for_a_client_is_not_shared(path: str, cache_control: str, vary: str) -> None:
     name = path.partition("?")[0]
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(f"10.5555/{name}", RECORDS[name])
         for _ in range(2):
             got = await proxy.get(f"/10.5555/{path}")

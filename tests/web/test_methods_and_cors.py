@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ PATHS = ["/10.1000/182", "/api/handles/10.1000/182", "/", "/foo", "/api/foo", "/
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         proxy.upstream.fault("10.5555/broken", "html")
         yield proxy
@@ -87,7 +87,7 @@ async def test_a_preflight_without_header_names_is_answered_too(proxy: Proxy) ->
 
 @pytest.mark.parametrize("path", ["/10.1000/182", "/api/handles/10.1000/182", "/", "*"])
 async def test_options_names_the_methods_without_a_query(path: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         reply = await proxy.ask("OPTIONS", path)
         assert (reply.status, set((reply["allow"] or "").split(", "))) == (204, METHODS)
         assert proxy.upstream.queries() == 0
@@ -110,7 +110,7 @@ async def test_the_api_takes_no_other_method(proxy: Proxy, method: str, path: st
 
 
 async def test_a_refused_method_causes_no_query() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for path in ("/10.1000/182", "/api/handles/10.1000/182"):
             assert (await proxy.ask("DELETE", path)).status == 405
         assert proxy.upstream.queries() == 0
@@ -152,7 +152,7 @@ async def test_options_names_the_methods_of_that_path(proxy: Proxy, path: str, a
 
 
 async def test_the_admin_api_names_the_methods_of_a_path() -> None:
-    async with running(admin_token="correct-horse-battery") as proxy:
+    async with Proxy(admin_token="correct-horse-battery") as proxy:
         asked = {"authorization": "Bearer correct-horse-battery"}
         got = await proxy.ask("OPTIONS", "/admin/reload", **asked)
         assert (got.status, got["allow"]) == (204, "POST, OPTIONS")

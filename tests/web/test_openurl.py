@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ OPENURL = "ANSI/NISO Z39.88-2004, section 9"
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/demo_DOI", url=TARGET)
         proxy.upstream.put("10.1000/a<b>&c;d#e%25", url=TARGET)
         yield proxy

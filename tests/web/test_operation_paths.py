@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         yield proxy
 
 
@@ -54,7 +54,7 @@ async def test_what_is_no_path_of_these_is_a_name_and_no_doi(proxy: Proxy, path:
 
 
 async def test_health_and_readiness_do_not_depend_on_the_upstream() -> None:
-    async with running(upstream_url=NOWHERE, upstream_breaker_failures=1) as proxy:
+    async with Proxy(upstream_url=NOWHERE, upstream_breaker_failures=1) as proxy:
         assert (await proxy.get("/10.1000/182")).status == 502
         assert (await proxy.get("/healthz")).json == {"status": "ok"}
         ready = await proxy.get("/readyz")
@@ -65,18 +65,18 @@ async def test_health_and_readiness_do_not_depend_on_the_upstream() -> None:
 
 
 async def test_readiness_is_in_words_of_closed_lists() -> None:
-    async with running() as fresh:
+    async with Proxy() as fresh:
         ready = (await fresh.get("/readyz")).json
         assert ready["detail"] == {"mode": "online", "upstream": "unknown", "store": "memory-only"}
         assert (await fresh.get("/10.1000/182")).status == 404
         assert (await fresh.get("/readyz")).json["detail"]["upstream"] == "ok"
-    async with running(mode="sealed") as sealed:
+    async with Proxy(mode="sealed") as sealed:
         ready = (await sealed.get("/readyz")).json
         assert (ready["detail"]["upstream"], ready["upstreams"]) == ("sealed", [])
 
 
 async def test_a_store_that_fails_is_told_in_the_detail_of_readiness_and_is_no_error() -> None:
-    async with running(store_url="valkey://127.0.0.1:9/0") as proxy:
+    async with Proxy(store_url="valkey://127.0.0.1:9/0") as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         first = asyncio.ensure_future(proxy.get("/10.1000/182"))
         # A process that starts while its store fails has no tokens at first.
@@ -128,7 +128,7 @@ async def test_the_openapi_document_describes_the_name_paths(proxy: Proxy) -> No
 
 
 async def test_openapi_names_the_public_url_as_its_server() -> None:
-    async with running(public_url="https://library.example.edu/doi") as proxy:
+    async with Proxy(public_url="https://library.example.edu/doi") as proxy:
         assert (await proxy.get("/doi/openapi.json")).json["servers"] == [{"url": "https://library.example.edu/doi"}]
 
 
@@ -136,7 +136,7 @@ class TestSeed:
     """Records that are there from the start, already expired."""
 
     async def test_without_an_upstream_they_are_answered_stale(self) -> None:
-        async with running(upstream_url=NOWHERE, seed=SEED) as proxy:
+        async with Proxy(upstream_url=NOWHERE, seed=SEED) as proxy:
             reply = await proxy.get("/10.1000/182")
             assert (reply.status, reply["location"]) == (302, "http://www.doi.org/hb.html")
             said = re.fullmatch(
@@ -149,7 +149,7 @@ class TestSeed:
             assert "may be out of date" in (await proxy.get("/10.1000/182?noredirect")).text
 
     async def test_with_an_upstream_they_are_renewed_at_first_use(self) -> None:
-        async with running(seed=SEED) as proxy:
+        async with Proxy(seed=SEED) as proxy:
             proxy.upstream.put("10.1000/182", url="http://example.org/moved")
             assert (await proxy.get("/10.1000/182"))["location"] == "http://example.org/moved"
             assert proxy.upstream.queries() == 1
@@ -157,35 +157,35 @@ class TestSeed:
     async def test_every_record_of_the_shipped_seed_is_answered(self) -> None:
         names = [json.loads(line)["handle"] for line in SEED.read_text("utf-8").splitlines() if '"handle"' in line]
         assert names
-        async with running(upstream_url=NOWHERE, seed=SEED) as proxy:
+        async with Proxy(upstream_url=NOWHERE, seed=SEED) as proxy:
             found = {name: (await proxy.get(f"/api/handles/{name}")).json["responseCode"] for name in names}
             assert found == dict.fromkeys(names, 1)
 
     async def test_a_damaged_line_is_left_out_and_the_rest_is_loaded(self, tmp_path: Path) -> None:
         seed = tmp_path / "seed.ndjson"
         seed.write_text("no JSON\n" + SEED.read_text("utf-8") + "{}\n", "utf-8")
-        async with running(upstream_url=NOWHERE, seed=seed) as proxy:
+        async with Proxy(upstream_url=NOWHERE, seed=seed) as proxy:
             assert (await proxy.get("/10.1000/182")).status == 302
 
     async def test_a_seed_does_not_replace_what_the_store_knows(self, tmp_path: Path) -> None:
         store: dict[str, Any] = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
-        async with running(**store) as proxy:
+        async with Proxy(**store) as proxy:
             proxy.upstream.put("10.1000/182", url="http://example.org/known")
             await proxy.get("/10.1000/182")
-        async with running(upstream_url=NOWHERE, seed=SEED, **store) as proxy:
+        async with Proxy(upstream_url=NOWHERE, seed=SEED, **store) as proxy:
             assert (await proxy.get("/10.1000/182"))["location"] == "http://example.org/known"
 
     async def test_without_a_seed_nothing_is_known(self) -> None:
-        async with running(upstream_url=NOWHERE) as proxy:
+        async with Proxy(upstream_url=NOWHERE) as proxy:
             assert (await proxy.get("/10.1000/182")).status == 502
 
 
 async def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
-    async with running(store_url=store) as proxy:
+    async with Proxy(store_url=store) as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html", ttl=600)
         await proxy.get("/10.1000/182")
-    async with running(store_url=store, upstream_url=NOWHERE) as proxy:
+    async with Proxy(store_url=store, upstream_url=NOWHERE) as proxy:
         proxy.clock.advance(10)
         reply = await proxy.get("/10.1000/182")
         assert (reply.status, reply["cache-status"]) == (302, "doi-proxy; hit; ttl=590")

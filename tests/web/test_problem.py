@@ -14,7 +14,7 @@ from doi_proxy.errors import list_errors
 from doi_proxy.web.negotiation import wants_problem
 from doi_proxy.web.problem import all_titles, problem
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ ERRORS: Final = Path(__file__).parents[2].joinpath("docs/errors.md").read_text(e
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         proxy.upstream.fault("10.5555/broken", "html")
         yield proxy
@@ -110,7 +110,7 @@ async def test_a_problem_keeps_the_headers_of_its_error(proxy: Proxy) -> None:
 
 
 async def test_a_problem_says_when_to_try_again() -> None:
-    async with running(client_rate=1.0, client_burst=1) as proxy:
+    async with Proxy(client_rate=1.0, client_burst=1) as proxy:
         await proxy.get("/")
         got = await proxy.get("/foo", accept=JSON)
     assert (got.status, got.json["type"]) == (429, "/docs#rate-exceeded")
@@ -118,7 +118,7 @@ async def test_a_problem_says_when_to_try_again() -> None:
 
 
 async def test_the_type_begins_with_the_path_of_this_resolver() -> None:
-    async with running(public_url="https://library.example/doi") as proxy:
+    async with Proxy(public_url="https://library.example/doi") as proxy:
         assert (await proxy.get("/doi/foo", accept=JSON)).json["type"] == "/doi/docs#not-a-doi"
         assert (await proxy.ask("POST", "/doi/healthz")).json["type"] == "/doi/docs#method-not-allowed"
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ CAMPUS = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         yield proxy
 
@@ -34,7 +34,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     "typed", ["doi:10.1000/182", "https://doi.org/10.1000/182", "%2010.1000/182", "see%20Smith%202003", "urn:doi:10.1"]
 )
 async def test_what_cannot_be_a_handle_is_refused_without_a_query(typed: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         got = await proxy.get(f"/api/handles/{typed}")
         assert (got.status, got.json["responseCode"]) == (400, 102)
         assert "lenient=true" in got.json["message"]
@@ -48,7 +48,7 @@ async def test_what_can_be_a_handle_is_queried(proxy: Proxy, name: str) -> None:
 
 
 async def test_with_resolve_any_every_text_is_queried() -> None:
-    async with running(resolve="any") as proxy:
+    async with Proxy(resolve="any") as proxy:
         assert (await proxy.get("/api/handles/doi:10.1000/182")).json["responseCode"] == 100
 
 

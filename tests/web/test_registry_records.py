@@ -9,7 +9,7 @@ import pytest
 
 from tests.clock import Clock
 from tests.registry_records import FILE_DATE, write_registry
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ STATUS = f"doi-proxy; hit; detail=registry; age={int(Clock()() - FILE_DATE)}"
 async def sealed(tmp_path: Path) -> AsyncIterator[Proxy]:
     path = tmp_path / "store.sqlite3"
     write_registry(path, Clock(), {NAME: TARGET})
-    async with running(store_url=f"sqlite:///{path}", mode="sealed") as proxy:
+    async with Proxy(store_url=f"sqlite:///{path}", mode="sealed") as proxy:
         yield proxy
 
 
@@ -58,7 +58,7 @@ async def test_a_name_that_no_file_has_is_not_denied(sealed: Proxy) -> None:
 
 async def test_a_sealed_proxy_whose_store_cannot_be_opened_could_not_verify(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    async with running(store_url=f"sqlite:///{tmp_path}/file/store.sqlite3", mode="sealed") as proxy:
+    async with Proxy(store_url=f"sqlite:///{tmp_path}/file/store.sqlite3", mode="sealed") as proxy:
         assert (await proxy.get("/10.1000/182")).status == 504
         assert (await proxy.get("/api/handles/10.1000/182")).status == 504
         ready = (await proxy.get("/readyz")).json

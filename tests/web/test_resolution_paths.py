@@ -12,7 +12,7 @@ import pytest
 from tests.constants import BYPASSES
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +60,7 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for name, values in RECORDS.items():
             proxy.upstream.put(name, values)
         yield proxy
@@ -222,7 +222,7 @@ async def test_a_redirect_varies_by_accept_and_a_page_by_language(proxy: Proxy) 
 async def test_expires_is_when_the_first_value_ends_and_max_age_is_capped(
     ttls: list[int | str | None], seconds: int, max_age: int
 ) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         values = [value(1 + at, "URL", HANDBOOK, ttl=ttl) for at, ttl in enumerate(ttls)]
         proxy.upstream.put("10.1000/182", values)
         reply = await proxy.get("/10.1000/182")
@@ -231,7 +231,7 @@ async def test_expires_is_when_the_first_value_ends_and_max_age_is_capped(
 
 
 async def test_a_value_with_a_date_ends_then() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         ends = proxy.clock.now + 30
         date = f"{datetime.fromtimestamp(ends, UTC):%FT%TZ}"
         proxy.upstream.put("10.1000/182", [value(1, "URL", HANDBOOK, ttl=date)])
@@ -240,7 +240,7 @@ async def test_a_value_with_a_date_ends_then() -> None:
 
 
 async def test_expires_counts_down_while_a_record_is_cached() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK, ttl=1000)
         first = await proxy.get("/10.1000/182")
         proxy.clock.advance(850)
@@ -258,7 +258,7 @@ async def test_a_page_has_no_expires(proxy: Proxy, target: str) -> None:
 
 
 async def test_a_not_found_page_may_be_kept_for_the_negative_ttl() -> None:
-    async with running(cache_negative_ttl=60) as proxy:
+    async with Proxy(cache_negative_ttl=60) as proxy:
         await proxy.get("/10.5555/unknown")
         proxy.clock.advance(20)
         reply = await proxy.get("/10.5555/unknown")
@@ -286,7 +286,7 @@ async def test_auth_and_cert_count_by_presence_and_ask_each_time(proxy: Proxy, q
 
 @pytest.mark.parametrize("start", ["/", "/api/handles/"])
 async def test_only_the_client_that_bypasses_the_cache_too_often_waits(start: str) -> None:
-    async with running(**{BYPASSES: 2}) as proxy:
+    async with Proxy(**{BYPASSES: 2}) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         targets = [f"{start}10.1000/182?{flag}" for flag in ("auth", "cert", "auth")]
         replies = [await proxy.get(target) for target in targets]
@@ -361,7 +361,7 @@ async def test_a_post_to_a_name_without_a_form_is_answered_like_a_get(proxy: Pro
 
 
 async def test_names_of_either_kind_resolve_where_any_may() -> None:
-    async with running(resolve="any") as proxy:
+    async with Proxy(resolve="any") as proxy:
         proxy.upstream.put("20.500.12345/1", url="http://example.org/handle")
         proxy.upstream.put("0.NA/10.5555", [value(1, "HS_SERV", "x")])
         assert (await proxy.get("/20.500.12345/1"))["location"] == "http://example.org/handle"
@@ -374,7 +374,7 @@ async def test_names_of_either_kind_resolve_where_any_may() -> None:
 @pytest.mark.parametrize("public_url", ["https://library.example.edu/doi", "https://library.example.edu/doi/"])
 @pytest.mark.parametrize("path", ["", "/doi"], ids=["stripped by the front proxy", "kept"])
 async def test_under_a_sub_path_names_resolve_and_links_stay_below_it(public_url: str, path: str) -> None:
-    async with running(public_url=public_url) as proxy:
+    async with Proxy(public_url=public_url) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         assert (await proxy.get(f"{path}/10.1000/182"))["location"] == HANDBOOK
         assert (await proxy.get(f"{path}/api/handles/10.1000/182")).json["responseCode"] == 1
@@ -385,14 +385,14 @@ async def test_under_a_sub_path_names_resolve_and_links_stay_below_it(public_url
 
 
 async def test_a_sub_path_without_its_slash_is_the_home_page() -> None:
-    async with running(public_url="https://library.example.edu/doi") as proxy:
+    async with Proxy(public_url="https://library.example.edu/doi") as proxy:
         assert 'name="hdl"' in (await proxy.get("/doi")).text
         assert (await proxy.get("/doi:10.1000/182")).status == 404
         assert (await proxy.get("/doix/10.1000/182")).status == 400
 
 
 async def test_the_public_url_goes_before_the_host() -> None:
-    async with running(public_url="https://library.example.edu/doi/") as proxy:
+    async with Proxy(public_url="https://library.example.edu/doi/") as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         proxy.upstream.put("10.5555/alias", [value(1, "HS_ALIAS", "10.1000/182")])
         reply = await proxy.get("/10.5555/alias", host="evil.example")
@@ -407,7 +407,7 @@ async def test_nothing_of_a_hostile_host_is_shown(proxy: Proxy) -> None:
 
 
 async def test_a_record_that_leads_to_its_own_address_shows_its_values_and_the_reason() -> None:
-    async with running(public_url="https://doi.example.org") as proxy:
+    async with Proxy(public_url="https://doi.example.org") as proxy:
         proxy.upstream.put("10.1000/self", url="https://doi.example.org/10.1000/self")
         for _ in range(2):
             got = await proxy.get("/10.1000/self", accept="text/html")

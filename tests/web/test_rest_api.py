@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", HANDBOOK)
         proxy.upstream.put("10.5555/empty", [])
         proxy.upstream.put("10.5555/Types", [*one(), *one(index=2, type="URL.x"), *one(index=3, type="Email")])
@@ -297,7 +297,7 @@ async def test_action_api_is_the_same_answer(proxy: Proxy) -> None:
 
 
 async def test_freshness_counts_from_when_the_upstream_answered() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url="x", ttl=1000)
         first = await proxy.get("/api/handles/10.1000/182")
         assert (first["age"], first.max_age, first.expires) == ("0", 300, proxy.clock.now + 300)

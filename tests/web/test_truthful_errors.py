@@ -21,7 +21,7 @@ from tests.constants import FAILURE_TTL, QUEUE_TIMEOUT, STALE_TIMEOUT
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.table import table
 from tests.upstream.faults import FAULTS
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -96,13 +96,13 @@ ERROR_TYPES: Final = {
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
     # Patience is longer than the faults, so the answer reports the failure.
-    async with running(**{STALE_TIMEOUT: 20, "upstream_timeout": 20}) as proxy:
+    async with Proxy(**{STALE_TIMEOUT: 20, "upstream_timeout": 20}) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 async def slow() -> AsyncIterator[Proxy]:
-    async with running(**{"upstream_timeout": 0.02, STALE_TIMEOUT: 20}) as proxy:
+    async with Proxy(**{"upstream_timeout": 0.02, STALE_TIMEOUT: 20}) as proxy:
         yield proxy
 
 
@@ -255,7 +255,7 @@ async def test_not_found_is_what_the_body_says_whatever_the_http_status(proxy: P
 
 @everyone
 async def test_past_the_grace_it_could_not_be_verified(face: str) -> None:
-    async with running(cache_grace=1000) as proxy:
+    async with Proxy(cache_grace=1000) as proxy:
         name = await known(proxy, ttl=60)
         proxy.upstream.fault(name, "close")
         proxy.clock.advance(1059)
@@ -284,7 +284,7 @@ async def test_a_stale_page_without_the_values_asked_for_says_that_it_is_stale(p
 
 @everyone
 async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: str) -> None:
-    async with running(upstream_breaker_failures=2, upstream_breaker_cooldown=15) as proxy:
+    async with Proxy(upstream_breaker_failures=2, upstream_breaker_cooldown=15) as proxy:
         stale = await known(proxy, ttl=60)
         fresh = await known(proxy, ttl=6000)
         proxy.clock.advance(97)
@@ -305,7 +305,7 @@ async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: st
 
 @everyone
 async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str) -> None:
-    async with running(**{"upstream_rate": 0.01, "upstream_burst": 1, QUEUE_TIMEOUT: 1}) as proxy:
+    async with Proxy(**{"upstream_rate": 0.01, "upstream_burst": 1, QUEUE_TIMEOUT: 1}) as proxy:
         stale = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         name = proxy.name()
@@ -323,7 +323,7 @@ async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str)
 async def test_an_upstream_that_names_a_pause_is_obeyed_for_a_minute_at_most(
     status: int, wish: int, seconds: int
 ) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         stale = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         refused, other = proxy.name(), proxy.name()
@@ -338,9 +338,9 @@ async def test_an_upstream_that_names_a_pause_is_obeyed_for_a_minute_at_most(
 
 
 async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answer() -> None:
-    async with FakeUpstream() as first, running() as second_only:
+    async with FakeUpstream() as first, Proxy() as second_only:
         url = f"{first.url},{second_only.upstream.url}"
-        async with running(upstream_url=url) as proxy:
+        async with Proxy(upstream_url=url) as proxy:
             first.fault(EVERY_NAME, "status", status=429, retry_after=3600)
             for _ in range(3):
                 name = proxy.name()
@@ -354,7 +354,7 @@ async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answe
 
 async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_store(tmp_path: Path) -> None:
     shared: dict[str, Any] = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
-    async with running(**shared) as one, running(**shared, upstream_url=one.upstream.url) as two:
+    async with Proxy(**shared) as one, Proxy(**shared, upstream_url=one.upstream.url) as two:
         one.upstream.fault(EVERY_NAME, "status", status=429, retry_after=50)
         assert (await ask(one, "REST", one.name()))["retry-after"] == "50"
         name = two.name()
@@ -377,7 +377,7 @@ async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_st
 async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_another(
     fault: str, options: dict[str, int], names: int
 ) -> None:
-    async with running(**{"upstream_breaker_failures": 10, FAILURE_TTL: 15}) as proxy:
+    async with Proxy(**{"upstream_breaker_failures": 10, FAILURE_TTL: 15}) as proxy:
         for _ in range(names):
             name = proxy.name()
             proxy.upstream.fault(name, fault, **options)
@@ -392,7 +392,7 @@ async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_anothe
 
 @everyone
 async def test_the_reason_holds_no_host_and_no_words_of_a_library(face: str) -> None:
-    async with running(upstream_url="http://localhost:9") as proxy:
+    async with Proxy(upstream_url="http://localhost:9") as proxy:
         reply = await ask(proxy, face, proxy.name())
         assert reply.status == 502
         assert not re.search("localhost|127\\.0\\.0\\.1|ConnectError|attempts", reply.text)
@@ -403,7 +403,7 @@ async def test_the_reason_holds_no_host_and_no_words_of_a_library(face: str) -> 
 )
 @everyone
 async def test_without_any_upstream_it_could_not_be_verified(setting: dict[str, str], face: str) -> None:
-    async with running(**setting) as proxy:
+    async with Proxy(**setting) as proxy:
         name = proxy.name()
         says_could_not_verify(await ask(proxy, face, name), face, name, Failing("", 502, UNREACHABLE))
 
@@ -466,7 +466,7 @@ async def test_every_wrong_name_has_a_sentence_for_people(error: type[InvalidNam
     ],
 )
 async def test_a_wrong_name_is_explained_in_the_language_of_the_page(path: str, status: int, words: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         page = await proxy.get(path, accept_language="fr")
         assert page.status == status and words in page.text
         assert 'lang="en"' not in page.text
@@ -474,7 +474,7 @@ async def test_a_wrong_name_is_explained_in_the_language_of_the_page(path: str, 
 
 async def test_the_reason_on_a_page_is_in_its_language_and_names_no_internals() -> None:
     # Port 9 is "discard" (RFC 863): nothing listens there.
-    async with running(upstream_url="http://user:secret@127.0.0.1:9") as proxy:
+    async with Proxy(upstream_url="http://user:secret@127.0.0.1:9") as proxy:
         page = await proxy.get("/10.5555/unknown", accept_language="de")
         assert (page.status, page["content-type"]) == (502, "text/html;charset=utf-8")
         assert "Das Register war nicht erreichbar." in page.text

@@ -17,7 +17,7 @@ import pytest
 
 from tests.handle_protocol.server import HandleServer
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ VECTORS: Final = rows("vectors.jsonl")
 async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[Proxy]:
     """A proxy whose upstream is an HTTP API, and one whose upstream is a server of the native Handle protocol."""
     is_native = request.param == "handle server"
-    async with HandleServer() as server, running(**({"upstream_url": server.url} if is_native else {})) as proxy:
+    async with HandleServer() as server, Proxy(**({"upstream_url": server.url} if is_native else {})) as proxy:
         upstream = server if is_native else proxy.upstream
         for record in rows("records.jsonl"):
             upstream.put(record["handle"], record["values"])

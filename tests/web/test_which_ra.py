@@ -9,7 +9,7 @@ import pytest
 
 from doi_proxy.web.which_ra import MAX_NAMES
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ def value(type_: str, text: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         put = proxy.upstream.put
         put("10.5555", [value("HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
         put("10.SERV/ONE", [value("10320/ra_name", "Agency One")])

@@ -18,7 +18,7 @@ from doi_proxy.errors import InvalidParameter, InvalidRequest
 from doi_proxy.features.assistants.tools import ToolName, Tools
 from tests.features.assistants.test_tools import running as running_tools
 from tests.server.ways import FullPathProtocol, Server, Ways
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 _T = TypeVar("_T")
 _TOKEN: Final = "correct-horse-battery-staple"
@@ -84,7 +84,7 @@ _SHOWN: Final = ("entries/", "explain?", "changes?cursor=", "settings?")
 
 @cache
 def _admin() -> Proxy:
-    proxy = _open(running(admin_token=_TOKEN, cache_memory_bytes=1_000_000))
+    proxy = _open(Proxy(admin_token=_TOKEN, cache_memory_bytes=1_000_000))
     for name in ("10.1000/182", "10.1000/ä"):
         proxy.upstream.put(name, url="http://www.doi.org/hb.html")
     return proxy

@@ -16,7 +16,7 @@ import doi_proxy.features.admin.gate
 from doi_proxy.assembly.settings import Settings
 from tests.cluster.processes import until
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ NAME = "10.1000/182"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(admin_token=TOKEN) as proxy:
+    async with Proxy(admin_token=TOKEN) as proxy:
         proxy.upstream.put(NAME, url="http://old.example/")
         yield proxy
 
@@ -59,7 +59,7 @@ async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling
 async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None:
     records = tmp_path / "records.toml"
     records.write_text("")
-    async with running(admin_token=TOKEN, local_records=records) as proxy:
+    async with Proxy(admin_token=TOKEN, local_records=records) as proxy:
         proxy.upstream.put(NAME, url="http://old.example/")
         await proxy.get(f"/{NAME}")
         assert (await look(proxy, f"/admin/entries/{NAME}")).json["hidden_by"] is None
@@ -154,7 +154,7 @@ async def test_a_denied_network_gets_403_until_the_end(proxy: Proxy) -> None:
 
 
 async def test_the_settings_are_shown_with_secrets_masked() -> None:
-    async with running(admin_token=TOKEN, upstream_contact="https://user:pass@example.org") as proxy:
+    async with Proxy(admin_token=TOKEN, upstream_contact="https://user:pass@example.org") as proxy:
         reply = await look(proxy, "/admin/settings")
         assert (reply.json["admin_token"], reply.json["admin_listen"]) == ("***", None)
         assert TOKEN not in reply.text
@@ -266,7 +266,7 @@ def test_an_address_that_cannot_be_listened_on_is_refused(address: str) -> None:
 
 @pytest.mark.parametrize("path", ["/admin/entries/10.1000/182", "/admin/purge", "/admin/openapi.json", "/admin/x"])
 async def test_without_a_token_there_is_no_admin_api(path: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for method in ("GET", "POST", "HEAD"):
             raw = await proxy.ask(method, path.replace("/admin/", "/Admin/"), authorization=BEARER)
             assert raw.status == 400
@@ -345,7 +345,7 @@ async def test_a_trick_with_the_path_reaches_nothing(proxy: Proxy, path: str, st
 
 
 async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_network() -> None:
-    async with running(admin_token=TOKEN) as proxy:
+    async with Proxy(admin_token=TOKEN) as proxy:
         ask = proxy.ask
 
         async def send(authorization: str, client: str = "192.0.2.99") -> Reply:
@@ -362,7 +362,7 @@ async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_
 
 
 async def test_a_reload_replaces_the_token() -> None:
-    async with running(admin_token=TOKEN) as proxy:
+    async with Proxy(admin_token=TOKEN) as proxy:
         proxy.reload(admin_token="n" * 16)
         assert (await look(proxy, "/admin/settings")).status == 401
         assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
@@ -370,7 +370,7 @@ async def test_a_reload_replaces_the_token() -> None:
 
 
 async def test_the_first_token_needs_a_restart(caplog: pytest.LogCaptureFixture) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.reload(admin_token=TOKEN)
         assert proxy.settings.value("admin_token") is None
     assert "restart the service to open the API" in caplog.text

@@ -20,7 +20,7 @@ from tests.constants import MAX_NAMES
 from tests.fake_upstream import EVERY_NAME
 from tests.features.listening import listening
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 # The commands are synchronous: they run in a thread, over sockets of the system.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
@@ -32,7 +32,7 @@ BOUNDS = ToolBounds(lines=500, line_characters=4096, result_bytes=256 * 1024, ca
 
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[tuple[Proxy, ServerNames]]:
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         proxy.upstream.put("10.1000/182", url=URL)
         async with listening(proxy.app, lifespan="off") as url:
             yield proxy, names_at(url)

@@ -20,7 +20,7 @@ from doi_proxy.web.branding import Branding
 from doi_proxy.web.languages import CORE
 from doi_proxy.web.pages import Link, Pages
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +140,7 @@ async def test_a_logo_has_an_address_that_changes_with_its_content(
     for more in (b"", b" "):
         logo.write_bytes(content + more)
         (tmp_path / "branding.toml").write_text(f'logo = "{logo.name}"')
-        async with running(branding_folder=tmp_path) as proxy:
+        async with Proxy(branding_folder=tmp_path) as proxy:
             (source,) = (part.partition('"')[0] for part in (await proxy.get("/")).text.split('src="')[1:])
             got = await proxy.get(source)
         assert (got.status, got["content-type"], got.body) == (200, media_type, content + more)
@@ -251,7 +251,7 @@ async def test_a_reload_reads_the_files_again_and_keeps_the_previous_ones_if_the
 
 async def test_languages_are_those_of_the_file_and_the_first_is_the_default(tmp_path: Path) -> None:
     (tmp_path / "branding.toml").write_text('languages = ["de", "en"]')
-    async with running(branding_folder=tmp_path) as proxy:
+    async with Proxy(branding_folder=tmp_path) as proxy:
         headings = [
             (await proxy.get("/", accept_language=wanted)).text.partition("<h1>")[2].partition("</h1>")[0]
             for wanted in ("en", "fr", "de")

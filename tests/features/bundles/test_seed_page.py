@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 SEED = '{"handle": "10.5555/A", "values": [{"index": 1, "type": "URL", "data": "https://example.org/a"}]}\n'
 
@@ -15,7 +15,7 @@ SEED = '{"handle": "10.5555/A", "values": [{"index": 1, "type": "URL", "data": "
 async def test_a_record_without_times_was_never_confirmed_as_far_as_its_page_knows(tmp_path: Path) -> None:
     path = tmp_path / "seed.ndjson"
     path.write_text(SEED)
-    async with running(seed=path) as proxy:
+    async with Proxy(seed=path) as proxy:
         proxy.upstream.fault("10.5555/A", "reset")
         page = await proxy.get("/10.5555/A?noredirect", accept="text/html")
     assert page.status == 200 and "It could not be confirmed just now." in page.text

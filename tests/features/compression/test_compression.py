@@ -16,7 +16,7 @@ from doi_proxy.web.negotiation import choose_coding
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import JSON, Reply
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -32,7 +32,7 @@ LONG: Final = "10.5555/long"
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         proxy.upstream.put(LARGE, url="http://example.org/" + "x" * 9_000)
         proxy.upstream.put(HUGE, url="http://example.org/" + "x" * 40_000)

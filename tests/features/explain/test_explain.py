@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ networks = ["192.0.2.0/24"]
 
 @asynccontextmanager
 async def proxy_with(**settings: Any) -> AsyncIterator[Proxy]:
-    async with running(admin_token=TOKEN, **settings) as proxy:
+    async with Proxy(admin_token=TOKEN, **settings) as proxy:
         proxy.upstream.put(NAME, url="https://target.example/hot")
         yield proxy
 

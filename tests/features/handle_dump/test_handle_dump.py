@@ -24,7 +24,7 @@ from handle_protocol.wire.value import TtlType, Value, ValueReference
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key
 from tests.handle_protocol.tokens import Key, token
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +126,7 @@ async def test_the_names_of_a_dump_are_served_after_their_server_is_gone(
     assert "41 records" in said
     assert "\n1 values that the public may not read, left out; 0 records have no others" in said
     assert "40 records have a signature of their values, 40 by a key of the dump" in said
-    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+    async with Proxy(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
         for number in range(40):
             got = await proxy.get(f"/10.7777/n-{number}")
             assert (got.status, got["location"]) == (302, f"https://target.example/{number}?%C3%BC")
@@ -176,7 +176,7 @@ def test_a_changed_value_under_a_signature_is_refused_with_its_name(
 async def test_the_ends_of_lines_of_javascript_are_escapes_as_the_server_had_them(tmp_path: Path) -> None:
     records = {"10.7777/1": to_json(Value(1, b"DESC", "a\u2028b\u2029\\u2028".encode()))}
     assert run(tmp_path, as_json(records)) == 0
-    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+    async with Proxy(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
         got = await proxy.get("/api/handles/10.7777/1")
         assert rb'"value":"a\u2028b\u2029\\u2028"' in got.body
         assert got.json["values"][0]["data"]["value"] == "a\u2028b\u2029\\u2028"
@@ -191,7 +191,7 @@ async def test_a_name_without_public_values_is_answered_as_its_server_did(
     assert run(tmp_path, as_json(records)) == 0
     assert "1 values that the public may not read, left out; 2 records have no others" in capsys.readouterr().out
     assert "secret" not in (tmp_path / "records/dump.toml").read_text()
-    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+    async with Proxy(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
         for name in ("bare", "private"):
             got = await proxy.get(f"/api/handles/10.7777/{name}")
             assert (got.status, got.json["responseCode"], got.json["values"]) == (200, 200, [])
@@ -315,7 +315,7 @@ async def test_the_rest_of_a_dump_is_served_and_the_names_of_what_was_left_out_a
         "10.7777/N-A\0B", "10.7777/trail ", "HOME", "10.7777/no-list", "10.7777/junk", "10.7777/n-1",
     ]  # fmt: skip
     assert lines[3][1] == "10.7777/no-list has no list of values"
-    async with running(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
+    async with Proxy(local_records=tmp_path / "records", upstream_url="http://127.0.0.1:1") as proxy:
         statuses = {name: (await proxy.get(f"/10.7777/{name}")).status for name in ("first", "last", "n-2", "junk")}
     assert statuses == {"first": 302, "last": 302, "n-2": 302, "junk": 502}
 

@@ -11,7 +11,7 @@ import pytest
 from doi_proxy.features.help import page as help_page
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ LOCAL = '[[record]]\ndoi = "10.5555/gone"\ntombstone = { reason = "Withdrawn.", 
 
 async def test_the_page_shows_where_the_name_leads_and_a_mail_about_it(tmp_path: Path) -> None:
     (tmp_path / "branding.toml").write_text('contact = "library@example.org"\n')
-    async with running(branding_folder=tmp_path) as proxy:
+    async with Proxy(branding_folder=tmp_path) as proxy:
         proxy.upstream.put(NAME, url=NEW)
         await proxy.get(f"/{NAME}")
         queries = proxy.upstream.queries()
@@ -37,13 +37,13 @@ async def test_the_page_shows_where_the_name_leads_and_a_mail_about_it(tmp_path:
 
 
 async def test_the_record_page_links_it() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=NEW)
         assert f'href="/help/{NAME}"' in (await proxy.get(f"/{NAME}?noredirect", accept=BROWSER)).text
 
 
 async def test_a_registered_name_that_nobody_asked_for_is_looked_up_for_a_browser() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=NEW)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and "This DOI is registered." in page.text and NEW in page.text
@@ -51,7 +51,7 @@ async def test_a_registered_name_that_nobody_asked_for_is_looked_up_for_a_browse
 
 
 async def test_a_program_that_follows_the_link_spends_no_query() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=NEW)
         page = await proxy.get(f"/help/{NAME}")
         assert page.status == 200 and "We do not know whether it exists." in page.text
@@ -59,14 +59,14 @@ async def test_a_program_that_follows_the_link_spends_no_query() -> None:
 
 
 async def test_a_name_that_is_not_registered_leads_to_its_own_page() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert (page.status, page["location"]) == (302, f"/{NAME}")
         assert (await proxy.get(f"/{NAME}", accept=BROWSER)).status == 404
 
 
 async def test_a_name_that_cannot_be_looked_up_is_called_unknown() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.fault(NAME, "reset")
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and "We do not know whether it exists." in page.text
@@ -75,7 +75,7 @@ async def test_a_name_that_cannot_be_looked_up_is_called_unknown() -> None:
 
 
 async def test_an_expired_record_helps_during_an_outage() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=NEW, ttl=60)
         await proxy.get(f"/{NAME}")
         proxy.clock.advance(3600)
@@ -85,7 +85,7 @@ async def test_an_expired_record_helps_during_an_outage() -> None:
 
 
 async def test_the_address_without_a_name_is_a_form() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         form = await proxy.get("/help/", accept=BROWSER)
         assert form.status == 200 and '<form class="resolve" method="get" action="/help/">' in form.text
         typed = await proxy.get("/help/?doi=https%3A%2F%2Fdoi.org%2F10.5555%2Fa%3Fb", accept=BROWSER)
@@ -95,7 +95,7 @@ async def test_the_address_without_a_name_is_a_form() -> None:
 
 
 async def test_a_target_that_a_browser_must_not_open_is_not_shown() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url="javascript:alert(1)")
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and "javascript:" not in page.text and "no address of its own" in page.text
@@ -103,7 +103,7 @@ async def test_a_target_that_a_browser_must_not_open_is_not_shown() -> None:
 
 @table("target", ["http://[x/", "https://[::1", "http://a]b/", "http://ex\u2047ample/"])
 async def test_a_target_with_a_broken_host_is_shown_as_it_is(target: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=target)
         await proxy.get(f"/{NAME}", accept=BROWSER)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
@@ -113,7 +113,7 @@ async def test_a_target_with_a_broken_host_is_shown_as_it_is(target: str) -> Non
 async def test_a_withdrawn_name_leads_to_its_tombstone(tmp_path: Path) -> None:
     path = tmp_path / "local.toml"
     path.write_text(LOCAL)
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         page = await proxy.get("/help/10.5555/gone", accept=BROWSER)
         assert (page.status, page["location"]) == (302, "/10.5555/gone")
 
@@ -132,7 +132,7 @@ async def test_slow_reads_of_one_client_hold_one_thread_and_no_page(
 
     monkeypatch.setattr(help_page, "read_earlier_targets", read)
     monkeypatch.setattr(help_page, "_READ_SECONDS", 0.0)
-    async with running(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
+    async with Proxy(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
         proxy.upstream.put(NAME, url=NEW)
         await proxy.get(f"/{NAME}")
         answers = await asyncio.gather(*(proxy.get(f"/help/{NAME}", accept=BROWSER) for _ in range(40)))

@@ -10,7 +10,7 @@ import pytest
 from doi_proxy.features.library.library import read_cookie, write_cookie
 from tests.features.library.test_redirects import BROWSER, EZPROXY, HOME, RULES, TARGET
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proxy]:
     file = tmp_path_factory.mktemp("library") / "rules.toml"
     file.write_text(RULES, encoding="utf-8")
-    async with running(library_rules=file) as proxy:
+    async with Proxy(library_rules=file) as proxy:
         proxy.upstream.put("10.1234/1", url=TARGET)
         yield proxy
 
@@ -63,7 +63,7 @@ async def test_the_cookie_holds_the_choice_alone(proxy: Proxy) -> None:
 async def test_the_cookie_is_for_the_sub_path_and_for_https_alone(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text(RULES, encoding="utf-8")
-    async with running(library_rules=file, public_url="https://www.example.edu/doi/") as proxy:
+    async with Proxy(library_rules=file, public_url="https://www.example.edu/doi/") as proxy:
         saved = await proxy.post("/doi/preferences", "service=none", origin="https://www.example.edu")
         assert saved["location"] == "/doi/preferences?saved"
         assert "; Path=/doi; " in (saved["set-cookie"] or "")
@@ -110,7 +110,7 @@ async def test_pages_link_to_it_where_there_are_rules(proxy: Proxy) -> None:
 
 
 async def test_without_rules_the_page_says_so() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         got = await proxy.get("/preferences")
         assert got.status == 200 and "<form" not in got.text
         assert (await proxy.post("/preferences", "service=ezproxy")).status == 400

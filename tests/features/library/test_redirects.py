@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ CAMPUS: Final = "192.0.2.7"
 async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proxy]:
     file = tmp_path_factory.mktemp("library") / "rules.toml"
     file.write_text(RULES, encoding="utf-8")
-    async with running(library_rules=file) as proxy:
+    async with Proxy(library_rules=file) as proxy:
         proxy.upstream.put("10.1234/1", url=TARGET)
         proxy.upstream.put("10.1234/de", url="https://deutsch.example/")
         proxy.upstream.put("10.1234/open", url="https://arxiv.org/abs/1")
@@ -82,7 +82,7 @@ async def test_a_local_record_exempts_its_name(tmp_path: Path) -> None:
     rules.write_text(RULES, encoding="utf-8")
     record = f'[[record]]\ndoi = "10.1234/%s"\ntarget = "{TARGET}"\n%s\n'
     records.write_text(record % ("with", "") + record % ("without", "library = false"), encoding="utf-8")
-    async with running(library_rules=rules, local_records=records) as proxy:
+    async with Proxy(library_rules=rules, local_records=records) as proxy:
         for _ in range(2):
             found = [(await browse(proxy, f"/10.1234/{name}"))["location"] for name in ("with", "without")]
             assert found == [EZPROXY, TARGET]
@@ -222,7 +222,7 @@ async def test_a_condition_about_the_agency_uses_the_record_of_the_prefix(tmp_pa
     file = tmp_path / "rules.toml"
     rule = '[[rule]]\nservice = "ezproxy"\nagencies = ["Crossref"]\n'
     file.write_text(RULES.partition("[[rule]]")[0] + rule, encoding="utf-8")
-    async with running(library_rules=file) as proxy:
+    async with Proxy(library_rules=file) as proxy:
         service = {
             "index": 1,
             "type": "HS_SERV",
@@ -259,7 +259,7 @@ async def counted(proxy: Proxy) -> dict[str, float]:
 
 
 async def test_without_rules_a_browser_gets_the_target() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.1234/1", url=TARGET)
         got = await browse(proxy, "/10.1234/1", cookie="Library-OpenURL=none")
         assert (got["location"], got["vary"]) == (TARGET, "Accept")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.constants import BYPASSES, MOST_WAITING
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def crowd(small: Proxy) -> Crowd:
 @pytest.fixture
 async def small() -> AsyncIterator[Proxy]:
     """A proxy with eight places upstream, where one client may have five questions waiting."""
-    async with running(**{"upstream_max_concurrency": 8, MOST_WAITING: 5}) as proxy:
+    async with Proxy(**{"upstream_max_concurrency": 8, MOST_WAITING: 5}) as proxy:
         yield proxy
 
 
@@ -131,7 +131,7 @@ async def test_a_name_that_waits_in_a_long_line_is_answered_to_another_client_in
 
 
 async def test_a_which_ra_request_of_a_hundred_names_does_not_keep_another_waiting() -> None:
-    async with running(upstream_max_concurrency=16) as proxy:
+    async with Proxy(upstream_max_concurrency=16) as proxy:
         names = [f"10.{n}/x" for n in range(2000, 2100)]
         for name in names:
             proxy.upstream.hold(name)
@@ -146,7 +146,7 @@ async def test_a_which_ra_request_of_a_hundred_names_does_not_keep_another_waiti
 
 class TestBypass:
     async def test_auth_is_counted_by_network(self) -> None:
-        async with running(**{BYPASSES: 3}) as proxy:
+        async with Proxy(**{BYPASSES: 3}) as proxy:
             name = proxy.name()
             statuses = [
                 (await proxy.get(f"/api/handles/{name}?auth", client=f"2001:db8::{host}")).status
@@ -162,7 +162,7 @@ class TestBypass:
 class TestRate:
     @pytest.mark.parametrize("target", ["/10.5555/x", "/api/handles/10.5555/x", "/ra/10.5555", "/", "/no-doi"])
     async def test_a_client_that_is_too_fast_gets_429_and_another_does_not(self, target: str) -> None:
-        async with running(client_rate=1, client_burst=2) as proxy:
+        async with Proxy(client_rate=1, client_burst=2) as proxy:
             assert [(await proxy.get(target)).status == 429 for _ in range(3)] == [False, False, True]
             refused = await proxy.get(target)
             assert limit(refused, "ratelimit-policy") == ("rate", {"q": 2, "w": 2})
@@ -171,19 +171,19 @@ class TestRate:
             assert (await proxy.get(target)).status != 429
 
     async def test_health_and_metrics_are_not_counted(self) -> None:
-        async with running(client_rate=0.001, client_burst=1) as proxy:
+        async with Proxy(client_rate=0.001, client_burst=1) as proxy:
             for path in ("/healthz", "/metrics", "/healthz", "/metrics"):
                 assert (await proxy.get(path)).status == 200
 
     async def test_answers_from_memory_are_counted(self) -> None:
-        async with running(client_rate=1, client_burst=2) as proxy:
+        async with Proxy(client_rate=1, client_burst=2) as proxy:
             proxy.upstream.put("10.5555/x", url="http://example.org/")
             assert [(await proxy.get("/10.5555/x")).status for _ in range(3)] == [302, 302, 429]
 
 
 class TestLists:
     async def test_a_network_on_the_deny_list_is_answered_403(self, tmp_path: Path) -> None:
-        async with running(client_deny_file=_file(tmp_path, "192.0.2.0/28 # a crawler")) as proxy:
+        async with Proxy(client_deny_file=_file(tmp_path, "192.0.2.0/28 # a crawler")) as proxy:
             denied = await proxy.get("/api/handles/10.5555/x", client="192.0.2.7")
             assert (denied.status, denied.json["responseCode"]) == (403, 4)
             assert (await proxy.get("/10.5555/x", client="::ffff:192.0.2.7")).status == 403

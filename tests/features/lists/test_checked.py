@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ BROKEN = "10.5555/a\u20131."
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(upstream_rate=10) as started:
+    async with Proxy(upstream_rate=10) as started:
         started.upstream.put("10.5555/a-1", url="https://example.org/")
         yield started
 

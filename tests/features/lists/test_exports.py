@@ -14,7 +14,7 @@ from doi_proxy.list_formats.formats import format_of_head, format_of_name
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.list_stream import ListSource, read_items
 from tests.features.lists.test_references import form
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ FEWER: Final[dict[str, list[str | None]]] = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as started:
+    async with Proxy() as started:
         for name in (A, B):
             started.upstream.put(name, url="https://example.org/")
         yield started

@@ -26,7 +26,7 @@ from doi_proxy.list_formats.body import BodyBuffer
 from doi_proxy.list_formats.streamed_answer import Output, choose_output
 from tests.constants import MAX_NAMES, MAX_OPEN
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ TEXT: Final = "text/plain"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for letter in "abc":
             proxy.upstream.put(f"10.5555/{letter}", url=URL + letter)
         yield proxy
@@ -177,7 +177,7 @@ async def test_an_unknown_content_encoding_is_a_problem(proxy: Proxy) -> None:
 
 
 async def test_an_error_after_the_first_row_is_the_last_row() -> None:
-    async with running(**{MAX_NAMES: 2}) as proxy:
+    async with Proxy(**{MAX_NAMES: 2}) as proxy:
         proxy.upstream.put("10.5555/a", url=URL)
         body = "\n".join(["10.5555/a"] * 3)
         lines = rows(await send(proxy, body))
@@ -196,7 +196,7 @@ async def test_the_rows_are_counted_by_verdict(proxy: Proxy) -> None:
 
 
 async def test_the_limits_of_a_client_hold() -> None:
-    async with running(client_rate=0.001, client_burst=1) as proxy:
+    async with Proxy(client_rate=0.001, client_burst=1) as proxy:
         assert (await send(proxy, "hello")).status == 200
         got = await send(proxy, "hello")
         assert (got.status, got["content-type"]) == (429, "application/problem+json")
@@ -342,7 +342,7 @@ async def test_a_list_that_gives_way_while_a_row_is_sent_ends_its_connection() -
 
 
 async def test_lists_of_many_networks_are_bounded_together() -> None:
-    async with running(**{MAX_OPEN: 3}) as proxy:
+    async with Proxy(**{MAX_OPEN: 3}) as proxy:
         # The document of the API, which answers are compared with, takes seconds of the event loop: build it first.
         await send(proxy, "x")
         proxy.upstream.put("10.5555/a", url=URL)

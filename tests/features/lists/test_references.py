@@ -19,7 +19,7 @@ from doi_proxy.features.lists.references.result import CheckedReference, correct
 from doi_proxy.rationing.shares import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.web.test_pages import Page
 from tests.world.answer import Reply
 
@@ -45,7 +45,7 @@ BIBTEX = """@article{smith,
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as started:
+    async with Proxy() as started:
         started.upstream.put("10.1000/182", url="https://example.org/")
         yield started
 
@@ -270,7 +270,7 @@ async def test_the_reasons_of_a_page_are_in_its_language(tmp_path: Path) -> None
         encoding="utf-8",
     )
     bibliography = "@misc{a, doi={10.1000/gone}}\n@misc{b, doi={10.1000}}\n@misc{c, url={urn:isbn:1}, doi={10.1000/}}"
-    async with running(local_records=str(file)) as proxy:
+    async with Proxy(local_records=str(file)) as proxy:
         rows = results(await send(proxy, bibliography, "a.bib", accept_language="fr"))
     assert [words for _, _, words in rows] == [
         "Œuvre retirée 10.1000/gone Cette œuvre a été retirée le 1er mars 2026. At her request.",
@@ -338,7 +338,7 @@ def test_a_text_that_is_cut_off_is_not_returned() -> None:
 
 
 async def test_a_client_over_its_limit_gets_its_text_and_the_time_to_wait() -> None:
-    async with running(client_rate=0.1, client_burst=1) as limited:
+    async with Proxy(client_rate=0.1, client_burst=1) as limited:
         await limited.get(PATH)
         got = await limited.post(PATH, form("", "", TEXT), content_type=FORM)
         assert (got.status, got["cache-control"], got["retry-after"]) == (429, "no-store", "10")
@@ -357,7 +357,7 @@ async def test_a_form_without_a_place_among_the_lists_keeps_its_text(monkeypatch
         return places.most not in (3, 6) and enter(places, client, place)
 
     monkeypatch.setattr(SharedPlaces, "enter", refuse_lists)
-    async with running(**{MAX_OPEN: 3}) as full:
+    async with Proxy(**{MAX_OPEN: 3}) as full:
         got = await full.post(PATH, form("", "", TEXT), content_type=FORM)
         assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
 
@@ -443,7 +443,7 @@ async def test_a_title_stands_for_an_entry_and_a_search_for_a_missing_name(proxy
 
 async def test_a_long_list_is_sent_with_its_progress() -> None:
     names = [f"10.1000/new{number}" for number in range(300)]
-    async with running(upstream_rate=20, upstream_burst=20) as slow:
+    async with Proxy(upstream_rate=20, upstream_burst=20) as slow:
         got = await slow.post(PATH, form("\n".join(names), "a.txt"), content_type=FORM)
     progress = re.findall(r'<p role="status">Checked: (\d+) of 300</p>', got.text)
     assert got.status == 200 and len(progress) > 2

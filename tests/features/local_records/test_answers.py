@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_upstream import FakeUpstream
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ NAMES = ("Target", "gone", "alias", "values", "locations")
 async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
     path = tmp_path / "records.toml"
     path.write_text(RECORDS)
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         for name in NAMES:
             proxy.upstream.put(f"10.5072/{name}", url=ELSEWHERE)
         yield proxy
@@ -174,7 +174,7 @@ async def test_local_answers_are_counted(proxy: Proxy) -> None:
 async def test_the_agency_of_a_local_name_is_that_of_its_prefix(tmp_path: Path) -> None:
     path = tmp_path / "records.toml"
     path.write_text('[[record]]\ndoi = "10.1000/only-here"\ntarget = "https://example.org"\n')
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         proxy.upstream.put("10.1000", [{"index": 1, "type": "HS_SERV", "data": "10.SERV/CROSSREF", "ttl": 60}])
         proxy.upstream.put("10.SERV/CROSSREF", [{"index": 1, "type": "DESC", "data": "x", "ttl": 60}])
         assert (await proxy.get("/ra/10.1000/only-here")).json == [{"DOI": "10.1000/only-here", "RA": "Crossref"}]
@@ -187,7 +187,7 @@ async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
         other.put("10.5072/a", url=HERE)
         url = other.url.replace("127.0.0.1", "localhost")
         path.write_text(f'[[record]]\nprefix = "10.5072"\nupstream = "{url}"\n')
-        async with running(local_records=path) as proxy:
+        async with Proxy(local_records=path) as proxy:
             proxy.upstream.put("10.5072/a", url=ELSEWHERE)
             proxy.upstream.put("10.1000/a", url=ELSEWHERE)
             assert (await proxy.get("/10.5072/a"))["location"] == HERE
@@ -208,7 +208,7 @@ async def use(proxy: Proxy, path: Path, text: str) -> None:
 async def test_a_reload_drops_what_was_prepared(tmp_path: Path) -> None:
     path = tmp_path / "records.toml"
     path.write_text("")
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         proxy.upstream.put("10.5072/a", url=ELSEWHERE)
         target = f'[[record]]\ndoi = "10.5072/a"\ntarget = "{HERE}"\n'
         refused = '[[record]]\nprefix = "10.5072"\ndeny = "No."\n' + target.replace("/a", "/b")
@@ -225,7 +225,7 @@ async def test_a_reload_drops_what_was_prepared(tmp_path: Path) -> None:
 async def test_a_purge_has_no_effect_on_a_local_record_and_a_cached_one_does_not_win(tmp_path: Path) -> None:
     path = tmp_path / "records.toml"
     path.write_text("")
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         proxy.upstream.put("10.5072/a", url=ELSEWHERE)
         assert (await proxy.get("/10.5072/a"))["location"] == ELSEWHERE
         await use(proxy, path, f'[[record]]\ndoi = "10.5072/a"\ntarget = "{HERE}"\n')
@@ -237,7 +237,7 @@ async def test_a_purge_has_no_effect_on_a_local_record_and_a_cached_one_does_not
 async def test_readiness_has_the_place_of_a_mistake_and_stays_true(tmp_path: Path) -> None:
     path = tmp_path / "records.toml"
     path.write_text('[[record]]\ndoi = "10.5072/a"\ntarget = "https://example.org"\n')
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         assert (await proxy.get("/readyz")).json["local_records"] == {"state": "ok", "records": 1, "problems": []}
         await use(proxy, path, '\n[[record]]\ndoi = "10.5072/a"\n  targt = "https://secret.example.org"\n')
         ready = await proxy.get("/readyz")
@@ -246,5 +246,5 @@ async def test_readiness_has_the_place_of_a_mistake_and_stays_true(tmp_path: Pat
         assert ready.json["local_records"] == {"state": "broken", "records": 1, "problems": [place]}
         assert (await proxy.get("/10.5072/a"))["location"] == "https://example.org"
         assert "doi_proxy_local_record_problems 1.0" in (await proxy.get("/metrics")).text
-    async with running() as without:
+    async with Proxy() as without:
         assert (await without.get("/readyz")).json["local_records"] is None

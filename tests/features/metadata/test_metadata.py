@@ -26,7 +26,7 @@ from tests.features.lists.test_references import FORM, form
 from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix
 from tests.table import table
 from tests.values import value
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ ON: Final[dict[str, Any]] = {"metadata": True, "upstream_private_servers": True}
 @asynccontextmanager
 async def proxies(**settings: Any) -> AsyncIterator[tuple[Proxy, Agency]]:
     """A proxy that fetches metadata, and the agency of 10.5555."""
-    async with open_agency() as agency, running(**{**ON, **settings}) as proxy:
+    async with open_agency() as agency, Proxy(**{**ON, **settings}) as proxy:
         put_prefix(proxy.upstream, agency.url)
         proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
         yield proxy, agency
@@ -63,7 +63,7 @@ async def test_the_page_of_a_record_has_title_author_and_year() -> None:
 
 @pytest.mark.parametrize("settings", [{"metadata": "off"}, {"mode": "sealed"}])
 async def test_nothing_is_fetched_if_it_is_off(settings: dict[str, Any]) -> None:
-    async with open_agency() as agency, running(**{**ON, **settings}) as proxy:
+    async with open_agency() as agency, Proxy(**{**ON, **settings}) as proxy:
         put_prefix(proxy.upstream, agency.url)
         proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
         assert 'id="work"' not in (await proxy.get("/10.5555/a?noredirect", accept=BROWSER)).text
@@ -322,7 +322,7 @@ async def test_metadata_that_cannot_be_fetched_say_nothing_about_a_doi() -> None
 
 
 async def test_match_needs_metadata_and_references() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         got = await proxy.post("/api/resolve?match=true", entry(TITLE), content_type=BIBTEX)
         assert got.status == 400 and "fetches no metadata" in got.json["detail"]
     async with proxies() as (proxy, _):

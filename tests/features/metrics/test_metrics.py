@@ -38,7 +38,7 @@ from tests.cluster.processes import Proxy as ProcessProxy
 from tests.cluster.raw_http import ask
 from tests.ports import free_port
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 anyio = pytest.mark.anyio
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -58,7 +58,7 @@ def samples(text: str) -> dict[Sample, float]:
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         yield proxy
 
 
@@ -113,7 +113,7 @@ async def test_the_page_and_a_running_proxy_name_the_same_metrics_of_the_same_ty
         "upstream_routes": "10.2641=hdl://127.0.0.1:1",
         "native_listen": "127.0.0.1:2641",
     }
-    async with running(access_log="json", metadata=True, **settings) as proxy:
+    async with Proxy(access_log="json", metadata=True, **settings) as proxy:
         await everything_happens(proxy)
         assert exported((await proxy.get("/metrics")).text) == documented()
 
@@ -328,7 +328,7 @@ async def test_a_known_name_that_is_gone_is_counted_as_confirmed(proxy: Proxy) -
 @anyio
 async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time() -> None:
     # A prepared answer about trouble would be the third one.
-    async with running(upstream_breaker_failures=1, express_lane=False) as proxy:
+    async with Proxy(upstream_breaker_failures=1, express_lane=False) as proxy:
         proxy.upstream.put("10.5555/a", url="http://example.org/a")
         await proxy.get("/api/handles/10.5555/a")
         await proxy.get("/api/handles/10.5555/none")
@@ -373,9 +373,9 @@ def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_tim
 
 @anyio
 async def test_several_upstreams_are_labelled_by_their_number_in_the_settings() -> None:
-    async with running() as other:
+    async with Proxy() as other:
         other.upstream.put("10.7777/a", url="http://example.org/a")
-        async with running(upstream_routes=f"10.7777={other.upstream.url}") as proxy:
+        async with Proxy(upstream_routes=f"10.7777={other.upstream.url}") as proxy:
             await proxy.get("/api/handles/10.7777/a")
             found = await scraped(proxy)
             asked = [value(found, "upstream_questions_total", upstream=n, outcome="found") for n in ("1", "2")]
@@ -387,7 +387,7 @@ async def test_several_upstreams_are_labelled_by_their_number_in_the_settings() 
 
 @anyio
 async def test_questions_under_way_are_seen_while_they_last() -> None:
-    async with running(upstream_rate=0.01, upstream_burst=5) as proxy, asyncio.TaskGroup() as group:
+    async with Proxy(upstream_rate=0.01, upstream_burst=5) as proxy, asyncio.TaskGroup() as group:
         proxy.upstream.put("10.5555/slow", url="http://example.org/slow")
         proxy.upstream.hold("10.5555/slow")
         group.create_task(proxy.get("/api/handles/10.5555/slow"))
@@ -402,7 +402,7 @@ async def test_questions_under_way_are_seen_while_they_last() -> None:
 @anyio
 async def test_a_shared_budget_is_looked_at_in_the_store(tmp_path: Path) -> None:
     shared = {"workers": 2, "store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
-    async with running(**shared, upstream_rate=0.001, upstream_burst=10) as proxy:
+    async with Proxy(**shared, upstream_rate=0.001, upstream_burst=10) as proxy:
         for number in range(4):
             await proxy.get(f"/api/handles/10.5555/{number}")
         assert value(await scraped(proxy), "upstream_budget_tokens") == pytest.approx(6, abs=0.1)
@@ -411,7 +411,7 @@ async def test_a_shared_budget_is_looked_at_in_the_store(tmp_path: Path) -> None
 
 @anyio
 async def test_entries_and_bytes_of_both_tiers_are_seen(tmp_path: Path) -> None:
-    async with running(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
+    async with Proxy(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
         proxy.upstream.put("10.5555/a", url="http://example.org/a")
         await proxy.get("/api/handles/10.5555/a")
         found = await scraped(proxy)
@@ -420,7 +420,7 @@ async def test_entries_and_bytes_of_both_tiers_are_seen(tmp_path: Path) -> None:
         assert value(found, "store_up") == 1
         assert value(found, "workers") == 1
     # What was written when the process ended is there when the next one begins.
-    async with running(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
+    async with Proxy(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
         found = await scraped(proxy)
         assert value(found, "store_entries") == 1
         assert value(found, "store_bytes") > 50
@@ -429,7 +429,7 @@ async def test_entries_and_bytes_of_both_tiers_are_seen(tmp_path: Path) -> None:
 
 @anyio
 async def test_entries_that_leave_memory_for_lack_of_room_are_counted_once() -> None:
-    async with running(cache_memory_bytes=3_000) as proxy:
+    async with Proxy(cache_memory_bytes=3_000) as proxy:
         for number in range(20):
             await proxy.get(f"/api/handles/10.5555/{number}")
         found = await scraped(proxy)
@@ -439,7 +439,7 @@ async def test_entries_that_leave_memory_for_lack_of_room_are_counted_once() -> 
 
 @anyio
 async def test_a_store_that_fails_is_seen() -> None:
-    async with running(store_url="valkey://127.0.0.1:9/0", upstream_rate=10, upstream_burst=10) as proxy:
+    async with Proxy(store_url="valkey://127.0.0.1:9/0", upstream_rate=10, upstream_burst=10) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         assert (await proxy.get("/10.1000/182")).status == 302
         found = await scraped(proxy)

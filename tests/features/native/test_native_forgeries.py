@@ -29,7 +29,7 @@ from tests.features.native.clients import LONG
 from tests.handle_protocol.encoder import encode_content, encode_response, encode_signature
 from tests.handle_protocol.keys import dsa_key, other_dsa_key, rsa_key, sign
 from tests.handle_protocol.server import Content, HandleServer, write_bootstrap
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -243,7 +243,7 @@ async def _forging(
         # A timeout would be another answer.
         settings = {"upstream_bootstrap": folder / "root.json", "upstream_verify": verify, "upstream_timeout": LONG}
         yield (
-            await stack.enter_async_context(running(**settings, upstream_url="hdl:", upstream_private_servers=True)),
+            await stack.enter_async_context(Proxy(**settings, upstream_url="hdl:", upstream_private_servers=True)),
             evil,
         )
 

@@ -21,7 +21,7 @@ from handle_protocol.wire.site_value import Interface, Server, ServiceSite, enco
 from handle_protocol.wire.value import Permission, TtlType, Value, ValueReference
 from tests.handle_protocol.server import TRANSPORTS, HandleServer, write_bootstrap
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -195,12 +195,12 @@ def test_the_numbers_of_a_site_are_read_back(site: ServiceSite) -> None:
 async def test_rest_answers_are_the_same_by_http_udp_tcp_tunnel_and_from_the_root(tmp_path: Path) -> None:
     records = {f"10.1000/{number}": [pair] for number, pair in enumerate(_VALUES)} | {"10.1000/all": _VALUES}
     async with AsyncExitStack() as stack:
-        by_http, servers = await stack.enter_async_context(running()), []
+        by_http, servers = await stack.enter_async_context(Proxy()), []
         for name, pairs in records.items():
             by_http.upstream.put(name, [expected for _, expected in pairs])
         for transport in sorted(TRANSPORTS):
             server = await stack.enter_async_context(HandleServer(transports=frozenset({transport})))
-            servers.append((server, await stack.enter_async_context(running(upstream_url=server.url))))
+            servers.append((server, await stack.enter_async_context(Proxy(upstream_url=server.url))))
             for name, pairs in records.items():
                 server.put_values(name, *(value for value, _ in pairs))
         root, home = [await stack.enter_async_context(HandleServer(serial=number)) for number in (1, 2)]
@@ -209,7 +209,7 @@ async def test_rest_answers_are_the_same_by_http_udp_tcp_tunnel_and_from_the_roo
             home.put_values(name, *(value for value, _ in pairs))
         (tmp_path / "root.json").write_bytes(write_bootstrap(root))
         settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json"}
-        from_root = await stack.enter_async_context(running(**settings, upstream_private_servers=True))
+        from_root = await stack.enter_async_context(Proxy(**settings, upstream_private_servers=True))
         for name in (*records, "10.1000/none"):
             wanted = await by_http.get(f"/api/handles/{name}")
             redirect = await by_http.get(f"/{name}")
@@ -221,7 +221,7 @@ async def test_rest_answers_are_the_same_by_http_udp_tcp_tunnel_and_from_the_roo
 
 
 async def test_a_url_with_a_control_character_does_not_redirect() -> None:
-    async with HandleServer() as server, running(upstream_url=server.url) as proxy:
+    async with HandleServer() as server, Proxy(upstream_url=server.url) as proxy:
         server.put_values("10.1000/182", replace(_USUAL, data=b"https://x.example/\1a"))
         got = await proxy.get("/10.1000/182")
         assert (got.status, got["location"]) == (200, None)

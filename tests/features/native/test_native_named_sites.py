@@ -32,7 +32,7 @@ from handle_protocol.wire.site_value import (
 from handle_protocol.wire.value import Value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ async def test_the_hash_of_a_name_selects_a_server_of_the_file(tmp_path: Path, f
         for name in names:
             for server in (first, second):
                 server.put(name, url=f"https://{server.port}.example/")
-        async with running(upstream_routes=f"20.500.12345=hdl:{file}", resolve="any") as proxy:
+        async with Proxy(upstream_routes=f"20.500.12345=hdl:{file}", resolve="any") as proxy:
             for name in names:
                 got = await proxy.get(f"/api/handles/{name}?cert")
                 assert got.status == 200 and (got["cache-status"] or "").endswith("; detail=verified")
@@ -92,7 +92,7 @@ async def test_a_mirror_replaces_a_primary_site_that_is_down_but_for_auth(tmp_pa
         mirror.put("10.5072/x", url="https://mirror.example/")
         file = tmp_path / "sites.json"
         file.write_bytes(json.dumps({"values": _values(primary.site(), mirror.site(kind=0))}).encode())
-        async with running(upstream_url=f"hdl:{file}") as proxy:
+        async with Proxy(upstream_url=f"hdl:{file}") as proxy:
             assert (await proxy.get("/10.5072/x"))["location"] == "https://mirror.example/"
             assert (await proxy.get("/10.5072/y?auth")).status == 502
 
@@ -155,7 +155,7 @@ async def test_a_server_behind_an_address_translator_is_queried_at_its_address_i
         server.put("10.5072/x", url="https://inside.example/")
         file = tmp_path / "sitebndl.zip"
         file.write_bytes(_write("sitebndl.zip", _outside(server.site(), "203.0.113.7")))
-        async with running(upstream_routes=f"10.5072=hdl:{file}?203.0.113.7=127.0.0.1") as proxy:
+        async with Proxy(upstream_routes=f"10.5072=hdl:{file}?203.0.113.7=127.0.0.1") as proxy:
             got = await proxy.get("/10.5072/x?cert")
             assert got["location"] == "https://inside.example/"
             assert (got["cache-status"] or "").endswith("; detail=verified")
@@ -173,7 +173,7 @@ async def test_the_addresses_inside_hold_for_all_that_the_root_leads_to(tmp_path
         root.put_values("0.NA/10.1001", home.site_value())
         home.put("10.1001/x", url="https://inside.example/")
         url = "hdl:?" + "&".join(f"{address}=127.0.0.1" for address in outside)
-        async with running(upstream_url=url, upstream_bootstrap=file) as proxy:
+        async with Proxy(upstream_url=url, upstream_bootstrap=file) as proxy:
             got = await proxy.get("/10.1000/x?cert")
             assert got["location"] == "https://inside.example/"
             assert (got["cache-status"] or "").endswith("; detail=verified")

@@ -26,7 +26,7 @@ from tests.clock import Clock
 from tests.features.native.clients import client_of, query
 from tests.features.native.world import ROOT, Bench, Content, Referral, serv_value, site_value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -233,7 +233,7 @@ async def test_names_of_unknown_prefixes_do_not_stop_those_of_known_ones(tmp_pat
                 "upstream_private_servers": True,
                 "upstream_breaker_failures": 4,
             }
-            async with running(**settings) as proxy:
+            async with Proxy(**settings) as proxy:
                 assert (await proxy.ask("GET", "/10.1000/1")).status == 302
                 await root.__aexit__(None, None, None)
                 unknown = [proxy.ask("GET", f"/10.{number}/1") for number in range(2_000, 2_020)]

@@ -16,7 +16,7 @@ from handle_protocol.wire.message import OpFlag
 from handle_protocol.wire.value import Value
 from tests.constants import BYPASSES
 from tests.handle_protocol.server import HandleServer, write_bootstrap
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ URL = "http://www.doi.org/hb.html"
 
 
 async def test_a_redirect_comes_from_a_handle_server() -> None:
-    async with HandleServer() as server, running(upstream_url=server.url) as proxy:
+    async with HandleServer() as server, Proxy(upstream_url=server.url) as proxy:
         server.put(NAME, url=URL)
         got = await proxy.ask("GET", f"/{NAME}")
         assert (got.status, got["location"]) == (302, URL)
@@ -35,7 +35,7 @@ async def test_a_redirect_comes_from_a_handle_server() -> None:
 async def test_another_upstream_answers_in_place_of_handle_servers_that_fail() -> None:
     async with HandleServer() as server:
         pass
-    async with running() as other, running(upstream_url=f"{server.url},{other.upstream.url}") as proxy:
+    async with Proxy() as other, Proxy(upstream_url=f"{server.url},{other.upstream.url}") as proxy:
         other.upstream.put(NAME, url=URL)
         got = await proxy.ask("GET", f"/{NAME}")
         assert (got.status, got["location"]) == (302, URL)
@@ -45,14 +45,14 @@ async def test_another_upstream_answers_in_place_of_handle_servers_that_fail() -
 
 
 async def test_handle_servers_answer_in_place_of_an_http_api_that_fails() -> None:
-    async with HandleServer() as server, running(upstream_url=f"http://127.0.0.1:1,{server.url}") as proxy:
+    async with HandleServer() as server, Proxy(upstream_url=f"http://127.0.0.1:1,{server.url}") as proxy:
         server.put(NAME, url=URL)
         got = await proxy.ask("GET", f"/{NAME}")
         assert (got.status, got["location"]) == (302, URL)
 
 
 async def test_a_route_leads_one_prefix_to_a_handle_server() -> None:
-    async with HandleServer() as server, running(upstream_routes=f"10.5072={server.url}") as proxy:
+    async with HandleServer() as server, Proxy(upstream_routes=f"10.5072={server.url}") as proxy:
         server.put("10.5072/x", url="http://routed.example/")
         proxy.upstream.put(NAME, url=URL)
         assert (await proxy.ask("GET", "/10.5072/x"))["location"] == "http://routed.example/"
@@ -67,7 +67,7 @@ async def test_cert_is_verified_from_the_root(tmp_path: Path) -> None:
         root.put_values("0.NA/10.1000", home.site_value())
         home.put(NAME, url=URL)
         settings = {"upstream_url": "hdl:", "upstream_bootstrap": file, "upstream_private_servers": True}
-        async with running(**settings) as proxy:
+        async with Proxy(**settings) as proxy:
             got = await proxy.ask("GET", f"/api/handles/{NAME}?cert")
             assert got.status == 200
             assert (got["cache-status"] or "").endswith("; detail=verified")
@@ -92,7 +92,7 @@ async def test_a_forged_prefix_record_steers_no_name_by_default(tmp_path: Path, 
         home.put(NAME, url=URL)
         evil.put(NAME, url=_EVIL)
         settings = {"upstream_url": "hdl:", "upstream_bootstrap": file, "upstream_private_servers": True}
-        async with running(**settings) as proxy, running(**settings, upstream_verify="when-asked") as trusting:
+        async with Proxy(**settings) as proxy, Proxy(**settings, upstream_verify="when-asked") as trusting:
             # A machine on the way rewrites the record, and cannot sign it.
             root.put_values("0.NA/10.1000", evil.site_value())
             root.lie("0.NA/10.1000", lie)
@@ -112,19 +112,19 @@ async def test_a_forged_prefix_record_steers_no_name_by_default(tmp_path: Path, 
 
 
 async def test_a_lookup_that_is_not_signed_leaves_the_name_to_the_next_upstream(tmp_path: Path) -> None:
-    async with HandleServer() as root, running() as other:
+    async with HandleServer() as root, Proxy() as other:
         file = tmp_path / "root.json"
         file.write_bytes(write_bootstrap(root))
         root.lie("0.NA/10.1000", "unsigned")
         other.upstream.put(NAME, url=URL)
         settings = {"upstream_bootstrap": file, "upstream_private_servers": True}
-        async with running(upstream_url=f"hdl:, {other.upstream.url}", **settings) as proxy:
+        async with Proxy(upstream_url=f"hdl:, {other.upstream.url}", **settings) as proxy:
             assert (await proxy.get(f"/{NAME}"))["location"] == URL
             assert (await proxy.get("/10.1000/cert?cert")).status == 502
 
 
 async def test_a_named_server_without_a_key_answers_without_signatures() -> None:
-    async with HandleServer() as server, running(upstream_url=server.url) as proxy:
+    async with HandleServer() as server, Proxy(upstream_url=server.url) as proxy:
         server.put(NAME, url=URL)
         assert (await proxy.get(f"/{NAME}"))["location"] == URL
         assert not server.flags[0] & OpFlag.CERTIFIED
@@ -136,8 +136,8 @@ async def test_a_wrong_signature_is_not_answered_by_the_next_upstream(tmp_path: 
         file.write_bytes(write_bootstrap(server))
         server.lie(NAME, "unsigned")
         async with (
-            running() as other,
-            running(upstream_url=f"{server.url},{other.upstream.url}", upstream_bootstrap=file) as proxy,
+            Proxy() as other,
+            Proxy(upstream_url=f"{server.url},{other.upstream.url}", upstream_bootstrap=file) as proxy,
         ):
             other.upstream.put(NAME, url=URL)
             assert (await proxy.ask("GET", f"/{NAME}?cert")).status == 502
@@ -145,7 +145,7 @@ async def test_a_wrong_signature_is_not_answered_by_the_next_upstream(tmp_path: 
 
 
 async def test_messages_to_handle_servers_are_counted() -> None:
-    async with HandleServer() as server, running(upstream_url=server.url) as proxy:
+    async with HandleServer() as server, Proxy(upstream_url=server.url) as proxy:
         await proxy.ask("GET", f"/{NAME}")
         text = (await proxy.ask("GET", "/metrics")).text
         sample = 'doi_proxy_upstream_exchanges_total{purpose="name",result="answer",transport="udp",upstream="1"} '
@@ -180,7 +180,7 @@ async def test_cert_is_answered_by_a_verified_record_of_the_cache(tmp_path: Path
         file.write_bytes(write_bootstrap(server))
         server.put(NAME, url=URL)
         settings = {"upstream_url": server.url, "upstream_bootstrap": file, BYPASSES: 1}
-        async with running(**settings) as proxy:
+        async with Proxy(**settings) as proxy:
             for target in (f"/{NAME}", f"/api/handles/{NAME}"):
                 await proxy.ask("GET", f"{target}?cert")
                 for query in ("?cert", ""):
@@ -197,7 +197,7 @@ async def test_an_operator_sees_whether_a_record_is_verified(tmp_path: Path) -> 
         file.write_bytes(write_bootstrap(server))
         server.put(NAME, url=URL)
         token = "a-token-of-more-than-32-characters"
-        async with running(upstream_url=server.url, upstream_bootstrap=file, admin_token=token) as proxy:
+        async with Proxy(upstream_url=server.url, upstream_bootstrap=file, admin_token=token) as proxy:
             for query, is_verified in (("", False), ("?cert", True)):
                 await proxy.ask("GET", f"/{NAME}{query}")
                 shown = await proxy.ask("GET", f"/admin/entries/{NAME}", authorization=f"Bearer {token}")
@@ -213,7 +213,7 @@ async def test_an_alias_is_verified_with_the_record_that_it_stands_for(tmp_path:
         file.write_bytes(write_bootstrap(server))
         server.put_values("10.1000/alias", Value(1, b"HS_ALIAS", NAME.encode()))
         server.put(NAME, url=URL)
-        async with running(upstream_url=server.url, upstream_bootstrap=file) as proxy:
+        async with Proxy(upstream_url=server.url, upstream_bootstrap=file) as proxy:
             await proxy.ask("GET", f"/{NAME}?cert")
             got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias")
             assert "verified" not in (got["cache-status"] or "")
@@ -232,11 +232,11 @@ async def test_with_always_a_record_that_is_not_verified_is_confirmed(tmp_path: 
         }
         for name in (NAME, "10.1000/outage"):
             server.put(name, url=URL)
-        async with running(**settings, upstream_verify="never") as proxy:
+        async with Proxy(**settings, upstream_verify="never") as proxy:
             for name in (NAME, "10.1000/outage"):
                 assert (await proxy.ask("GET", f"/{name}"))["location"] == URL
         server.lie("10.1000/outage", "unsigned")
-        async with running(**settings, upstream_verify="always") as proxy:
+        async with Proxy(**settings, upstream_verify="always") as proxy:
             got = await proxy.ask("GET", "/10.1000/outage")
             assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=-1; detail=signature-invalid")
             got = await proxy.ask("GET", f"/{NAME}")

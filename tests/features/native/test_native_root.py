@@ -30,7 +30,7 @@ from tests.clock import Clock
 from tests.handle_protocol.encoder import encode_response
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.handle_protocol.server import HandleServer, write_bootstrap
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -216,14 +216,14 @@ async def test_a_new_key_of_the_root_counts_after_a_restart(tmp_path: Path) -> N
         async with HandleServer() as old:
             file.write_bytes(write_bootstrap(old))
             old.put_values("0.NA/0.NA", new.site_value())
-            async with running(**settings) as proxy:
+            async with Proxy(**settings) as proxy:
                 await proxy.ask("GET", "/10.1000/1")
                 await _until(kept.exists)
-        async with running(**settings) as proxy:
+        async with Proxy(**settings) as proxy:
             got = await proxy.ask("GET", "/api/handles/10.1001/1?cert")
             assert (got["cache-status"] or "").endswith("; detail=verified")
         kept.unlink()
-        async with running(**settings) as proxy:
+        async with Proxy(**settings) as proxy:
             assert (await proxy.ask("GET", "/api/handles/10.1002/1?cert")).status == 502
 
 

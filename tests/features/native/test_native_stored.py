@@ -21,7 +21,7 @@ from tests.clock import Clock
 from tests.features.native.world import POLICY, ROOT, Bench, Content, serv_value, site_value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.parts import usual_cache
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -311,10 +311,10 @@ async def test_a_restarted_proxy_resolves_known_prefixes_without_the_root(tmp_pa
                 "upstream_private_servers": True,
                 "store_url": f"sqlite:///{tmp_path}/store.sqlite3",
             }
-            async with running(**settings) as proxy:
+            async with Proxy(**settings) as proxy:
                 assert (await proxy.ask("GET", "/10.1000/1"))["location"] == "http://one.example/"
             assert (root.queries("0.NA/10.1000"), root.queries("10.1000")) == (1, 0)
-            async with running(**settings) as proxy:
+            async with Proxy(**settings) as proxy:
                 assert (await proxy.ask("GET", "/10.1000/2"))["location"] == "http://two.example/"
                 got = await proxy.ask("GET", "/api/handles/10.1000")
                 assert [value["type"] for value in got.json["values"]] == ["HS_SITE"]
@@ -329,7 +329,7 @@ async def test_the_namespace_of_a_prefix_needs_no_query(tmp_path: Path) -> None:
         file.write_bytes(write_bootstrap(root))
         root.put_values("0.NA/10.1000", home.site_value(), Value(2, b"HS_NAMESPACE", text))
         home.put("10.1000/1", url="http://one.example/")
-        async with running(upstream_url="hdl:", upstream_bootstrap=file, upstream_private_servers=True) as proxy:
+        async with Proxy(upstream_url="hdl:", upstream_bootstrap=file, upstream_private_servers=True) as proxy:
             got = await proxy.ask("GET", "/10.1000/1", accept="application/vnd.citationstyles.csl+json")
             assert (got.status, got.json["title"]) == (404, "The prefix is out of use")
         assert (root.queries("0.NA/10.1000"), root.queries("10.1000")) == (1, 0)

@@ -16,7 +16,7 @@ from handle_protocol.wire.response import AnswerText, Digest, Response, Values
 from tests.handle_protocol.encoder import encode_response, encode_signature
 from tests.handle_protocol.keys import dsa_key, rsa_key, sign
 from tests.handle_protocol.server import Content, HandleServer, write_bootstrap
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +146,7 @@ async def test_no_tampered_record_of_a_prefix_steers_a_name_or_denies_it(
         async with _Relay(home, evil, {f"0.NA/{prefix}": way for prefix, way in prefixes.items()}) as root:
             (tmp_path / "root.json").write_bytes(write_bootstrap(root))
             settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json", "upstream_verify": verify}
-            async with running(**settings, upstream_private_servers=True) as proxy:
+            async with Proxy(**settings, upstream_private_servers=True) as proxy:
                 for prefix in prefixes:
                     got = await proxy.get(f"/{prefix}/x{query}")
                     steered += got["location"] == _EVIL

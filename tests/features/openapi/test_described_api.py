@@ -21,7 +21,7 @@ from doi_proxy.web.api import MAX_CALLBACK
 from doi_proxy.web.request_path import MAX_INDEX, MAX_LOCATTS, MAX_PARAMETERS
 from doi_proxy.web.responses import PAGE_POLICY
 from doi_proxy.web.which_ra import MAX_NAMES
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 #: Everything that adds paths is switched on.
@@ -40,7 +40,7 @@ async def description(**settings: Any) -> dict[str, Any]:
     """The document of a proxy with these settings. It is the same for each test, so one proxy sends it."""
     key = tuple(sorted(settings.items()))
     if key not in _DOCUMENTS:
-        async with running(**settings) as proxy:
+        async with Proxy(**settings) as proxy:
             _DOCUMENTS[key] = (await proxy.get("/openapi.json")).text
     document: dict[str, Any] = json.loads(_DOCUMENTS[key])
     return document
@@ -89,7 +89,7 @@ async def test_the_description_has_what_a_program_calls_and_no_more() -> None:
 
 @pytest.mark.parametrize("settings", [{}, EVERYTHING])
 async def test_every_json_endpoint_of_the_application_is_described(settings: dict[str, Any]) -> None:
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         document = (await proxy.get("/openapi.json")).json
         app: Any = proxy.app
         routes = [*app._operations.app.routes, *(route for gate in app._operations.gates for route in gate.app.routes)]
@@ -147,7 +147,7 @@ async def test_no_parameter_has_an_empty_default() -> None:
 @asynccontextmanager
 async def example_site() -> AsyncIterator[tuple[Proxy, dict[str, Any]]]:
     """A proxy with what the examples need, and its document."""
-    async with running(**EVERYTHING, status_networks="0.0.0.0/0, ::/0") as proxy:
+    async with Proxy(**EVERYTHING, status_networks="0.0.0.0/0, ::/0") as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         proxy.upstream.put("10.5281/1", url="https://example.org/1")
         for prefix in ("10.1000", "10.5281"):
@@ -238,7 +238,7 @@ async def test_every_default_is_what_the_server_does_without_the_parameter() -> 
 
 
 async def test_what_crawlers_may_fetch_is_not_a_part_of_the_api() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         assert (await proxy.get("/robots.txt")).status == 200
         assert "robots" not in (await proxy.get("/openapi.json")).text
 
@@ -249,7 +249,7 @@ def members(answer: Any) -> set[str]:
 
 
 async def test_the_documentation_carries_the_headers_of_every_page() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         docs, home = await proxy.get("/docs"), await proxy.get("/")
     assert docs["content-type"] == home["content-type"]
     for name, value in PAGE_POLICY:
@@ -258,13 +258,13 @@ async def test_the_documentation_carries_the_headers_of_every_page() -> None:
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/robots.txt", "/healthz", "/readyz", "/static/style.css"])
 async def test_head_has_the_status_and_the_headers_of_get(path: str) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         head, get = await proxy.head(path), await proxy.get(path)
     assert (head.status, head.fields) == (get.status, get.fields)
 
 
 async def test_the_documentation_is_in_english_within_the_frame_of_the_language_of_the_reader() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         german = await proxy.get("/docs", accept_language="de")
     assert german["vary"] == "Accept-Language, Accept-Encoding"
     assert '<html lang="de">' in german.text and "API-Dokumentation" in german.text

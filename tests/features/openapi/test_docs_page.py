@@ -11,7 +11,7 @@ import pytest
 from doi_proxy.assembly.core import build_pages
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.web.pages import Link
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 from tests.web.test_pages import Page
 
 PAGES = build_pages(Settings())
@@ -53,14 +53,14 @@ def test_the_documentation_shows_each_operation_of_the_description() -> None:
 
 @pytest.mark.anyio
 async def test_every_page_links_to_the_documentation() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         assert Page((await proxy.get("/", accept_language="en")).text).links["/docs"] == "API documentation"
 
 
 @pytest.mark.anyio
 @pytest.mark.real_time
 async def test_the_description_and_its_page_are_not_made_in_the_event_loop() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         before = time.thread_time(), time.process_time()
         answers = await asyncio.gather(*(proxy.get(path) for path in ("/openapi.json", "/docs", "/docs")))
         in_loop, in_all = time.thread_time() - before[0], time.process_time() - before[1]

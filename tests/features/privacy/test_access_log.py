@@ -18,7 +18,7 @@ from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Message, Reply, Scope, send_reply
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 anyio = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[3]
@@ -258,7 +258,7 @@ async def test_two_identifiers_are_none() -> None:
 
 @asynccontextmanager
 async def logging_proxy(**settings: Any) -> AsyncIterator[Proxy]:
-    async with running(access_log="json", **settings) as proxy:
+    async with Proxy(access_log="json", **settings) as proxy:
         proxy.upstream.put("10.5555/a", url="http://example.org/a", ttl=100)
         yield proxy
 
@@ -320,7 +320,7 @@ async def test_at_level_3_no_line_holds_what_was_asked_for(capfdbinary: pytest.C
 async def test_off_writes_nothing_and_sends_only_the_identifier_of_the_client(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         assert (await proxy.get("/no-doi", x_request_id="mine"))["x-request-id"] == "mine"
         assert (await proxy.get("/no-doi"))["x-request-id"] is None
         assert capfdbinary.readouterr().out == b""

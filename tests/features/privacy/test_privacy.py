@@ -10,7 +10,7 @@ from doi_proxy.assembly.core import build_pages
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.privacy.page import PrivacyFacts, read_privacy
 from doi_proxy.web.pages import Link
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 from tests.web.test_pages import Page
 
 PAGES = build_pages(Settings())
@@ -57,6 +57,6 @@ def test_the_privacy_page_is_made_from_the_settings() -> None:
 
 @pytest.mark.anyio
 async def test_every_page_links_to_the_privacy_page() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         assert Page((await proxy.get("/", accept_language="en")).text).links["/privacy"] == "Privacy"
         assert Page((await proxy.get("/privacy", accept_language="en")).text).one("h1").text.startswith("Privacy")

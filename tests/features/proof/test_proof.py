@@ -22,7 +22,7 @@ from handle_protocol.wire.value import Value
 from tests.handle_protocol.keys import dsa_key, public_bytes
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def worlds(folder: Path, **settings: Any) -> AsyncIterator[World]:
         home.put(OTHER, url="https://other.example/")
         other.put("10.2000/1", url=URL)
         usual = {"upstream_url": "hdl:", "upstream_bootstrap": folder / "root.json", "upstream_private_servers": True}
-        async with running(**usual, **settings) as proxy:
+        async with Proxy(**usual, **settings) as proxy:
             yield World(proxy, root, home, other, folder, usual)
 
 
@@ -113,7 +113,7 @@ async def test_a_proof_that_is_too_large_to_be_kept_is_said_to_be_so(world: Worl
 
 
 async def test_without_handle_servers_nothing_has_a_proof() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=URL)
         assert (await proxy.get(f"/api/handles/{NAME}?cert")).status == 200
         assert (await proxy.get(f"/api/proof/{NAME}")).json["type"].endswith("#not-verified")
@@ -166,7 +166,7 @@ async def test_a_restarted_proxy_and_a_purge(tmp_path: Path) -> None:
     async with worlds(tmp_path, store_url=store) as world:
         document = await world.prove(NAME)
     settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json", "admin_token": TOKEN}
-    async with running(**settings, store_url=store) as proxy:
+    async with Proxy(**settings, store_url=store) as proxy:
         assert (await proxy.get(f"/api/proof/{NAME}")).json["messages"] == document["messages"]
         token = {"authorization": f"Bearer {TOKEN}"}
         purge = json.dumps({"doi": NAME})
@@ -178,10 +178,10 @@ async def test_a_service_that_was_kept_is_part_of_a_proof(tmp_path: Path) -> Non
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     async with worlds(tmp_path) as world:
         # The end of a proxy makes its writes visible.
-        async with running(**world.settings, store_url=store) as first:
+        async with Proxy(**world.settings, store_url=store) as first:
             await replace(world, proxy=first).prove(NAME)
         world.root.delete("0.NA/10.1000")
-        async with running(**world.settings, store_url=store) as later:
+        async with Proxy(**world.settings, store_url=store) as later:
             assert world.check(await replace(world, proxy=later).prove(OTHER))
 
 
@@ -196,10 +196,10 @@ async def test_a_service_that_was_kept_is_part_of_a_proof(tmp_path: Path) -> Non
 async def test_what_a_local_record_answers_or_denies_has_no_proof(tmp_path: Path, record: str) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     async with worlds(tmp_path) as world:
-        async with running(**world.settings, store_url=store) as first:
+        async with Proxy(**world.settings, store_url=store) as first:
             await replace(world, proxy=first).prove(NAME)
         (tmp_path / "records.toml").write_text(f"[[record]]\n{record}\n")
-        async with running(**world.settings, store_url=store, local_records=tmp_path / "records.toml") as later:
+        async with Proxy(**world.settings, store_url=store, local_records=tmp_path / "records.toml") as later:
             assert (await later.get(f"/api/proof/{NAME}")).status == 404
             assert "/api/proof/" not in (await later.get(f"/{NAME}?noredirect", accept="text/html")).text
 

@@ -19,7 +19,7 @@ from handle_protocol.wire.value import Value, ValueReference
 from tests.handle_protocol.keys import dsa_key, rsa_key
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.handle_protocol.tokens import Json, Key, base64url, token
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ async def proxies(folder: Path, root: Key, **settings: Any) -> AsyncIterator[Pro
         ],
     }
     (folder / "root.json").write_text(json.dumps(answer))
-    async with running(upstream_bootstrap=folder / "root.json", **settings) as proxy:
+    async with Proxy(upstream_bootstrap=folder / "root.json", **settings) as proxy:
         yield proxy
 
 
@@ -334,7 +334,7 @@ async def test_a_redirect_and_json_verify_nothing(proxy: Proxy) -> None:
 
 
 async def test_without_the_key_of_the_root_nothing_is_proven() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.put("10.5555", values=[certificate(rsa_key(), dsa_key())])
         signed = signature(values(), rsa_key())
         assert state(await show(proxy, *values(), signed)) == "unproven"
@@ -362,7 +362,7 @@ async def test_a_handle_server_delivers_them_and_its_root_key_counts(tmp_path: P
         signed = signature(json.loads(write_json_values([described])), rsa_key())["data"]["value"]
         home.put_values(NAME, described, Value(400, b"HS_SIGNATURE", signed.encode()))
         settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json"}
-        async with running(**settings, upstream_private_servers=True) as proxy:
+        async with Proxy(**settings, upstream_private_servers=True) as proxy:
             got = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
             assert f"Every value is signed by {SIGNER}." in got.text
             assert state(got) == "valid"

@@ -14,7 +14,7 @@ import pytest
 
 from doi_proxy.commands.main import main
 from tests.handle_protocol.server import HandleServer, write_bootstrap
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 NAME: Final = "10.1000/182"
 _MANUAL: Final = Path(__file__).parents[3] / "docs/proof.md"
@@ -31,7 +31,7 @@ def proof(tmp_path: Path) -> dict[str, Any]:
             root.put_values("0.NA/10.1000", home.site_value())
             home.put(NAME, url="https://target.example/")
             settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json"}
-            async with running(**settings, upstream_private_servers=True) as proxy:
+            async with Proxy(**settings, upstream_private_servers=True) as proxy:
                 assert (await proxy.get(f"/api/handles/{NAME}?cert")).status == 200
                 document: dict[str, Any] = (await proxy.get(f"/api/proof/{NAME}")).json
                 return document

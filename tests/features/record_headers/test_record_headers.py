@@ -12,7 +12,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.record_headers.headers import NEVER, read_allowed, record_headers
 from handle_protocol.record import read_values
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 NAME = HandleName("10.5555/a/b")
 
@@ -66,7 +66,7 @@ def test_the_setting_is_a_list_of_names() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("allowed", "expected"), [("", None), ("X-Test", "hello")])
 async def test_the_redirect_carries_them_only_where_the_setting_says_so(allowed: str, expected: str | None) -> None:
-    async with running(record_headers=allowed) as proxy:
+    async with Proxy(record_headers=allowed) as proxy:
         url = {"index": 1, "type": "URL", "data": "http://example.org/"}
         headers = {"index": 2, "type": "10320/headers", "data": "X-Test: hello"}
         proxy.upstream.put("10.5555/headers", values=[url, headers])

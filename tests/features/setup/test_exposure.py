@@ -13,18 +13,18 @@ from doi_proxy.features.setup.exposure import judge_admin, judge_health, judge_r
 from doi_proxy.features.setup.probes import ProbeAnswer, Prober
 from doi_proxy.features.setup.remedies import KINDS
 from doi_proxy.proxy_client.server import parse_server
-from tests.cluster.processes import Proxy
+from tests.cluster.processes import Proxy as ProcessProxy
 from tests.table import table
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.anyio
 
 OPEN: Final = {"admin_token": "correct-horse-battery-staple", "status_networks": "0.0.0.0/0, ::/0"}
 
 
 async def ask(*paths: str, **settings: Any) -> list[ProbeAnswer]:
     """What a stranger gets from a proxy with these settings."""
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         found = [await proxy.get(path) for path in paths]
     return [ProbeAnswer(got.status, dict(got.fields), got.body) for got in found]
 
@@ -47,7 +47,7 @@ async def test_a_closed_proxy_has_no_finding() -> None:
 
 @pytest.mark.process
 async def test_without_a_key_the_rest_is_examined(tmp_path: Path) -> None:
-    async with Proxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **OPEN) as proxy:
+    async with ProcessProxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **OPEN) as proxy:
         found = await asyncio.to_thread(examine_without_key, Prober(parse_server(proxy.url, "--url"), ""), None)
     assert [(one.severity, one.source) for one in found.findings] == [
         ("note", "probe /admin/"),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from doi_proxy.features.setup.probe import TOKEN_SECONDS, Probe, is_valid_token, sign_token
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ def test_a_reloaded_admin_token_signs_from_then_on() -> None:
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(admin_token=KEY) as proxy:
+    async with Proxy(admin_token=KEY) as proxy:
         yield proxy
 
 
@@ -98,6 +98,6 @@ async def test_a_probe_gets_no_other_status(proxy: Proxy, status: str) -> None:
 
 
 async def test_without_a_key_the_path_is_a_name_like_any_other() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         answer = await proxy.get(PATH, doi_proxy_probe=fresh_token(proxy))
         assert answer.status == (await proxy.get("/.well-known/x")).status == 400

@@ -15,7 +15,7 @@ from doi_proxy.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKe
 from doi_proxy.sharing.events import EventLog
 from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ TOKEN = "correct-horse-battery-staple"
 async def run_once(path: Path, clock: Clock, names: int = 0, **settings: Any) -> dict[str, Any]:
     """Start a service, request a name, and return its status. At its end the service keeps that."""
     settings = {"store_url": f"sqlite:///{path}/store.sqlite3", "status_networks": "0.0.0.0/0, ::/0", **settings}
-    async with running(clock=clock, **settings) as proxy:
+    async with Proxy(clock=clock, **settings) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         for _ in range(names):
             await proxy.get(f"/{NAME}")

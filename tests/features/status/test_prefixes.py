@@ -11,7 +11,7 @@ from doi_proxy.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, SHOWN,
 from doi_proxy.sharing.folder import lock_file
 from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 
 def network_of(address: str) -> str:
@@ -109,7 +109,7 @@ def test_other_paths_are_not_counted(path: bytes) -> None:
 @pytest.mark.anyio
 async def test_strangers_do_not_see_them_though_everyone_sees_the_page() -> None:
     # Of prepared answers, one in sixteen is counted.
-    async with running(status_networks="127.0.0.1, 0.0.0.0/0, ::/0", express_lane=False) as proxy:
+    async with Proxy(status_networks="127.0.0.1, 0.0.0.0/0, ::/0", express_lane=False) as proxy:
         proxy.upstream.put("10.5555/known", url="http://here.example/")
         for number in range(9):
             await proxy.ask("GET", "/10.5555/known", client=f"192.0.{number}.1")
@@ -124,5 +124,5 @@ async def test_strangers_do_not_see_them_though_everyone_sees_the_page() -> None
 
 @pytest.mark.anyio
 async def test_the_highest_privacy_level_counts_none() -> None:
-    async with running(status_networks="0.0.0.0/0, ::/0", privacy_level=3) as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", privacy_level=3) as proxy:
         assert (await proxy.ask("GET", "/status", client="127.0.0.1")).json["prefixes"] is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ NAME = "10.1000/182"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(status_networks="0.0.0.0/0, ::/0") as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0") as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
 
@@ -42,7 +42,7 @@ async def test_it_counts_answers_by_origin_and_requests_by_status(proxy: Proxy) 
 
 async def test_it_counts_clients_without_their_addresses() -> None:
     # Of prepared answers, one in sixteen is counted.
-    async with running(status_networks="0.0.0.0/0, ::/0", express_lane=False) as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", express_lane=False) as proxy:
         for client, requests in (("192.0.2.1", 6), ("192.0.2.2", 1), ("198.51.100.1", 3)):
             for _ in range(requests):
                 await proxy.ask("GET", f"/{NAME}", client=client)
@@ -53,7 +53,7 @@ async def test_it_counts_clients_without_their_addresses() -> None:
 async def test_a_denied_prefix_is_not_among_the_names_that_could_not_be_verified(tmp_path: Path) -> None:
     records = tmp_path / "records.toml"
     records.write_text('[[record]]\nprefix = "10.5072"\ndeny = "For tests."\n')
-    async with running(status_networks="0.0.0.0/0, ::/0", local_records=records) as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", local_records=records) as proxy:
         assert (await proxy.get("/10.5072/x")).status == 403
         status = (await proxy.get("/status")).json
         assert (status["unverified"], status["denied"]) == ({}, 1)
@@ -93,7 +93,7 @@ async def test_no_page_of_another_site_may_read_it(proxy: Proxy) -> None:
     ],
 )
 async def test_who_may_see_it(settings: dict[str, Any], client: str | None, status: int) -> None:
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         for accept in ("text/html", "*/*"):
             reply = await proxy.ask("GET", "/status", client=client, accept=accept)
             assert reply.status == status
@@ -101,7 +101,7 @@ async def test_who_may_see_it(settings: dict[str, Any], client: str | None, stat
 
 @pytest.mark.parametrize("networks", ["", "198.51.100.0/24", "0.0.0.0/0, ::/0"])
 async def test_the_token_of_the_admin_api_opens_it_from_everywhere(networks: str) -> None:
-    async with running(status_networks=networks, admin_token=TOKEN) as proxy:
+    async with Proxy(status_networks=networks, admin_token=TOKEN) as proxy:
         for accept in ("text/html", "*/*"):
             shown = await proxy.get("/status", authorization=f"Bearer {TOKEN}", accept=accept)
             assert (shown.status, shown["access-control-allow-origin"]) == (200, None)
@@ -111,18 +111,18 @@ async def test_the_token_of_the_admin_api_opens_it_from_everywhere(networks: str
 
 
 async def test_without_an_admin_api_a_token_changes_nothing() -> None:
-    async with running(status_networks="") as proxy:
+    async with Proxy(status_networks="") as proxy:
         assert (await proxy.get("/status", authorization=f"Bearer {TOKEN}")).status == 403
 
 
 async def test_it_says_that_the_store_reads_but_does_not_write(tmp_path: Path) -> None:
     settings = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3", "status_networks": "0.0.0.0/0, ::/0"}
-    async with running(**settings):
+    async with Proxy(**settings):
         pass
     lock = tmp_path / "store.sqlite3.lock"
     lock.unlink()
     lock.symlink_to(tmp_path / "nowhere" / "lock")
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         assert "reads, but does not write" in (await page(proxy)).text
         assert (await proxy.get("/status")).json["store"]["read_only"] is True
         assert (await proxy.get("/readyz")).json["detail"]["store"] == "read-only"

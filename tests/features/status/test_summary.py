@@ -14,7 +14,7 @@ from doi_proxy.features.status.samples import sample_status
 from doi_proxy.features.status.summary import read_english, summarize, write_event, write_sentence, write_uptime
 from doi_proxy.web.languages import Catalogue, read_packaged
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ NAME: Final = "10.5555/known"
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     settings = {"status_networks": "0.0.0.0/0, ::/0", "upstream_breaker_failures": 1, "cache_ttl_ceiling": 60.0}
-    async with running(**settings) as proxy:
+    async with Proxy(**settings) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
 
@@ -76,7 +76,7 @@ async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("failures", [1, 9])
 async def test_an_upstream_that_never_answered_has_the_time_of_its_first_failure(failures: int) -> None:
-    async with running(status_networks="0.0.0.0/0, ::/0", upstream_breaker_failures=failures) as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", upstream_breaker_failures=failures) as proxy:
         start = int(proxy.clock())
         proxy.clock.advance(60)
         proxy.upstream.fault(NAME, "status", status=503)
@@ -100,7 +100,7 @@ async def test_a_working_service_has_its_rate_and_its_share(proxy: Proxy) -> Non
 
 
 async def test_a_failure_among_few_names_is_counted_and_not_called_trouble() -> None:
-    async with running(status_networks="0.0.0.0/0, ::/0", upstream_breaker_failures=9) as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", upstream_breaker_failures=9) as proxy:
         await fail(proxy, 1)
         await record()
         found = await summary(proxy)
@@ -145,7 +145,7 @@ async def test_it_says_how_long_it_has_run(proxy: Proxy) -> None:
 
 
 async def test_a_store_that_failed_is_an_event_with_its_end() -> None:
-    async with running(status_networks="0.0.0.0/0, ::/0", store_url="valkey://127.0.0.1:6379/0") as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", store_url="valkey://127.0.0.1:6379/0") as proxy:
         await proxy.get(f"/{NAME}")
         proxy.valkey.stop()
         await proxy.get("/10.5555/new")
@@ -178,6 +178,6 @@ def test_an_upstream_of_some_prefixes_does_not_hide_that_the_others_are_down(sta
 
 async def test_an_outage_is_said_though_a_route_was_not_queried_yet() -> None:
     settings = {"upstream_breaker_failures": 1, "upstream_routes": "10.7777=http://127.0.0.1:9"}
-    async with running(status_networks="0.0.0.0/0, ::/0", **settings) as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", **settings) as proxy:
         await fail(proxy, 2)
         assert (await summary(proxy))["state"] == "down"

@@ -9,7 +9,7 @@ import pytest
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.status.command import show_status
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 
 NAME: Final = "10.5555/known"
 
@@ -34,7 +34,7 @@ def show(document: dict[str, Any], *, has_colour: bool = False, as_json: bool = 
 @pytest.fixture
 async def document(anyio_backend: str) -> dict[str, Any]:
     """The status of a proxy that answered a name, with an hour of history and an outage put in."""
-    async with running(status_networks="0.0.0.0/0, ::/0") as proxy:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0") as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         await proxy.get(f"/{NAME}")
         found: dict[str, Any] = (await proxy.get("/status")).json

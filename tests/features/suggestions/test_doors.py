@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ MEANT: Final = (
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running(upstream_rate=1_000) as started:
+    async with Proxy(upstream_rate=1_000) as started:
         for name in REGISTERED:
             started.upstream.put(name, url="https://example.org/")
         # The nearest names are those that this resolver knows.

@@ -20,7 +20,7 @@ from doi_proxy.features.suggestions.nearest import MAX_CACHED, select_neighbours
 from doi_proxy.features.suggestions.one_edit import MAX_CHARACTERS, list_edited_keys
 from tests.clock import Clock
 from tests.registry_records import write_registry
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +82,7 @@ def test_neighbours_share_the_prefix_and_half_of_the_suffix() -> None:
 @pytest.mark.parametrize("store", ["memory:", "sqlite"])
 async def test_a_cached_name_is_found_after_its_first_answer(store: str, tmp_path: Path) -> None:
     url = store if store == "memory:" else f"sqlite:///{tmp_path / 'store.db'}"
-    async with running(store_url=url) as proxy:
+    async with Proxy(store_url=url) as proxy:
         proxy.upstream.put(REAL, url="https://example.org/")
         assert shown(await get_page(proxy, REAL + "0"), "suggestions") == []
         await proxy.get(f"/{REAL}")
@@ -93,13 +93,13 @@ async def test_a_cached_name_is_found_after_its_first_answer(store: str, tmp_pat
 
 
 async def test_a_name_that_the_upstream_does_not_know_is_not_shown() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         await get_page(proxy, REAL)
         assert shown(await get_page(proxy, REAL + "0"), "suggestions") == []
 
 
 async def test_few_cached_names_are_shown() -> None:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         for last in "abcdefgh":
             proxy.upstream.put(f"10.5555/list.{last}", url="https://example.org/")
             await proxy.get(f"/10.5555/list.{last}")
@@ -111,7 +111,7 @@ async def test_local_records_are_shown_with_their_neighbours(tmp_path: Path) -> 
     path = tmp_path / "local.toml"
     record = '[[record]]\ndoi = "10.5555/no.{}"\ntarget = "https://example.org/"\n'
     path.write_text("".join(record.format(number) for number in range(10, 20)))
-    async with running(local_records=path) as proxy:
+    async with Proxy(local_records=path) as proxy:
         page = await get_page(proxy, "10.5555/no.15x")
         assert shown(page, "suggestions") == ["10.5555/no.15"]
         assert shown(page, "around") == ["10.5555/no.14", "10.5555/no.16", "10.5555/no.17"]
@@ -121,7 +121,7 @@ async def test_registry_records_are_shown_with_their_neighbours(tmp_path: Path) 
     store, clock = tmp_path / "store.db", Clock()
     names = [f"10.5555/journal.{number:07}" for number in range(0, 2000, 2)]
     write_registry(store, clock, dict.fromkeys(names, "https://example.org/"))
-    async with running(store_url=f"sqlite:///{store}") as proxy:
+    async with Proxy(store_url=f"sqlite:///{store}") as proxy:
         page = await get_page(proxy, "10.5555/journal.0001000x")
         assert shown(page, "suggestions") == ["10.5555/journal.0001000"]
         page = await get_page(proxy, "10.5555/journal.0001001")
@@ -146,7 +146,7 @@ async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
 
     monkeypatch.setattr(NearSearch, "find", find_slowly)
     timeout = "doi_proxy.features.suggestions.suggested_names.QUERY_TIMEOUT"
-    async with running(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0}) as proxy:
+    async with Proxy(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0}) as proxy:
         asyncio.get_running_loop().set_default_executor(threads := ThreadPoolExecutor(2))
         proxy.upstream.put(REAL, url="https://example.org/")
         await proxy.get(f"/{REAL}")

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ ASKED = "10.5555/1.full.pdf"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as started:
+    async with Proxy() as started:
         yield started
 
 
@@ -33,7 +33,7 @@ def suggested(got: Reply) -> list[str]:
 
 
 async def test_without_queries_the_rules_decide_the_order() -> None:
-    async with running(**{QUERIES: 0}) as proxy:
+    async with Proxy(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/1.full", url="https://example.org/")
         got = await proxy.get(f"/{ASKED}", accept=BROWSER)
         assert got.status == 404 and suggested(got) == ["10.5555/1", "10.5555/1.full"]
@@ -55,7 +55,7 @@ async def test_names_that_do_not_exist_are_not_suggested(proxy: Proxy) -> None:
 
 
 async def test_a_name_that_exists_comes_before_one_of_which_nothing_is_known() -> None:
-    async with running(**{QUERIES: 0}) as proxy:
+    async with Proxy(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/1.full", url="https://example.org/")
         assert (await proxy.get("/10.5555/1.full")).status == 302
         assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full", "10.5555/1"]
@@ -63,7 +63,7 @@ async def test_a_name_that_exists_comes_before_one_of_which_nothing_is_known() -
 
 async def test_one_name_of_which_nothing_is_known_is_not_called_several() -> None:
     one, many = "Or this one?", "Or one of these?"
-    async with running(**{QUERIES: 0}) as proxy:
+    async with Proxy(**{QUERIES: 0}) as proxy:
         proxy.upstream.put("10.5555/a", url="https://example.org/")
         await proxy.get("/10.5555/a")
         for path, expected, other in (
@@ -82,7 +82,7 @@ async def test_a_name_that_cannot_be_verified_stays(proxy: Proxy) -> None:
 
 async def test_a_page_does_not_wait_for_a_slow_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QUERY_TIMEOUT, 0.01)
-    async with running() as proxy:
+    async with Proxy() as proxy:
         proxy.upstream.hold("10.5555/1")
         proxy.upstream.hold("10.5555/1.full")
         got = await proxy.get(f"/{ASKED}", accept=BROWSER)
@@ -93,7 +93,7 @@ async def test_a_page_does_not_wait_for_a_slow_upstream(monkeypatch: pytest.Monk
 
 async def test_a_flood_of_missing_names_makes_few_queries_for_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QUERY_TIMEOUT, 0.01)
-    async with running() as proxy:
+    async with Proxy() as proxy:
         names = [f"10.5555/{number}" for number in range(20)]
         for name in names:
             proxy.upstream.hold(name)
@@ -120,7 +120,7 @@ async def test_a_program_causes_no_queries_for_suggestions(proxy: Proxy) -> None
 async def test_a_url_of_this_resolver_has_the_page_of_its_name_or_suggests_it(
     public_url: str, asked: str, names: list[str]
 ) -> None:
-    async with running(**{"public_url": public_url, QUERIES: 0}) as proxy:
+    async with Proxy(**{"public_url": public_url, QUERIES: 0}) as proxy:
         got = await proxy.post("/", body=f"hdl={asked}", accept=BROWSER)
         if asked.endswith("/10.5555/1"):
             assert (got.status, '<bdi translate="no">10.5555/1</bdi>' in got.text) == (404, True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ UR  - https://doi.org/10.5555/b
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as started:
+    async with Proxy() as started:
         for name in ("10.5555/a", "10.5555/b"):
             started.upstream.put(name, url="https://example.org/")
         yield started

@@ -12,7 +12,7 @@ import pytest
 
 from doi_proxy.features.texts.extract import FoundNameModel
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ BIBTEX = "@article{a, doi = {10.1000/18\\_2}, url = {https://doi.org/10.1000/18\
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         yield proxy
 
 

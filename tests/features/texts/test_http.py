@@ -17,7 +17,7 @@ from doi_names.parsing import parse
 from doi_proxy.features.texts.models import ParsedTextModel
 from doi_proxy.features.texts.parsed_line import to_object
 from tests.table import table
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ def rows(texts: list[str], base: str = BASE) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    async with running() as proxy:
+    async with Proxy() as proxy:
         yield proxy
 
 
@@ -84,7 +84,7 @@ async def test_the_query_is_decoded_once(proxy: Proxy, query: bytes, text: str) 
 
 
 async def test_the_address_here_is_the_public_one() -> None:
-    async with running(public_url="https://doi.example.org/sub/") as proxy:
+    async with Proxy(public_url="https://doi.example.org/sub/") as proxy:
         got = await proxy.get("/sub/api/parse?doi=10.1000/182")
     assert got.json["url"] == "https://doi.example.org/sub/10.1000/182"
 
@@ -163,7 +163,7 @@ async def test_a_name_in_the_form_cannot_reach_the_endpoint(proxy: Proxy) -> Non
 
 async def test_the_examples_of_the_documentation_are_real_answers() -> None:
     page = (Path(__file__).parents[3] / "docs/api.md").read_text(encoding="utf-8")
-    async with running(public_url="http://127.0.0.1:8000") as proxy:
+    async with Proxy(public_url="http://127.0.0.1:8000") as proxy:
         one = await proxy.get("/api/parse?doi=https://doi.org/10.1000/a%E2%80%93b.")
         many = await send(proxy, '["10.1000", "hello"]', JSON)
     assert f"\n{one.text}\n" in page
@@ -191,7 +191,7 @@ async def test_a_list_that_does_not_end_takes_about_its_bytes_of_memory() -> Non
 
     tracemalloc.start()
     try:
-        async with running() as proxy:
+        async with Proxy() as proxy:
             before, _ = tracemalloc.get_traced_memory()
             answering = asyncio.create_task(proxy.app(scope, receive, send))
             await has_read.wait()

@@ -16,7 +16,7 @@ from doi_names.suggestion import read_best
 from doi_proxy.commands.main import main
 from tests.features.assistants.test_tools import running as running_tools
 from tests.features.texts.dirty_texts import DirtyText, read_dirty_texts
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ def dirty() -> list[DirtyText]:
 
 @pytest.fixture
 async def proxy(dirty: list[DirtyText]) -> AsyncIterator[Proxy]:
-    async with running() as started:
+    async with Proxy() as started:
         for one in dirty[::STEP]:
             started.upstream.put(one.names[0], url="https://example.org/")
         yield started

@@ -20,7 +20,7 @@ from doi_proxy.features.tracing.opening import Export, TracedRequest, Traces, op
 from doi_proxy.server.proxies import trusted_addresses
 from tests.features.tracing.collector import attributes, collecting
 from tests.server.served import served
-from tests.web.proxy import running
+from tests.web.proxy import Proxy
 from tests.world.service import CLIENT
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ async def send(message: Any) -> None: ...
 
 async def test_a_request_and_its_query_are_spans_of_one_trace() -> None:
     with collecting() as collector:
-        async with running(otel_endpoint=collector.url) as proxy:
+        async with Proxy(otel_endpoint=collector.url) as proxy:
             proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
             assert (await proxy.get("/10.1000/182")).status == 302
         request, query = collector.span("GET resolve"), collector.span("upstream query")
@@ -59,7 +59,7 @@ async def test_a_request_and_its_query_are_spans_of_one_trace() -> None:
 @pytest.mark.parametrize("privacy_level", [0, 3])
 async def test_no_span_has_a_name_or_the_address_of_a_client(privacy_level: int) -> None:
     with collecting() as collector:
-        async with running(otel_endpoint=collector.url, privacy_level=privacy_level) as proxy:
+        async with Proxy(otel_endpoint=collector.url, privacy_level=privacy_level) as proxy:
             await proxy.get("/10.1000/secret-name?query-text", user_agent="agent-text")
             await proxy.get("/api/handles/10.1000/secret-name")
         assert collector.bodies
@@ -69,7 +69,7 @@ async def test_no_span_has_a_name_or_the_address_of_a_client(privacy_level: int)
 
 async def test_health_and_metrics_have_no_spans() -> None:
     with collecting() as collector:
-        async with running(otel_endpoint=collector.url) as proxy:
+        async with Proxy(otel_endpoint=collector.url) as proxy:
             await proxy.get("/healthz")
             await proxy.get("/metrics")
         assert collector.spans() == []
@@ -102,7 +102,7 @@ async def test_the_message_of_an_exception_is_not_in_a_span() -> None:
 @pytest.mark.parametrize(("peer", "is_continued"), [("127.0.0.1", True), ("192.0.2.7", False), ("", False)])
 async def test_only_a_trusted_proxy_continues_its_trace(peer: str, is_continued: bool) -> None:
     with collecting() as collector:
-        async with running(otel_endpoint=collector.url, trusted_proxies="127.0.0.1") as proxy:
+        async with Proxy(otel_endpoint=collector.url, trusted_proxies="127.0.0.1") as proxy:
             await call(proxy.app, peer)
         span = collector.span("GET home")
     assert (span.trace_id.hex() == TRACE_ID) is is_continued
