@@ -17,6 +17,8 @@ _TIMEOUT: Final = 120.0
 #: Bytes of an answer. A record has at most a few MiB.
 _MAX_ANSWER: Final = 64 * 1024 * 1024
 _TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa: S105 - a message
+#: What the challenge of the admin API has (RFC 6750, section 3).
+_REALM: Final = 'realm="doi-proxy admin"'
 _HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
 
 
@@ -53,7 +55,7 @@ class AdminClient:
 
     def _send(self, method: str, target: str, body: bytes | None = None) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if self._token is not None:
+        if self._token is not None and self._asks_for_token(method, target, headers, body):
             headers["Authorization"] = f"Bearer {self._token}"
         with Exchange(self._server, _TIMEOUT) as exchange:
             if exchange.send(method, target, headers, body) != http.client.OK:
@@ -68,3 +70,13 @@ class AdminClient:
                 "admin_token there"
             )
         return document
+
+    def _asks_for_token(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bool:
+        """Whether a request without the token gets the challenge of the admin API, or the refusal of `/status`.
+
+        Whatever else listens on the port does not get the token.
+        """
+        with Exchange(self._server, _TIMEOUT) as exchange:
+            status, challenge = exchange.send(method, target, headers, body), exchange.headers
+            is_closed = status == http.client.FORBIDDEN and challenge.get_content_type() == "application/problem+json"
+            return is_closed or (status == http.client.UNAUTHORIZED and _REALM in challenge.get("WWW-Authenticate", ""))
