@@ -398,6 +398,24 @@ def test_every_module_keeps_the_rule(rule: str) -> None:
     assert [problem for one in modules() for problem in RULES[rule](one)] == []
 
 
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Imports inside functions and for annotations alone come later, when the modules are there."""
+    names = {one.name for one in modules()}
+    left = {one.name: set(imported_first(one, names)) - {one.name} for one in modules()}
+    while lowest := {name for name, imported in left.items() if not imported}:
+        left = {name: imported - lowest for name, imported in left.items() if name not in lowest}
+    assert left == {}
+
+
+def imported_first(of: Module, names: set[str]) -> Iterator[str]:
+    """The modules of app/ that are imported while a module is."""
+    for node in run_at_import(of.tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                yield from {inside if inside in names else node.module} & names
+
+
 def test_every_module_that_must_be_pure_exists() -> None:
     names = {one.name for one in modules()}
     assert [name for name in (*PURE, *NOT_PURE) if name not in names] == []
