@@ -38,7 +38,7 @@ _MAX_STRING_CHARACTERS: Final = 256
 _MAX_PIECES: Final = 16
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
-_ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])\s{0,80}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
+_ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])[^\S\n]{0,40}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
 #: Fields whose names are mostly those of other works.
 _DISTANT: Final = frozenset({"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"})
 #: The fields of an archive's identifier, and those that name the archive (biblatex, section 3.14.7).
