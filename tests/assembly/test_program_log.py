@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -46,6 +47,27 @@ def test_a_line_has_a_time_a_level_a_logger_and_a_message(capsys: pytest.Capture
     assert (line["level"], line["logger"]) == ("warning", "doi_proxy.example")
     assert line["message"] == "the store 'sqlite'\nis down \\udcff"
     assert line["time"].endswith("Z")
+
+
+@pytest.mark.parametrize(("level", "priority"), [(logging.DEBUG, 7), (logging.INFO, 6), (logging.ERROR, 3)])
+def test_in_the_journal_each_line_has_its_priority_and_no_time_of_its_own(
+    level: int, priority: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = os.fstat(2)
+    monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+    begin_logging(Settings(log_level="debug"))
+    LOG.log(level, "the store\nis down")
+    name = logging.getLevelName(level)
+    assert capfd.readouterr().err == f"<{priority}>{name} doi_proxy.example: the store\n<{priority}>is down\n"
+
+
+def test_a_pipe_that_is_not_the_journal_gets_the_time(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "1:1")
+    begin_logging(Settings())
+    LOG.warning("down")
+    assert capfd.readouterr().err[:2] == "20"
 
 
 def test_an_exception_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:

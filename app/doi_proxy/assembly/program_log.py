@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final
@@ -20,6 +22,12 @@ from doi_proxy.sharing.states import SharedStates
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: In a worker: each of them writes the line about a state that it sees.
 _WORKER_TEXT: Final = "%(asctime)s %(levelname)s [%(processName)s] %(name)s: %(message)s"
+#: The journal has the time of each line.
+_TIME: Final = "%(asctime)s "
+#: Priorities of the journal (sd-daemon(3), syslog(3)) by the lowest severity that has them.
+_PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_DEBUG_PRIORITY: Final = 7
+_STANDARD_ERROR: Final = 2
 
 
 class JSONFormatter(logging.Formatter):
@@ -39,6 +47,36 @@ class JSONFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
+class JournalFormatter(logging.Formatter):
+    """Begins each line of another formatter with its priority, such as `<4>`, which the journal of systemd reads."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record. A traceback has several lines, and each is an entry of the journal."""
+        found = (priority for level, priority in _PRIORITIES if record.levelno >= level)
+        prefix = f"<{next(found, _DEBUG_PRIORITY)}>"
+        return "\n".join(prefix + line for line in self._formatter.format(record).split("\n"))
+
+
+def _open_formatter(log_format: str, *, is_journal: bool) -> logging.Formatter:
+    text = _WORKER_TEXT if is_worker() else _TEXT
+    if not is_journal:
+        return JSONFormatter() if log_format == "json" else logging.Formatter(text)
+    return JournalFormatter(JSONFormatter() if log_format == "json" else logging.Formatter(text.removeprefix(_TIME)))
+
+
+def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
+    """Whether a file is the stream to the journal that systemd names in JOURNAL_STREAM (systemd.exec(5))."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
 def begin_logging(settings: Settings, states: SharedStates | None = None) -> None:
     """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash.
 
@@ -47,9 +85,8 @@ def begin_logging(settings: Settings, states: SharedStates | None = None) -> Non
     handler = logging.StreamHandler()
     if states is not None:
         handler.addFilter(lambda record: _is_news(record, states))
-    handler.setFormatter(
-        JSONFormatter() if settings.log_format == "json" else logging.Formatter(_WORKER_TEXT if is_worker() else _TEXT)
-    )
+    is_journal = goes_to_journal(os.environ, _STANDARD_ERROR)
+    handler.setFormatter(_open_formatter(settings.log_format, is_journal=is_journal))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash
