@@ -202,6 +202,14 @@ def _read_target(reply: Reply) -> str | None:
     return None
 
 
+def _find_word(said: Sequence[Word], before: Learned, asked_at: float, *, is_new: bool) -> Word:
+    """The word that an answer stands on, of those with its target. One from the cache may stand on an old one."""
+    if is_new:
+        return said[-1]
+    known = [word for word in said if word.at == before.at]
+    return next(iter([*known, *(word for word in said if asked_at <= word.ends), said[-1]]))
+
+
 def _is_closed(peer: Peer) -> bool:
     wire: Any = peer.transport
     return bool(wire.other.is_closing())
@@ -380,7 +388,7 @@ class Judge:
             self.report("every request is answered within its deadline", f"{name} took {reply.seconds:.1f} s")
         target = _read_target(reply)
         if target is not None:
-            self._check_target(name, target, asked_at, request.client % self.workers)
+            self._check_target(request, reply, target, asked_at)
         elif reply.status == 301:
             self._check_alias(name, reply)
         elif reply.status == 404:
@@ -395,7 +403,8 @@ class Judge:
         words = self.upstream.words[name.upper()]
         return words + [more for word in words if word.alias for more in self.upstream.words[word.alias.upper()]]
 
-    def _check_target(self, name: str, target: str, asked_at: float, worker: int) -> None:
+    def _check_target(self, request: Request, reply: Reply, target: str, asked_at: float) -> None:
+        name = request.name
         said = [word for word in self._words(name) if word.target == target]
         if not said:
             self.report("never another name's target", f"{name} leads to {target}")
@@ -404,13 +413,13 @@ class Judge:
         if asked_at > ends + _ON_THE_WAY:
             self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
         if not name.startswith("10.5555/alias"):
-            last = said[-1]
             before = self._known.get(name.upper(), _NOTHING)
+            last = _find_word(said, before, asked_at, is_new="; fwd=" in (reply["cache-status"] or ""))
             is_known = before.at == last.at
             known_at = before.known_at if is_known else self.world.loop.time()
             self._known[name.upper()] = Learned(last.at, last.since, last.ends, known_at)
             if not is_known:
-                self._worker[name.upper()] = worker
+                self._worker[name.upper()] = request.client % self.workers
 
     def _check_alias(self, name: str, reply: Reply) -> None:
         leads_to = (reply.location or "").partition(f"{ORIGIN}/")[2]
