@@ -85,7 +85,8 @@ PURE: Final = ("doi_names", "handle_protocol", *(
     f"doi_proxy.{name}"
     for name in (
         "rationing", "system.toml_text", "list_formats.bibtex", "list_formats.encodings", "list_formats.entry_search",
-        "list_formats.formats", "list_formats.json_lists", "list_formats.lines", "list_formats.reference_list",
+        "list_formats.formats", "list_formats.json_lists", "list_formats.lines",
+        "list_formats.reference_list", "list_formats.running_text",
         "list_formats.table",
         "list_formats.tagged",
         *(f"resolver.{name}" for name in (

@@ -16,7 +16,7 @@ from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
-from doi_proxy.list_formats.formats import format_of_head
+from doi_proxy.list_formats.formats import BY_NAME, format_of_head
 from doi_proxy.list_formats.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
 from doi_proxy.list_formats.lines import (
     WITHOUT_DOI,
@@ -149,6 +149,15 @@ def test_a_spreadsheet_is_refused_by_name() -> None:
         read(LinesReader(LIMIT), b"PK\x03\x04\x14\x00\n\x00\n")
 
 
+def test_the_names_of_a_citation_file_have_their_lines() -> None:
+    reader = BY_NAME["cff"].open(LIMIT, None, None)
+    data = b'cff-version: 1.2.0\ndoi: 10.5555/a\nreferences:\n  - doi: "10.5555/b"\n'
+    assert [(item.text, item.line) for item in read(reader, data) if isinstance(item, ListItem)] == [
+        ("10.5555/a", 2),
+        ("10.5555/b", 4),
+    ]
+
+
 @table("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "utf-8"])
 @table("size", [1, 3, 100])
 def test_a_list_in_utf_16_is_turned_into_utf_8(encoding: str, size: int) -> None:
@@ -166,6 +175,7 @@ def test_a_list_in_utf_16_is_turned_into_utf_8(encoding: str, size: int) -> None
         ("\nPMID- 123\n", "medline"),
         ("%0 Book\n", "endnote"),
         ("FN Clarivate\nVR 1.0\nPT J\n", "wos"),
+        ("# a comment\ncff-version: 1.2.0\n", "cff"),
         ('{"message": {"items": []}}', "json"),
         ("[]", "json"),
         ("title;DOI\n", "csv"),

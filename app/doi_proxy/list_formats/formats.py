@@ -11,6 +11,7 @@ from typing import Final
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListReader
+from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.list_formats.table import ColumnReader
 from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from doi_proxy.web import media_types
@@ -35,6 +36,10 @@ class ListFormat:
 
 def _open_json(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
     return JsonListReader(_JSON_LINES * max_line_bytes, column, echo)
+
+
+def _open_running_text(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
+    return RunningTextReader()
 
 
 #: In the order in which the beginning of a list is compared with them.
@@ -75,6 +80,14 @@ FORMATS: Final = (
         ("ciw", "isi"),
         ("application/x-isi",),
         re.compile(r"\s*(?:FN [^\n]*\n|VR [^\n]*\n){1,2}PT [A-Z]"),
+    ),
+    # The names of the work, and those of its references (Citation File Format 1.2.0).
+    ListFormat(
+        "cff",
+        _open_running_text,
+        ("cff",),
+        ("application/x-cff",),
+        re.compile(r"(?:#[^\n]{0,200}\n){0,20}cff-version:"),
     ),
     ListFormat("json", _open_json, ("json", "jsonld"), (media_types.JSON,), re.compile(r"\s*[\[{]\s*[\[{\"\]}]")),
     ListFormat(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from doi_proxy.proxy_client.server import ProxyServer
 
 #: The formats of a list and of the rows.
-INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "json", "jsonl", "csv")
+INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv")
 OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
 #: The formats of rows by the end of the name of their file.
 _SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
