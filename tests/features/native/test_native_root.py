@@ -150,6 +150,13 @@ async def test_another_file_of_the_operator_counts(tmp_path: Path, caplog: pytes
     assert RootFile(path, _root(_RSA, _DSA)).service.sites == (_site(_DSA, serial=2),)
 
 
+_FOREIGN: Final = b64encode(_chain(_answer(_RSA, _site(_RSA)))[0]).decode()
+
+
+def _cut(answer: str) -> str:
+    return b64encode(b64decode(answer)[:-9]).decode()
+
+
 def _forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads(path.read_bytes())
     change(content)
@@ -157,19 +164,21 @@ def _forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("reason", "change"),
     [
-        lambda content: content["answers"].append(b64encode(_chain(_answer(_RSA, _site(_RSA)))[0]).decode()),
-        lambda content: content["answers"].__setitem__(0, b64encode(b64decode(content["answers"][0])[:-9]).decode()),
-        lambda content: content["answers"].__setitem__(0, "?"),
-        lambda content: content.pop("answers"),
-        lambda content: content.update(answers=content["answers"] * 17),
-        lambda content: content.update(answers="x" * 2_000_000),
+        ("no key of the root before signed an answer", lambda content: content["answers"].append(_FOREIGN)),
+        (
+            "A message of the native Handle protocol cannot be decoded. envelope: the message length is 744, not 735",
+            lambda content: content["answers"].__setitem__(0, _cut(content["answers"][0])),
+        ),
+        ("Only base64 data is allowed", lambda content: content["answers"].__setitem__(0, "?")),
+        ("it cannot be read: Object missing required field `answers`", lambda content: content.pop("answers")),
+        ("the chain has over 16 answers", lambda content: content.update(answers=content["answers"] * 17)),
+        ("it is larger than 1048576 bytes", lambda content: content.update(answers="x" * 2_000_000)),
     ],
-    ids=["signed by another key", "cut", "no base64", "no answers", "too many", "too long"],
 )
 async def test_a_forged_file_is_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[dict[str, Any]], object]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: str, change: Callable[[dict[str, Any]], object]
 ) -> None:
     path = tmp_path / "store.root.json"
     await RootFile(path, _root(_RSA)).keep(_answer(_RSA, _site(_DSA)))
@@ -177,7 +186,7 @@ async def test_a_forged_file_is_not_used(
     file = RootFile(path, _root(_RSA))
     assert file.service == _root(_RSA)
     [line] = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"the root in {path} is not used, but that of upstream_bootstrap: ")
+    assert line == f"the root in {path} is not used, but that of upstream_bootstrap: {reason}"
     await file.keep(_answer(_RSA, _site(_DSA)))
     assert RootFile(path, _root(_RSA)).service == _root(_DSA)
 

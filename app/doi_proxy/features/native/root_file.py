@@ -98,8 +98,6 @@ class RootFile:
 
 
 def _decode(content: bytes) -> _Content:
-    if len(content) > _MAX_BYTES:
-        raise ConfigurationError(f"it has over {_MAX_BYTES} bytes")
     try:
         return _decoder.decode(content)
     except (msgspec.DecodeError, RecursionError) as error:
