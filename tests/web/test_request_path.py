@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action
+from doi_proxy.web.request import _read_json
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 
 
@@ -98,3 +99,11 @@ def test_in_the_api_a_bad_index_is_an_error_that_shows_it() -> None:
 def test_no_query_raises_anything_on_a_page(query: bytes) -> None:
     read_options(read_query(query))
     read_options(read_form_body(query))
+
+
+def test_the_values_of_a_json_body_are_read_as_those_of_a_form() -> None:
+    body = b'{"auth": true, "pretty": false, "noredirect": null, "index": [1, 2]}'
+    assert _read_json(body).pairs == (
+        ("auth", "true"), ("pretty", "false"), ("noredirect", ""), ("index", "1"), ("index", "2"),
+    )  # fmt: skip
+    assert _read_json(b"{}").pairs == ()
