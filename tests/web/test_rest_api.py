@@ -129,6 +129,8 @@ async def test_a_value_comes_through_untouched_in_its_order(proxy: Proxy, shape:
         ("type=URL.", [1, 2]),
         ("type=EMAIL;index=2", [2, 3]),
         ("index=%201", None),
+        ("index=+1", None),
+        ("type=%ff", None),
         ("type=", []),
         ("Type=EMAIL", [1, 2, 3]),
     ],

@@ -25,6 +25,10 @@ _REPEATED: Final = {"type[]": "type", "index[]": "index"}
 #: The index of a handle value is an unsigned number of 32 bits (RFC 3651, section 3.1).
 MAX_INDEX: Final = 4_294_967_295
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+#: The REST API is stricter.
+_INDEX: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+#: What stands for bytes that are not UTF-8.
+_NOT_UTF_8: Final = "\ufffd"
 
 #: The beginning of a name in an OpenURL (ANSI/NISO Z39.88-2004), to which library software sends names.
 _OPENURL_DOI: Final = re.compile(
@@ -163,11 +167,15 @@ def _locatts(parameters: Parameters) -> tuple[Locatt, ...]:
 
 
 def read_api_options(parameters: Parameters) -> ResolveOptions:
-    """The options of a REST request. `is_true` reads the flags. Raises InvalidParameter for a bad `index`."""
+    """The options of a REST request. `is_true` reads the flags. Raises InvalidParameter for a bad `index` or `type`."""
     if not parameters.pairs:
         return DEFAULT_OPTIONS
+    for text in parameters.all("type"):
+        # A record cannot have such a type, so the request has a mistake. In a name, the same byte is refused too.
+        if _NOT_UTF_8 in text:
+            raise InvalidParameter(f"type must be UTF-8, not {text[:40]!r}.")
     for text in parameters.all("index"):
-        if _INTEGER.fullmatch(text) is None or not 0 <= int(text) <= MAX_INDEX:
+        if _INDEX.fullmatch(text) is None or int(text) > MAX_INDEX:
             raise InvalidParameter(f"index must be a whole number from 0 to {MAX_INDEX}, not {text[:40]!r}.")
     return ResolveOptions(
         types=parameters.all("type"),
