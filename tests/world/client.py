@@ -172,6 +172,9 @@ class Client:
         return connection
 
     async def connect(self) -> None:
-        """Connect in real time, over a socket of the system."""
-        _, connection = await self._loop.create_connection(lambda: Connection(self._loop), *self._server)
+        """Connect in real time, over a socket of the system: from an address of this machine, others do not count."""
+        own = (self.address, 0) if self.address and self.address.startswith("127.") else None
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(self._loop), *self._server, local_addr=own
+        )
         self.idle.append(connection)

@@ -141,7 +141,7 @@ async def test_slow_reads_of_one_client_hold_one_thread_and_no_page(
         assert begun.acquire(timeout=60)
         assert not begun.acquire(blocking=False)
         monkeypatch.setattr(help_page, "_READ_SECONDS", 60.0)
-        other = asyncio.create_task(proxy.get(f"/help/{NAME}", accept=BROWSER, client="198.51.100.7"))
+        other = asyncio.create_task(proxy.get(f"/help/{NAME}", accept=BROWSER, client="127.0.66.1"))
         await asyncio.sleep(0)
         release.set()
         assert OLD in (await other).text
