@@ -171,9 +171,11 @@ class Service:
             self._stack = stack.pop_all()
 
     async def aclose(self) -> None:
-        """Stop the workers and the upstream. The clock shows a whole second then, as the times in answers do."""
+        """Stop the workers and the upstream. In virtual time, the clock shows a whole second then, as answers do."""
         await self._stack.aclose()
-        await asyncio.sleep(-asyncio.get_running_loop().time() % 1)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, WorldLoop):
+            await asyncio.sleep(-loop.time() % 1)
 
     @contextmanager
     def _keep_log(self) -> Iterator[None]:
