@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from doi_names.name import HandleName
 from doi_names.presentation import read_typed
+from doi_names.repair import exploration
 from doi_names.repair.ends import at_query_or_fragment
-from doi_names.repair.exploration import AttemptOutcome, explore, read_if_doi, read_if_name, start
 from doi_names.repair.last_look import MAX_LOOK, is_certain, read_on
 from doi_names.repair.table import REPAIRS, Certainty, Confidence
 
@@ -100,7 +100,7 @@ class _Result:
     """A reading, the outcomes among which it is, and the text that follows its name."""
 
     reading: Reading | None
-    outcomes: list[AttemptOutcome]
+    outcomes: list[exploration.AttemptOutcome]
     rest: str = ""
 
     def suggest(self, own_name: HandleName | None) -> tuple[Suggestion, ...]:
@@ -120,13 +120,13 @@ class _Result:
 
 def _read_one(text: str) -> HandleName | None:
     """The DOI name or shortDOI that a text is."""
-    name = read_if_name(text, read_typed)
+    name = exploration.read_if_name(text, read_typed)
     return name if name is not None and (name.is_doi or name.is_short_doi) else None
 
 
 def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: str = "") -> _Result:
     repairs = _REPAIRS_OF_ENCODED if name is not None and _has_encoded_delimiters(text, name) else REPAIRS
-    outcomes = explore(start(text if name is None else name.text, own_hosts), repairs)
+    outcomes = exploration.explore(exploration.start(text if name is None else name.text, own_hosts), repairs)
     names = [outcome for outcome in outcomes if outcome.attempt.name is not None and outcome.is_plausible]
     best = min(names, key=lambda outcome: outcome.rank).attempt if names else None
     if best is None or best.name is None:
@@ -144,7 +144,9 @@ def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: 
 
 def _add_longer_names(name: HandleName, suggestions: tuple[Suggestion, ...], after: str) -> tuple[Suggestion, ...]:
     """The suggestions, with the names that a name may be if it goes on, before the doubtful ones."""
-    longer = [Suggestion(other, rule) for text, rule in read_on(name.text, after) if (other := read_if_doi(text))]
+    longer = [
+        Suggestion(other, rule) for text, rule in read_on(name.text, after) if (other := exploration.read_if_doi(text))
+    ]
     if not longer:
         return suggestions
     firm = [suggestion for suggestion in suggestions if suggestion.confidence != "doubtful"]
@@ -160,7 +162,7 @@ def _has_encoded_delimiters(text: str, name: HandleName) -> bool:
     return len(_ENCODED_DELIMITER.findall(written)) >= len(_DELIMITER.findall(unquote(name.text))) > 0
 
 
-def _rank(outcomes: list[AttemptOutcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
+def _rank(outcomes: list[exploration.AttemptOutcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
     """The likeliest names. If several outcomes have the same name, the likeliest of them counts."""
     found: dict[str, tuple[int, Suggestion]] = {}
     for outcome in outcomes:

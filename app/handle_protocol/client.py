@@ -33,17 +33,9 @@ from handle_protocol.transport.stream import ConnectionPool
 from handle_protocol.transport.tcp import TcpTransport
 from handle_protocol.transport.tunnel import TunnelTransport
 from handle_protocol.transport.udp import UdpTransport
+from handle_protocol.wire import site_value
 from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL
 from handle_protocol.wire.response import Response, SignedAnswer
-from handle_protocol.wire.site_value import (
-    Address,
-    Interface,
-    Purpose,
-    Server,
-    ServiceSite,
-    TransportProtocol,
-    pack_address,
-)
 
 #: Seconds for one handle, with the look-ups that lead to its server.
 TIMEOUT: Final = 10.0
@@ -156,7 +148,7 @@ class HandleResolver:
 class PublicServers:
     """See AllowedServers. Only global unicast addresses: a site value can name any machine in the client's network."""
 
-    def find(self, address: Address) -> Address | None:
+    def find(self, address: site_value.Address) -> site_value.Address | None:
         """See AllowedServers."""
         if not address.is_global or address.is_multicast:
             return None
@@ -171,10 +163,16 @@ def service_at(address: str, port: int = PORT, *, http_port: int = 0, public_key
 
     With `http_port`, the tunnel is used too. `public_key` (the data of an HS_PUBKEY value) verifies its answers.
     """
-    ports = {TransportProtocol.UDP: port, TransportProtocol.TCP: port, TransportProtocol.HTTP: http_port}
-    interfaces = tuple(Interface(Purpose.QUERY, protocol, number) for protocol, number in ports.items() if number)
-    server = Server(1, pack_address(ip_address(address)), public_key, interfaces)
-    return HandleService((ServiceSite(UNKNOWN_SERIAL, (server,)),), is_verified=bool(public_key))
+    ports = {
+        site_value.TransportProtocol.UDP: port,
+        site_value.TransportProtocol.TCP: port,
+        site_value.TransportProtocol.HTTP: http_port,
+    }
+    interfaces = tuple(
+        site_value.Interface(site_value.Purpose.QUERY, protocol, number) for protocol, number in ports.items() if number
+    )
+    server = site_value.Server(1, site_value.pack_address(ip_address(address)), public_key, interfaces)
+    return HandleService((site_value.ServiceSite(UNKNOWN_SERIAL, (server,)),), is_verified=bool(public_key))
 
 
 def open_transports(
@@ -184,16 +182,16 @@ def open_transports(
     connect_timeout: float,
     max_bytes: int,
     headers: Mapping[str, str],
-) -> dict[TransportProtocol, Transport]:
+) -> dict[site_value.TransportProtocol, Transport]:
     """All transports. `may_ask_again` is awaited before a message is repeated. `headers` identify the HTTP client."""
     messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
     requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
     tunnel = TunnelTransport(egress, requests, headers=headers, max_bytes=max_bytes)
     return {
-        TransportProtocol.UDP: UdpTransport(max_bytes=max_bytes),
-        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
-        TransportProtocol.HTTP: tunnel,
-        TransportProtocol.HTTPS: tunnel,
+        site_value.TransportProtocol.UDP: UdpTransport(max_bytes=max_bytes),
+        site_value.TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
+        site_value.TransportProtocol.HTTP: tunnel,
+        site_value.TransportProtocol.HTTPS: tunnel,
     }
 
 
@@ -226,7 +224,7 @@ async def _admit() -> None:
 
 
 class _EveryServer:
-    def find(self, address: Address) -> Address | None:
+    def find(self, address: site_value.Address) -> site_value.Address | None:
         """See AllowedServers."""
         return address
 

@@ -13,23 +13,9 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from handle_protocol.errors import (
-    HandleProtocolError,
-    ServerUnreachable,
-    ServiceNotFound,
-    ServiceUnreachable,
-    SignatureInvalid,
-)
+from handle_protocol import errors, referral
 from handle_protocol.lookups import Lookups, within
 from handle_protocol.proof import join_proofs
-from handle_protocol.referral import (
-    HandleService,
-    Lead,
-    Question,
-    prefix_record,
-    read_lead,
-    read_referral,
-)
 from handle_protocol.root import Root, RootKeeper
 from handle_protocol.service_cache import ServiceCache, ServiceEntry
 from handle_protocol.wire.message import ResponseStatus
@@ -67,16 +53,16 @@ class Trail:
         """The way through a record. Raises ServiceNotFound if it came through this record before, or is too long."""
         key = handle.upper()
         if key in self.handles:
-            raise ServiceNotFound(detail=f"the records of the services form a loop at {handle[:100]!r}")
+            raise errors.ServiceNotFound(detail=f"the records of the services form a loop at {handle[:100]!r}")
         if not self.left.records:
-            raise ServiceNotFound(detail="the way has too many service handles")
+            raise errors.ServiceNotFound(detail="the way has too many service handles")
         self.left.records -= 1
         return Trail(self.left, self.handles | {key})
 
     def count_query(self) -> None:
         """One more query. Raises ServiceNotFound if there are too many."""
         if not self.left.queries:
-            raise ServiceNotFound(detail="the way has too many queries, service handles and referrals")
+            raise errors.ServiceNotFound(detail="the way has too many queries, service handles and referrals")
         self.left.queries -= 1
 
     def take_paid(self) -> bool:
@@ -114,10 +100,10 @@ class Directory:
         self._admit_query = lookups.admit_query
         self._are_signed = lookups.are_signed and root.service.is_verified
         self._services = ServiceCache(self._limits.services)
-        self._lookups: dict[tuple[bytes, bool], asyncio.Task[HandleService | None]] = {}
+        self._lookups: dict[tuple[bytes, bool], asyncio.Task[referral.HandleService | None]] = {}
         self._is_closed = False
 
-    async def resolve(self, question: Question) -> Response | None:
+    async def resolve(self, question: referral.Question) -> Response | None:
         """The answer of a server that is responsible for the handle. None if its prefix does not exist.
 
         Raises HandleProtocolError.
@@ -125,26 +111,26 @@ class Directory:
         response = await self._resolve(question, self._new_trail(paid=1))
         return self._prove_absence(question) if response is None and question.certified else response
 
-    def _prove_absence(self, question: Question) -> Response | None:
+    def _prove_absence(self, question: referral.Question) -> Response | None:
         """The signed answer of the root that the prefix does not exist. None if it is not known."""
-        record = prefix_record(question.handle) or b""
+        record = referral.prefix_record(question.handle) or b""
         entry = self._services.find(record, self._clock(), certified=True)
         if entry is None or entry.lead is not None or not entry.proof:
             return None
         return replace(decode_response(entry.proof[-1].answer, digest_requested=True), proof=entry.proof)
 
-    async def probe(self, question: Question) -> Response | None:
+    async def probe(self, question: referral.Question) -> Response | None:
         """The answer of the root, or if it fails, of the service that was used last. Raises HandleProtocolError.
 
         Names of known prefixes can be resolved without the root.
         """
         try:
             return await self.resolve(question)
-        except HandleProtocolError:
+        except errors.HandleProtocolError:
             lead = self._services.last_lead(self._clock())
             if lead is None:
                 raise
-            return await self._ask_service(HandleService(lead.sites, is_verified=False), question)
+            return await self._ask_service(referral.HandleService(lead.sites, is_verified=False), question)
 
     async def aclose(self) -> None:
         """Stop the lookups that are under way."""
@@ -158,8 +144,8 @@ class Directory:
     def _new_trail(self, paid: int = 0) -> Trail:
         return Trail(Allowance(self._limits.queries, self._limits.queries, paid))
 
-    async def _resolve(self, question: Question, trail: Trail) -> Response | None:
-        record = prefix_record(question.handle)
+    async def _resolve(self, question: referral.Question, trail: Trail) -> Response | None:
+        record = referral.prefix_record(question.handle)
         if record is None:
             return await self._query(None, question, trail)
         service = await self._find_shared(record, question.certified, trail)
@@ -178,7 +164,9 @@ class Directory:
         service = await self._find_shared(record, question.certified, trail)
         return None if service is None else await self._query(service, question, trail)
 
-    async def _query(self, service: HandleService | None, question: Question, trail: Trail) -> Response:
+    async def _query(
+        self, service: referral.HandleService | None, question: referral.Question, trail: Trail
+    ) -> Response:
         """Ask a service, or the root if it is None, and follow the referrals."""
         while True:
             trail.count_query()
@@ -190,20 +178,22 @@ class Directory:
                 response = await self._ask_service(service, question)
             if response.code not in _REFERRALS or not isinstance(response.body, Values):
                 return response
-            lead = read_referral(response.body.values, self._clock())
+            lead = referral.read_referral(response.body.values, self._clock())
             if lead is None:
-                raise ServiceNotFound(detail="a referral names no service")
+                raise errors.ServiceNotFound(detail="a referral names no service")
             service = await self._follow(lead, question.certified, trail, response.proof)
 
-    async def _ask_service(self, service: HandleService, question: Question) -> Response:
+    async def _ask_service(self, service: referral.HandleService, question: referral.Question) -> Response:
         if question.certified and not service.is_verified:
-            raise SignatureInvalid("No chain of signatures leads from the root to the keys of the handle server.")
+            raise errors.SignatureInvalid(
+                "No chain of signatures leads from the root to the keys of the handle server."
+            )
         try:
             return await self._ask(service, question)
-        except ServerUnreachable as error:
-            raise ServiceUnreachable(detail=error.detail) from error
+        except errors.ServerUnreachable as error:
+            raise errors.ServiceUnreachable(detail=error.detail) from error
 
-    async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
+    async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> referral.HandleService | None:
         """The service that a record names; None if the record does not exist. Concurrent callers share one lookup.
 
         A lookup does not wait for another: two that wait for each other would wait for ever.
@@ -221,16 +211,16 @@ class Directory:
         # One caller that goes away does not end the lookup of the others.
         return await asyncio.shield(task)
 
-    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[HandleService | None]) -> None:
+    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[referral.HandleService | None]) -> None:
         del self._lookups[key]
         if not task.cancelled():
             # asyncio reports an exception that is never retrieved, and all callers may have left.
             task.exception()
 
-    async def _find_in_time(self, record: bytes, certified: bool) -> HandleService | None:
+    async def _find_in_time(self, record: bytes, certified: bool) -> referral.HandleService | None:
         return await within(self._limits.timeout, self._find(record, certified, self._new_trail().enter(record)), _LATE)
 
-    async def _find(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
+    async def _find(self, record: bytes, certified: bool, trail: Trail) -> referral.HandleService | None:
         entry = await self._recall(record, certified)
         if entry is None or entry.due_at <= self._clock():
             entry = await self._look_up_or_keep(record, entry, certified, trail)
@@ -261,7 +251,7 @@ class Directory:
         if not self._root.has_failed(now):
             try:
                 return await self._look_up_again(record, certified, trail)
-            except HandleProtocolError as error:
+            except errors.HandleProtocolError as error:
                 self._observer.record_overdue(error)
                 now = self._clock()
         return replace(known, due_at=now + self._limits.shortest_lifetime)
@@ -270,21 +260,23 @@ class Directory:
         entry = await within(self._limits.lookup_timeout, self._look_up(record, certified, trail), _LATE)
         if entry.lead is None and not entry.is_verified:
             # The servers of the service say which of its names exist. An unsigned answer does not end all of them.
-            raise ServiceNotFound(detail=f"{record[:100]!r} does not exist any more, says an answer without signature")
+            raise errors.ServiceNotFound(
+                detail=f"{record[:100]!r} does not exist any more, says an answer without signature"
+            )
         return entry
 
     async def _look_up(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
         sent_at = self._clock()
         # All types: the answer is the record of this name in the cache.
-        response = await self._resolve(Question(record, certified=certified, is_lookup=True), trail)
+        response = await self._resolve(referral.Question(record, certified=certified, is_lookup=True), trail)
         now = self._clock()
         if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
             ends_at = now + self._limits.bound(0.0)
             proof = None if response is None else response.proof
             return ServiceEntry(None, certified, now, ends_at, ends_at, proof)
-        lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
+        lead = referral.read_lead(response.body.values, now) if isinstance(response.body, Values) else None
         if lead is None:
-            raise ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
+            raise errors.ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
         due_at = now + self._limits.bound(lead.lifetime)
         entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace, response.proof)
         if self._records is not None:
@@ -292,23 +284,23 @@ class Directory:
         return entry
 
     async def _follow(
-        self, lead: Lead, certified: bool, trail: Trail, proof: tuple[SignedAnswer, ...] | None
-    ) -> HandleService:
+        self, lead: referral.Lead, certified: bool, trail: Trail, proof: tuple[SignedAnswer, ...] | None
+    ) -> referral.HandleService:
         """The service at the end of a lead. With `certified`, every record on the way was signed; `proof` has them.
 
         Of several service handles, the first that leads to sites counts. If none does, the first failure is raised.
         """
         if not lead.service_handles:
-            return HandleService(lead.sites, certified, proof)
-        failures: list[HandleProtocolError] = []
+            return referral.HandleService(lead.sites, certified, proof)
+        failures: list[errors.HandleProtocolError] = []
         for handle in lead.service_handles:
             try:
                 service = await self._find(handle, certified or self._are_signed, trail.enter(handle))
-            except HandleProtocolError as error:
+            except errors.HandleProtocolError as error:
                 failures.append(error)
                 continue
             if service is not None:
                 known = proof is not None and service.proof is not None
                 return replace(service, proof=join_proofs(proof or (), service.proof or ()) if known else None)
-            failures.append(ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
+            failures.append(errors.ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
         raise failures[0]

@@ -9,14 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from doi_names.name import fold
-from handle_protocol.errors import (
-    AnswerTooLarge,
-    HandleProtocolError,
-    ServerRefused,
-    ServerTimeout,
-    ServiceNotFound,
-    UnusableAnswer,
-)
+from handle_protocol import errors
 from handle_protocol.health import ServerHealth
 from handle_protocol.referral import HandleService, Question
 from handle_protocol.signature import check_answer, oldest_version, verify_signature
@@ -125,7 +118,7 @@ class ServiceClient:
         finally:
             self._record(candidate.endpoint, "site", is_answered=is_answered)
         if not isinstance(response.body, ServiceSite):
-            raise ServerRefused(
+            raise errors.ServerRefused(
                 "The handle server did not send its site information.", response_code=response.header.response_code
             )
         return response.body
@@ -148,7 +141,7 @@ class ServiceClient:
         )
         usable = [candidate for candidate in candidates if candidate.endpoint.protocol in self._transports]
         if not usable:
-            raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
+            raise errors.ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
         usable.sort(key=lambda candidate: self._health.rests(candidate.endpoint.protocol, now))
         return usable[: self._limits.max_attempts]
 
@@ -159,7 +152,7 @@ class ServiceClient:
         failure at another one: that ends the race too.
         """
         waiting, running = list(candidates), dict[asyncio.Task[Response], Endpoint]()
-        failures: list[HandleProtocolError] = []
+        failures: list[errors.HandleProtocolError] = []
         answered = set[Address]()
         is_admitted = True
         try:
@@ -179,7 +172,9 @@ class ServiceClient:
                         self._learn_silence(endpoint, running.values())
                         return task.result()
                     # A limit of ours is the same for each server and transport.
-                    if isinstance(failure, AnswerTooLarge) or not isinstance(failure, HandleProtocolError):
+                    if isinstance(failure, errors.AnswerTooLarge) or not isinstance(
+                        failure, errors.HandleProtocolError
+                    ):
                         raise failure
                     failures.append(failure)
                     if _is_answered(failure):
@@ -232,10 +227,10 @@ class ServiceClient:
             self._mark_slow(fold(question.handle.partition(b"/")[0].decode("utf-8", "replace")))
         try:
             response = await self._exchange(candidate, question)
-        except (ServerRefused, AnswerTooLarge):
+        except (errors.ServerRefused, errors.AnswerTooLarge):
             self._learn_answer(endpoint, question, began)
             raise
-        except HandleProtocolError:
+        except errors.HandleProtocolError:
             self._learn_failure(endpoint, question)
             raise
         except asyncio.CancelledError:
@@ -263,7 +258,7 @@ class ServiceClient:
             oldest = oldest_version(candidate.version)
             verify_signature(response, candidate.public_key, oldest_version=oldest)
         if response.code not in _ANSWERS:
-            raise ServerRefused(
+            raise errors.ServerRefused(
                 f"The handle server reported a failure, response code {response.code}.", response_code=response.code
             )
         return response
@@ -274,7 +269,7 @@ class ServiceClient:
         data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
         response = decode_response(data, digest_requested=True)
         if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
-            raise ServerRefused(
+            raise errors.ServerRefused(
                 "The handle server could not read the request.", response_code=response.header.response_code
             )
         check_answer(response, query)
@@ -320,12 +315,12 @@ def _purpose(question: Question) -> Purpose:
     return "lookup" if question.is_lookup else "name"
 
 
-def _is_answered(failure: HandleProtocolError) -> bool:
-    return isinstance(failure, ServerRefused | UnusableAnswer)
+def _is_answered(failure: errors.HandleProtocolError) -> bool:
+    return isinstance(failure, errors.ServerRefused | errors.UnusableAnswer)
 
 
-def _choose_failure(failures: Sequence[HandleProtocolError]) -> HandleProtocolError:
+def _choose_failure(failures: Sequence[errors.HandleProtocolError]) -> errors.HandleProtocolError:
     """The most informative failure: of a server that answered, else of one that timed out, else the first."""
     answered = filter(_is_answered, failures)
-    silent = (failure for failure in failures if isinstance(failure, ServerTimeout))
+    silent = (failure for failure in failures if isinstance(failure, errors.ServerTimeout))
     return next(answered, None) or next(silent, failures[0])

@@ -19,19 +19,8 @@ from handle_protocol.errors import HandleProtocolError, InvalidRecord, InvalidSi
 from handle_protocol.record import Record, parse_record
 from handle_protocol.referral import ROOT_HANDLE, HandleService
 from handle_protocol.value import HandleValue
+from handle_protocol.wire import site_value
 from handle_protocol.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
-from handle_protocol.wire.site_value import (
-    HashOption,
-    Interface,
-    Purpose,
-    Server,
-    ServiceSite,
-    SiteKind,
-    TransportProtocol,
-    decode_site,
-    encode_site,
-    pack_address,
-)
 from handle_protocol.wire.value import TtlType, Value
 
 #: Bytes of a bootstrap file. A root record of ten sites with RSA keys has about 20 kB.
@@ -76,7 +65,7 @@ class _JsonSite(msgspec.Struct, rename="camel"):
     version: int = 1
     protocol_version: str = "2.11"
     multi_primary: bool = False
-    hash_option: int = HashOption.HANDLE
+    hash_option: int = site_value.HashOption.HANDLE
     hash_filter: str = ""
     attributes: list[_JsonAttribute] = []  # msgspec copies an empty list for each object
 
@@ -99,7 +88,7 @@ _site: Final = msgspec.json.Decoder(_JsonSite)
 _answer: Final = msgspec.json.Decoder(_JsonSites)
 
 
-def read_sites(record: Record, types: tuple[str, ...]) -> tuple[ServiceSite, ...]:
+def read_sites(record: Record, types: tuple[str, ...]) -> tuple[site_value.ServiceSite, ...]:
     """The site values of these types, in the order of the types. Raises InvalidRecord if one cannot be read."""
     values = [value for name in types for value in record.of_type(name)]
     return tuple(read_site(value.raw) for value in values[:_MAX_SITES])
@@ -149,7 +138,9 @@ def _read_root(content: bytes) -> tuple[HandleService, Record]:
 
 def _to_wire(value: HandleValue) -> Value | None:
     try:
-        data = encode_site(read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
+        data = (
+            site_value.encode_site(read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
+        )
     except (InvalidRecord, struct.error):
         return None
     kind = TtlType.ABSOLUTE if value.ttl.absolute else TtlType.RELATIVE
@@ -164,7 +155,7 @@ def read_site_file(content: bytes) -> HandleService:
     text = content.removeprefix(BOM_UTF8).lstrip()
     try:
         if text[:1] != b"{":
-            sites: tuple[ServiceSite, ...] = (decode_site(content),)
+            sites: tuple[site_value.ServiceSite, ...] = (site_value.decode_site(content),)
         elif b'"values"' in text:
             sites = read_sites(parse_record(bytes(_answer.decode(text).values)), ("HS_SITE", "HS_SITE.6"))
         else:
@@ -177,7 +168,7 @@ def read_site_file(content: bytes) -> HandleService:
     return HandleService(sites, is_verified=True)
 
 
-def read_site(raw: bytes) -> ServiceSite:
+def read_site(raw: bytes) -> site_value.ServiceSite:
     """The site of a value, given the JSON of the value. Raises InvalidRecord."""
     try:
         return _to_site(_decoder.decode(raw).data.value)
@@ -185,12 +176,13 @@ def read_site(raw: bytes) -> ServiceSite:
         raise InvalidRecord("The record has a site value that cannot be read.", detail=str(error)[:200]) from error
 
 
-def _to_site(site: _JsonSite) -> ServiceSite:
+def _to_site(site: _JsonSite) -> site_value.ServiceSite:
     major, _, minor = site.protocol_version.partition(".")
-    return ServiceSite(
+    return site_value.ServiceSite(
         serial=_to_unsigned(site.serial_number, 16),
         servers=tuple(map(_to_server, site.servers)),
-        kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
+        kind=site_value.SiteKind.PRIMARY * site.primary_site
+        | site_value.SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
         hash_option=_to_unsigned(site.hash_option, 8),
         attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
         hash_filter=site.hash_filter.encode(),
@@ -200,19 +192,19 @@ def _to_site(site: _JsonSite) -> ServiceSite:
     )
 
 
-def _to_server(server: _JsonServer) -> Server:
+def _to_server(server: _JsonServer) -> site_value.Server:
     interfaces = tuple(
-        Interface(
-            Purpose.QUERY * interface.query | Purpose.ADMIN * interface.admin,
-            TransportProtocol[interface.protocol]
+        site_value.Interface(
+            site_value.Purpose.QUERY * interface.query | site_value.Purpose.ADMIN * interface.admin,
+            site_value.TransportProtocol[interface.protocol]
             if isinstance(interface.protocol, str)
             else _to_unsigned(interface.protocol, 8),
             _to_unsigned(interface.port, 32),
         )
         for interface in server.interfaces
     )
-    number, address = _to_unsigned(server.server_id, 32), pack_address(ip_address(server.address))
-    return Server(number, address, _to_key(server.public_key), interfaces)
+    number, address = _to_unsigned(server.server_id, 32), site_value.pack_address(ip_address(server.address))
+    return site_value.Server(number, address, _to_key(server.public_key), interfaces)
 
 
 def _to_unsigned(number: int, bits: int) -> int:

@@ -17,24 +17,17 @@ import msgspec
 
 from handle_protocol.errors import MalformedMessage
 from handle_protocol.value import escape_separators
+from handle_protocol.wire import site_value
 from handle_protocol.wire.fields import I32, FieldReader
 from handle_protocol.wire.public_key import DSA, RSA, decode_public_key
-from handle_protocol.wire.site_value import (
-    HashOption,
-    Purpose,
-    Server,
-    SiteKind,
-    TransportProtocol,
-    decode_site,
-)
 from handle_protocol.wire.value import Permission, TtlType, Value, decode_references
 
 #: The flags as numbers: `in` and `&` of a flag take a microsecond each.
 _PUBLIC_READ: Final = Permission.PUBLIC_READ.value
 _USUAL: Final = (Permission.ADMIN_READ | Permission.ADMIN_WRITE | Permission.PUBLIC_READ).value
-_QUERY: Final = Purpose.QUERY.value
-_ADMIN: Final = Purpose.ADMIN.value
-_PROTOCOLS: Final = {protocol.value: protocol.name for protocol in TransportProtocol}
+_QUERY: Final = site_value.Purpose.QUERY.value
+_ADMIN: Final = site_value.Purpose.ADMIN.value
+_PROTOCOLS: Final = {protocol.value: protocol.name for protocol in site_value.TransportProtocol}
 #: Data of one record that is explained; more is text or base64. Sites and lists become JSON of eight times their size,
 #: and 1 MiB of them would take a second. A site value of three servers has 2 kB.
 _MAX_EXPLAINED_BYTES: Final = 64 * 1024
@@ -134,15 +127,15 @@ def _to_base64url(number: bytes) -> str:
 
 
 def _to_site(data: bytes) -> dict[str, Any]:
-    site = decode_site(data)
+    site = site_value.decode_site(data)
     members: dict[str, Any] = {
         "version": _to_signed(site.format_version, 16),
         "protocolVersion": f"{_to_signed(site.major, 8)}.{_to_signed(site.minor, 8)}",
         "serialNumber": _to_signed(site.serial, 16),
         "primarySite": site.is_primary,
-        "multiPrimary": bool(site.kind & SiteKind.SEVERAL_PRIMARIES),
+        "multiPrimary": bool(site.kind & site_value.SiteKind.SEVERAL_PRIMARIES),
     }
-    if site.hash_option != HashOption.HANDLE:
+    if site.hash_option != site_value.HashOption.HANDLE:
         members["hashOption"] = _to_signed(site.hash_option, 8)
     if site.hash_filter:
         members["hashFilter"] = site.hash_filter.decode("utf-8", "replace")
@@ -154,7 +147,7 @@ def _to_site(data: bytes) -> dict[str, Any]:
     return {"format": "site", "value": members}
 
 
-def _to_server(server: Server) -> dict[str, Any]:
+def _to_server(server: site_value.Server) -> dict[str, Any]:
     try:
         key = _to_key(server.public_key)
     except MalformedMessage:

@@ -6,16 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from handle_protocol.location import (
-    MAX_ELEMENTS,
-    MAX_HANDLES,
-    MAX_XML_BYTES,
-    MalformedLocations,
-    is_true_setting,
-    local_name,
-    parse_xml,
-    split_handles,
-)
+from handle_protocol import location
 from handle_protocol.record import Record
 
 
@@ -49,7 +40,7 @@ def read_namespace(record: Record) -> Namespace:
 
 
 def _parse_record(record: Record) -> Namespace:
-    namespace, room = Namespace(), MAX_XML_BYTES
+    namespace, room = Namespace(), location.MAX_XML_BYTES
     for value in sorted(record.of_type("HS_NAMESPACE")[:_MAX_VALUES], key=lambda value: value.index):
         room -= len(value.text or "")
         if room < 0:
@@ -57,9 +48,11 @@ def _parse_record(record: Record) -> Namespace:
         try:
             namespace = _parse_namespace(value.text or "")
             break
-        except MalformedLocations:
+        except location.MalformedLocations:
             continue
-    services = tuple(v.text.strip() for v in record.of_type("HS_SERV")[:MAX_HANDLES] if v.text and v.text.strip())
+    services = tuple(
+        v.text.strip() for v in record.of_type("HS_SERV")[: location.MAX_HANDLES] if v.text and v.text.strip()
+    )
     contact = namespace.contact or next((v.text for v in record.of_type("EMAIL") if v.text), None)
     return replace(namespace, services=services, contact=contact)
 
@@ -68,13 +61,18 @@ def _parse_namespace(xml: str) -> Namespace:
     locs: list[str] = []
     no_nslocs = False
     texts: dict[str, str] = {}
-    for child in islice(parse_xml(xml), MAX_ELEMENTS):
-        name, text = local_name(child), "".join(child.itertext()).strip()
+    for child in islice(location.parse_xml(xml), location.MAX_ELEMENTS):
+        name, text = location.local_name(child), "".join(child.itertext()).strip()
         if name == "locs":
-            locs += split_handles(text)
-            no_nslocs = no_nslocs or is_true_setting(child.get("no_nslocs"))
+            locs += location.split_handles(text)
+            no_nslocs = no_nslocs or location.is_true_setting(child.get("no_nslocs"))
         elif name and text:
             texts.setdefault(name, text)
     return Namespace(
-        tuple(locs[:MAX_HANDLES]), (), no_nslocs, texts.get("contact"), texts.get("status"), texts.get("statusmsg")
+        tuple(locs[: location.MAX_HANDLES]),
+        (),
+        no_nslocs,
+        texts.get("contact"),
+        texts.get("status"),
+        texts.get("statusmsg"),
     )

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from handle_protocol import referral
 from handle_protocol.errors import AnswerMismatch, SignatureInvalid
 from handle_protocol.proof import MAX_ANSWERS
-from handle_protocol.referral import HandleService, Lead, prefix_record, read_lead, read_referral
 from handle_protocol.root_chain import follow_chain
 from handle_protocol.signature import oldest_version, verify_signature
 from handle_protocol.site import select_server
@@ -37,7 +37,7 @@ class VerifiedLink:
     key: bytes
 
 
-def verify_proof(root: HandleService, answers: Sequence[SignedAnswer], handle: bytes) -> list[VerifiedLink]:
+def verify_proof(root: referral.HandleService, answers: Sequence[SignedAnswer], handle: bytes) -> list[VerifiedLink]:
     """The answers that lead from the root to that about a handle, which is the last, or to that its prefix is absent.
 
     The time of expiry is not compared. Raises HandleProtocolError with the sentence of what is wrong.
@@ -52,13 +52,13 @@ def verify_proof(root: HandleService, answers: Sequence[SignedAnswer], handle: b
 class _Replay:
     """Finds a handle as a Directory does, with the answers of a proof in place of queries."""
 
-    def __init__(self, root: HandleService, answers: Sequence[SignedAnswer]) -> None:
+    def __init__(self, root: referral.HandleService, answers: Sequence[SignedAnswer]) -> None:
         self._root = root
         self._left = [(_read_request(signed_answer), signed_answer) for signed_answer in answers]
         self._signatures = _MAX_SIGNATURES
         self._links: list[VerifiedLink] = []
         #: The services of the prefixes that were found. Several service handles can have one prefix.
-        self._services: dict[bytes, HandleService] = {}
+        self._services: dict[bytes, referral.HandleService] = {}
 
     def resolve(self, handle: bytes) -> list[VerifiedLink]:
         """The links of the way, in order."""
@@ -67,7 +67,7 @@ class _Replay:
         return self._links
 
     def _find(self, handle: bytes) -> Response:
-        record = prefix_record(handle)
+        record = referral.prefix_record(handle)
         service = self._root
         if record is not None and record.upper() not in self._services:
             response = self._find(record)
@@ -82,18 +82,18 @@ class _Replay:
                 return response
             service = self._follow(_read(response, is_referral=True))
 
-    def _follow(self, lead: Lead | None) -> HandleService:
+    def _follow(self, lead: referral.Lead | None) -> referral.HandleService:
         if lead is None:
             raise SignatureInvalid("An answer of the proof leads to no handle server.")
         if not lead.service_handles:
-            return HandleService(lead.sites, is_verified=True)
+            return referral.HandleService(lead.sites, is_verified=True)
         known = {handle.upper() for (handle, _), _ in self._left}
         found = next((handle for handle in lead.service_handles if handle.upper() in known), None)
         if found is None:
             raise SignatureInvalid("The proof has no answer about the service that its prefix names.")
         return self._follow(_read(self._find(found), is_referral=False))
 
-    def _take(self, handle: bytes, service: HandleService) -> Response:
+    def _take(self, handle: bytes, service: referral.HandleService) -> Response:
         """The answer about a handle that a key of a service signed. Each answer is used once, so this ends."""
         for place, ((about, request), message) in enumerate(self._left):
             if about.upper() == handle.upper():
@@ -105,7 +105,7 @@ class _Replay:
                 return response
         raise SignatureInvalid(f"The proof has no answer about {handle.decode('utf-8', 'replace')[:100]!r}.")
 
-    def _find_key(self, response: Response, handle: bytes, service: HandleService) -> bytes:
+    def _find_key(self, response: Response, handle: bytes, service: referral.HandleService) -> bytes:
         failure = SignatureInvalid("The site of a handle server in the proof has no key.")
         for site in service.sites:
             server = select_server(site, handle)
@@ -123,11 +123,11 @@ class _Replay:
         raise failure
 
 
-def _read(response: Response, *, is_referral: bool) -> Lead | None:
+def _read(response: Response, *, is_referral: bool) -> referral.Lead | None:
     if not isinstance(response.body, Values):
         return None
     # The TTL of a record does not count: the expiry of its answer does.
-    return (read_referral if is_referral else read_lead)(response.body.values, 0.0)
+    return (referral.read_referral if is_referral else referral.read_lead)(response.body.values, 0.0)
 
 
 def _read_request(signed_answer: SignedAnswer) -> tuple[bytes, Message]:

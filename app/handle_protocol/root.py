@@ -5,17 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from handle_protocol.errors import (
-    HandleProtocolError,
-    RootPaused,
-    ServerTimeout,
-    ServerUnreachable,
-    ServiceNotFound,
-    ServiceUnreachable,
-    SignatureInvalid,
-)
+from handle_protocol import errors, referral
 from handle_protocol.lookups import Lookups, within
-from handle_protocol.referral import ROOT_HANDLE, SERVICE_TYPES, HandleService, Question, read_lead
 from handle_protocol.wire.response import Response, SignedAnswer, Values
 
 _LATE: Final = "The root of the handle system did not answer in time."
@@ -24,7 +15,7 @@ _LATE: Final = "The root of the handle system did not answer in time."
 class RootKeeper(Protocol):
     """Keeps the root across restarts. `service` are the sites that are known at the start."""
 
-    service: HandleService
+    service: referral.HandleService
 
     async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
         """Keep the signed answer that replaced the root. Returns the answers that prove it, if they are known."""
@@ -56,7 +47,7 @@ class Root:
         """Whether the last query failed, a moment ago."""
         return self._failed_at is not None and now < self._failed_at + self._limits.shortest_lifetime
 
-    async def query(self, question: Question, *, is_needed: bool) -> Response:
+    async def query(self, question: referral.Question, *, is_needed: bool) -> Response:
         """The root's answer. If the sites are due, they are refreshed meanwhile. Raises HandleProtocolError.
 
         Without `is_needed`, names of known prefixes can be resolved without the root. Its failure then concerns the
@@ -64,29 +55,29 @@ class Root:
         """
         now = self._clock()
         if not is_needed and (seconds := self._breaker.retry_after(now)) > 0:
-            raise RootPaused(retry_after=seconds)
+            raise errors.RootPaused(retry_after=seconds)
         self._breaker.allow(now)
         if self._due_at <= now:
             self._due_at = now + self._limits.shortest_lifetime
             self._refresh = asyncio.create_task(self._refresh_service())
         try:
             return await within(None if is_needed else self._limits.lookup_timeout, self._query(question), _LATE)
-        except ServerTimeout as error:
+        except errors.ServerTimeout as error:
             self._record_failure(question)
-            raise ServerTimeout(_LATE) from error
-        except ServerUnreachable as error:
+            raise errors.ServerTimeout(_LATE) from error
+        except errors.ServerUnreachable as error:
             self._record_failure(question)
-            raise error if is_needed else ServiceUnreachable(detail=error.detail) from error
+            raise error if is_needed else errors.ServiceUnreachable(detail=error.detail) from error
 
-    async def _query(self, question: Question) -> Response:
+    async def _query(self, question: referral.Question) -> Response:
         if question.certified and not self._service.is_verified:
-            raise SignatureInvalid("No chain of signatures: the bootstrap file has no key of the root.")
+            raise errors.SignatureInvalid("No chain of signatures: the bootstrap file has no key of the root.")
         response = await self._ask(self._service, question)
         self._breaker.record_answer()
         self._failed_at = None
         return response
 
-    def _record_failure(self, question: Question) -> None:
+    def _record_failure(self, question: referral.Question) -> None:
         self._failed_at = self._clock()
         self._breaker.record_failure(question.handle.decode("latin-1"), self._failed_at)
 
@@ -94,17 +85,19 @@ class Root:
         """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
         try:
             await self._admit_query()
-            question = Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True)
+            question = referral.Question(referral.ROOT_HANDLE, referral.SERVICE_TYPES, certified=True, is_lookup=True)
             response = await within(self._limits.timeout, self._query(question), _LATE)
             now = self._clock()
-            lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
+            lead = referral.read_lead(response.body.values, now) if isinstance(response.body, Values) else None
             if lead is None or not lead.sites:
-                raise ServiceNotFound(detail=f"the record of the root has no sites, response code {response.code}")
-        except HandleProtocolError as error:
+                raise errors.ServiceNotFound(
+                    detail=f"the record of the root has no sites, response code {response.code}"
+                )
+        except errors.HandleProtocolError as error:
             self._observer.record_refresh(error)
             return
         is_new = lead.sites != self._service.sites
         proof = await self._keeper.keep(response) if is_new else self._service.proof
-        self._service = HandleService(lead.sites, is_verified=True, proof=proof)
+        self._service = referral.HandleService(lead.sites, is_verified=True, proof=proof)
         self._due_at = now + self._limits.bound(lead.lifetime)
         self._observer.record_refresh(None)

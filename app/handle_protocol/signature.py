@@ -7,15 +7,7 @@ from struct import Struct
 from typing import Final
 
 from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from handle_protocol.wire.message import (
-    SIGNED,
-    VERSION,
-    Credential,
-    OpFlag,
-    ResponseStatus,
-    decode_signature,
-    signed_part,
-)
+from handle_protocol.wire import message
 from handle_protocol.wire.query import Query, encode_digested
 from handle_protocol.wire.response import DIGEST_NAMES, Response, Values
 
@@ -35,11 +27,11 @@ def check_answer(response: Response, query: Query) -> None:
     if response.header.op_code != query.op_code:
         raise AnswerMismatch(detail=f"the operation is {response.header.op_code}, not {query.op_code}")
     # Only a challenge opens a session: a failure, which the caller reports.
-    if response.envelope.session_id and response.code != ResponseStatus.AUTHENTICATION_NEEDED:
+    if response.envelope.session_id and response.code != message.ResponseStatus.AUTHENTICATION_NEEDED:
         raise AnswerMismatch(detail="the answer belongs to a session")
-    if query.flags & OpFlag.REQUEST_DIGEST:
+    if query.flags & message.OpFlag.REQUEST_DIGEST:
         _check_digest(response, encode_digested(query))
-    if response.code == ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
+    if response.code == message.ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
         raise AnswerMismatch("The handle server's answer is about another name.")
 
 
@@ -62,7 +54,7 @@ def oldest_version(site_version: tuple[int, int]) -> tuple[int, int]:
     An answer has the version that its query suggests, which is not signed. Servers with a DSA key sign older answers by
     SHA-1. So one that is older than the site, as its verified record says, was made so on the way.
     """
-    return max(ENVELOPE_SIGNED_SINCE, min(VERSION, site_version))
+    return max(ENVELOPE_SIGNED_SINCE, min(message.VERSION, site_version))
 
 
 def verify_signature(response: Response, public_key: bytes, *, oldest_version: tuple[int, int]) -> None:
@@ -75,14 +67,14 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
     from handle_protocol.key import verify_bytes  # noqa: PLC0415
 
     credential, version = response.credential, response.envelope.version
-    if credential is None or credential.type != SIGNED:
+    if credential is None or credential.type != message.SIGNED:
         raise SignatureInvalid("The handle server did not sign its answer.")
     if version < oldest_version:
         raise SignatureInvalid(f"The handle server signed its answer in version {version[0]}.{version[1]}, too old.")
     if not public_key:
         raise SignatureInvalid("The site value has no public key for the handle server.")
     try:
-        signature = decode_signature(credential.section)
+        signature = message.decode_signature(credential.section)
         if version >= _SHA256_SINCE and signature.digest_name != b"SHA-256":
             raise SignatureInvalid(detail=f"the digest is {signature.digest_name[:40]!r}")
         verify_bytes(signed_bytes(response, credential), signature, public_key)
@@ -90,9 +82,9 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
         raise SignatureInvalid(detail=error.detail) from error
 
 
-def signed_bytes(response: Response, credential: Credential) -> bytes:
+def signed_bytes(response: Response, credential: message.Credential) -> bytes:
     """The bytes that the signature of an answer covers. Raises SignatureInvalid if that is not known."""
-    content, envelope = signed_part(response.data), response.envelope
+    content, envelope = message.signed_part(response.data), response.envelope
     if envelope.version <= _CONTENT_SIGNED_UNTIL:
         return content
     if envelope.version < ENVELOPE_SIGNED_SINCE:

@@ -13,16 +13,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from doi_names.prefix_record import PREFIX_RECORDS
+from handle_protocol import value_signature
 from handle_protocol.errors import MalformedMessage, SignatureInvalid
 from handle_protocol.record import Record
-from handle_protocol.value_signature import (
-    CertifiedPermission,
-    SignedCertificate,
-    SignedClaims,
-    ValueSignature,
-    read_certificate,
-    read_signature,
-)
 
 #: Signatures of a record that are verified, certificates of each, and HS_CERT values of a record that are read.
 MAX_SIGNATURES: Final = 3
@@ -56,15 +49,18 @@ class SignatureVerdict:
 class SignatureChain:
     """A signature of a record and the certificates from its issuer on. `is_whole`: the root issued the last one."""
 
-    signature: ValueSignature
-    certificates: tuple[SignedCertificate, ...] = ()
+    signature: value_signature.ValueSignature
+    certificates: tuple[value_signature.SignedCertificate, ...] = ()
     is_whole: bool = False
 
 
-def read_signatures(record: Record) -> list[ValueSignature] | None:
+def read_signatures(record: Record) -> list[value_signature.ValueSignature] | None:
     """The signatures of a record. None if one cannot be read."""
     try:
-        return [read_signature(value.text or "") for value in record.of_type("HS_SIGNATURE")[:MAX_SIGNATURES]]
+        return [
+            value_signature.read_signature(value.text or "")
+            for value in record.of_type("HS_SIGNATURE")[:MAX_SIGNATURES]
+        ]
     except _ERRORS:
         return None
 
@@ -80,7 +76,7 @@ def handle_of(reference: str) -> str:
     return handle if colon and index.isdecimal() else reference
 
 
-def find_certificate(record: Record, subject: str, place: str) -> SignedCertificate | None:
+def find_certificate(record: Record, subject: str, place: str) -> value_signature.SignedCertificate | None:
     """The certificate of a subject ("300:10.1000/key") in a record. Others are ignored.
 
     `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
@@ -89,10 +85,10 @@ def find_certificate(record: Record, subject: str, place: str) -> SignedCertific
     candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
     if 0 < len(index) <= _MAX_DIGITS and int(index):
         candidates = tuple(value for value in record.values if value.index == int(index))[:1]
-    found: list[SignedCertificate] = []
+    found: list[value_signature.SignedCertificate] = []
     for value in candidates:
         try:
-            certificate = read_certificate(value.text or "")
+            certificate = value_signature.read_certificate(value.text or "")
         except _ERRORS:
             continue
         if certificate.subject.upper() == subject.upper():
@@ -138,7 +134,7 @@ def _judge_chain(
     try:
         if signature.subject.upper() != handle.upper() or signature.find_changed(values) is not None:
             return "broken"
-        signed: Sequence[SignedClaims] = (signature, *certificates)
+        signed: Sequence[value_signature.SignedClaims] = (signature, *certificates)
         for claims, certificate in zip(signed, certificates, strict=False):
             claims.verify(certificate.public_key)
             if not any(_covers(permission, handle) for permission in certificate.permissions):
@@ -153,7 +149,7 @@ def _judge_chain(
     return "valid" if is_current else "expired"
 
 
-def _is_signed_by(claims: SignedClaims, key: bytes) -> bool:
+def _is_signed_by(claims: value_signature.SignedClaims, key: bytes) -> bool:
     try:
         claims.verify(key)
     except (SignatureInvalid, MalformedMessage):
@@ -161,7 +157,7 @@ def _is_signed_by(claims: SignedClaims, key: bytes) -> bool:
     return True
 
 
-def _covers(permission: CertifiedPermission, handle: str) -> bool:
+def _covers(permission: value_signature.CertifiedPermission, handle: str) -> bool:
     """Whether a key with this permission may sign the values of a handle."""
     own, named = handle.upper(), permission.handle.upper()
     home = PREFIX_RECORDS + own.partition("/")[0]

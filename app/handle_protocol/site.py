@@ -12,16 +12,8 @@ from operator import itemgetter
 from typing import Final, Protocol
 
 from handle_protocol.health import ServerHealth
+from handle_protocol.wire import site_value
 from handle_protocol.wire.message import VERSION
-from handle_protocol.wire.site_value import (
-    Address,
-    HashOption,
-    Interface,
-    Purpose,
-    Server,
-    ServiceSite,
-    TransportProtocol,
-)
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535
@@ -32,15 +24,30 @@ _CACHED_SERVERS: Final = 256
 _ROOT_PREFIX: Final = b"0.NA"
 # Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
-_BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
-_RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
-_SLOW: Final = (TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP)
+_BUSY: Final = (
+    site_value.TransportProtocol.HTTPS,
+    site_value.TransportProtocol.HTTP,
+    site_value.TransportProtocol.UDP,
+    site_value.TransportProtocol.TCP,
+)
+_RARE: Final = (
+    site_value.TransportProtocol.UDP,
+    site_value.TransportProtocol.TCP,
+    site_value.TransportProtocol.HTTPS,
+    site_value.TransportProtocol.HTTP,
+)
+_SLOW: Final = (
+    site_value.TransportProtocol.TCP,
+    site_value.TransportProtocol.HTTPS,
+    site_value.TransportProtocol.HTTP,
+    site_value.TransportProtocol.UDP,
+)
 
 
 class AllowedServers(Protocol):
     """Which servers may be queried: anyone who has a prefix can write any address into a site value."""
 
-    def find(self, address: Address) -> Address | None:
+    def find(self, address: site_value.Address) -> site_value.Address | None:
         """The address at which the server of a site is reached, inside a NAT another one. None if it is not allowed."""
 
 
@@ -48,8 +55,8 @@ class AllowedServers(Protocol):
 class Endpoint:
     """One interface of one server. It is the key under which its health is recorded."""
 
-    address: Address
-    protocol: TransportProtocol
+    address: site_value.Address
+    protocol: site_value.TransportProtocol
     port: int
 
 
@@ -67,7 +74,7 @@ class Candidate:
     version: tuple[int, int] = VERSION
 
 
-def select_server(site: ServiceSite, handle: bytes) -> Server | None:
+def select_server(site: site_value.ServiceSite, handle: bytes) -> site_value.Server | None:
     """The server of a site that has the records of a handle. None if the site has no servers."""
     if not site.servers:
         return None
@@ -77,9 +84,9 @@ def select_server(site: ServiceSite, handle: bytes) -> Server | None:
 def _hash(handle: bytes, option: int) -> int:
     prefix, slash, suffix = handle.partition(b"/")
     part = handle
-    if option == HashOption.PREFIX:
+    if option == site_value.HashOption.PREFIX:
         part = prefix if slash else _ROOT_PREFIX
-    elif option == HashOption.SUFFIX and slash:
+    elif option == site_value.HashOption.SUFFIX and slash:
         part = suffix
     # RFC 3651 takes all bytes of the digest. Its erratum and the servers take the last four. `upper` changes ASCII
     # letters alone, as the servers do.
@@ -88,7 +95,7 @@ def _hash(handle: bytes, option: int) -> int:
 
 
 def rank_candidates(
-    sites: Sequence[ServiceSite],
+    sites: Sequence[site_value.ServiceSite],
     handle: bytes,
     *,
     authoritative: bool,
@@ -103,7 +110,7 @@ def rank_candidates(
     moment ago come last. `authoritative` leaves out sites that only copy.
     `allowed` says which servers are queried, and at which address.
     """
-    servers: dict[Address, dict[Endpoint, Candidate]] = {}
+    servers: dict[site_value.Address, dict[Endpoint, Candidate]] = {}
     for site in sites:
         server = select_server(site, handle)
         if server is None or (authoritative and not site.is_primary):
@@ -123,7 +130,7 @@ def rank_candidates(
 def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now: float) -> list[Candidate]:
     """The interfaces of one server: the transport that suits its load first, and those that rest last."""
 
-    earlier: Counter[TransportProtocol] = Counter()
+    earlier: Counter[site_value.TransportProtocol] = Counter()
     ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
     order = _RARE
     for candidate in candidates:
@@ -153,17 +160,23 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
 # Without the cache, this takes a quarter of the processor time of a query.
 @lru_cache(maxsize=_CACHED_SERVERS)
 def _list_interfaces(
-    server: Server, address: Address, serial: int, host: bytes | None, version: tuple[int, int]
+    server: site_value.Server, address: site_value.Address, serial: int, host: bytes | None, version: tuple[int, int]
 ) -> tuple[Candidate, ...]:
     """The interfaces of a server that queries can be sent to, at this address."""
     key = server.public_key
     return tuple(
-        Candidate(Endpoint(address, TransportProtocol(interface.protocol), interface.port), key, serial, host, version)
+        Candidate(
+            Endpoint(address, site_value.TransportProtocol(interface.protocol), interface.port),
+            key,
+            serial,
+            host,
+            version,
+        )
         for interface in server.interfaces
         if _is_usable(interface)
     )
 
 
-def _is_usable(interface: Interface) -> bool:
-    is_known = interface.protocol in TransportProtocol.__members__.values()
-    return is_known and bool(interface.purpose & Purpose.QUERY) and 0 < interface.port <= _MAX_PORT
+def _is_usable(interface: site_value.Interface) -> bool:
+    is_known = interface.protocol in site_value.TransportProtocol.__members__.values()
+    return is_known and bool(interface.purpose & site_value.Purpose.QUERY) and 0 < interface.port <= _MAX_PORT

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from doi_proxy.assembly import upstreams
 from doi_proxy.assembly.allotment import AllottedBucket
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.shared_budget import SharedBucket
 from doi_proxy.assembly.stores import open_cache
-from doi_proxy.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream, read_queue_timeouts
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Observers
 from doi_proxy.resolver.failure_memory import FailureMemory
@@ -82,9 +82,9 @@ def assemble(
     # To the upstream, all processes with this store are one client, also a command beside a running proxy.
     is_stored = settings.store_url.partition(":")[0] != "memory"
     rate, burst = settings.upstream_rate, settings.upstream_burst
-    bucket = SharedBucket(cache, rate, burst, count_processes(settings)) if is_stored else None
+    bucket = SharedBucket(cache, rate, burst, upstreams.count_processes(settings)) if is_stored else None
     policy = read_ttl_policy(settings)
-    upstream = open_upstream(settings, _allot(settings, bucket), cache, policy, clock, observers=observers)
+    upstream = upstreams.open_upstream(settings, _allot(settings, bucket), cache, policy, clock, observers=observers)
     resolver = Resolver(
         cache,
         wrap_source(upstream.source) if wrap_source else upstream.source,
@@ -95,7 +95,7 @@ def assemble(
             owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
             proofs=Proofs(read_verification(settings)),
         ),
-        failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
+        failures=FailureMemory(ttl=FAILURE_TTL, most=upstreams.FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
         observer=observers.resolver,
     )
     return Parts(settings, cache, upstream, resolver, bucket)
@@ -114,7 +114,7 @@ def read_ttl_policy(settings: Settings) -> TtlPolicy:
 def read_verification(settings: Settings) -> Verification:
     """Which answers are verified: none without handle servers."""
     urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
-    return settings.upstream_verify if any(map(is_signed, urls)) else "never"
+    return settings.upstream_verify if any(map(upstreams.is_signed, urls)) else "never"
 
 
 def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
@@ -122,7 +122,7 @@ def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
     return ResolverTimeouts(
         upstream=STALE_TIMEOUT,
         recheck=RECHECK,
-        query=settings.upstream_timeout + read_queue_timeouts()[Priority.PERSON],
+        query=settings.upstream_timeout + upstreams.read_queue_timeouts()[Priority.PERSON],
         lease=_LEASE,
         poll=_POLL_INTERVAL,
     )

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import Final
 
-from doi_proxy.cache.purges import MAX_LATE_PURGES, NOT_FOUND, UNKNOWN, has_many_keys, scopes_of
+from doi_proxy.cache import purges
 from doi_proxy.cache.store import SharedStore, change_note
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ async def forget_works(store: SharedStore, scopes: frozenset[str]) -> None:
 
 def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:
     lines = (note or b"").decode("utf-8", "replace").split("\n")
-    return "\n".join(line for line in lines if scopes.isdisjoint(scopes_of(line.partition("\t")[0]))).encode()
+    return "\n".join(line for line in lines if scopes.isdisjoint(purges.scopes_of(line.partition("\t")[0]))).encode()
 
 
 async def delete_purged(store: SharedStore, scope: str, at: float, *, announce: bool) -> None:
@@ -30,13 +30,13 @@ async def delete_purged(store: SharedStore, scope: str, at: float, *, announce: 
 
     With `announce`, the other processes have missed it too. Raises StoreError.
     """
-    if scope == UNKNOWN:
-        log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
-    if has_many_keys(scope):
+    if scope == purges.UNKNOWN:
+        log.warning("The store is purged completely: it missed more than %d purges.", purges.MAX_LATE_PURGES)
+    if purges.has_many_keys(scope):
         if announce:
             await store.delete(scope)
         async for entry in store.scan(scope if scope.endswith("/") else ""):
-            if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
+            if entry.fetched_at <= at and (scope != purges.NOT_FOUND or entry.is_negative):
                 await store.delete(entry.key, announce=False)
         await store.flush()
         if announce:

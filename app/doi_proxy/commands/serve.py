@@ -25,9 +25,9 @@ from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier
 from doi_proxy.commands.worker import WorkerServer
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.main import check, create
+from doi_proxy.server import http_server
 from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.certificate_check import find_certificate_problems
-from doi_proxy.server.http_server import GRACE, Events, FurtherListener, HttpServer, ServerOptions
 from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.sharing.folder import FOLDER_VARIABLE, temporary_folder
 from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
@@ -97,9 +97,9 @@ def _open_sockets(settings: Settings) -> Sockets:
     return sockets
 
 
-def _further_listeners(application: Application, sockets: Sockets) -> list[FurtherListener]:
+def _further_listeners(application: Application, sockets: Sockets) -> list[http_server.FurtherListener]:
     """The listeners besides that of the service."""
-    return [FurtherListener(served, sockets[name]) for name, served in application.listeners.items()]
+    return [http_server.FurtherListener(served, sockets[name]) for name, served in application.listeners.items()]
 
 
 def _serve_alone(
@@ -124,7 +124,7 @@ def _serve_alone(
         notifier.stopping("draining")
         lifecycle.start_draining()
 
-    events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
+    events = http_server.Events(ready=lambda: _report_ready(notifier, status), draining=drain)
     lifecycle.request_reload = reload
     further = _further_listeners(application, sockets)
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
@@ -170,9 +170,11 @@ def _supervise(
             lambda pipe: work(in_force, sockets, pipe, certificate, memories),
             settings.workers,
             [*sockets.values()],
-            Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
+            http_server.Events(
+                ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")
+            ),
             reload=reload,
-            seconds_to_end=GRACE,
+            seconds_to_end=http_server.GRACE,
         ).run()
 
 
@@ -209,15 +211,17 @@ def _hang_up_supervisor() -> None:
         os.kill(supervisor.pid, signal.SIGHUP)
 
 
-def register(server: HttpServer, lifecycle: Lifecycle) -> None:
+def register(server: http_server.HttpServer, lifecycle: Lifecycle) -> None:
     """Apply a reload to the server."""
     lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
     lifecycle.on_reload(lambda new: server.set_trusted_proxies(new.trusted_proxies), "trusted_proxies")
 
 
-def server_options(settings: Settings, certificate: Certificate) -> ServerOptions:
+def server_options(settings: Settings, certificate: Certificate) -> http_server.ServerOptions:
     """The settings of the server."""
-    return ServerOptions(trusted_proxies=settings.trusted_proxies, certificate=certificate, grace=GRACE)
+    return http_server.ServerOptions(
+        trusted_proxies=settings.trusted_proxies, certificate=certificate, grace=http_server.GRACE
+    )
 
 
 def _report_ready(notifier: Notifier, status: str) -> None:

@@ -15,7 +15,7 @@ from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
 from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, open_gunzip
-from doi_proxy.web.media_types import BIBTEX, CSV, JSON, NDJSON, RIS, TEXT
+from doi_proxy.web import media_types
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 
@@ -68,15 +68,15 @@ LIST_BODY: Final[dict[str, Any]] = {
     "required": True,
     "content": {
         # Some generators of clients know only the first.
-        JSON: {
+        media_types.JSON: {
             "schema": {"type": "array", "items": {"type": "string"}},
             "example": ["10.1000/182", "10.1000/none"],
         },
-        TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
-        CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
-        NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
-        BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
-        RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
+        media_types.TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
+        media_types.CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
+        media_types.NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
+        media_types.BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
+        media_types.RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
     },
 }
 

@@ -10,7 +10,7 @@ import msgspec
 
 from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.list_formats.lines import Item, ListItem, ReadItem, SearchedEntry, SearchedField, UnreadableItem
+from doi_proxy.list_formats import lines
 
 #: Characters of an entry that are searched: all but those of the longest abstracts.
 MAX_SEARCHED_CHARACTERS: Final = 16_384
@@ -22,11 +22,11 @@ _MAX_DERIVED_CHARACTERS: Final = 2_048
 _OTHER_FIELD: Final = "other-field"
 
 
-def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
+def expand(items: Iterable[lines.ReadItem]) -> Iterator[list[lines.Item]]:
     """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
-    group: list[Item] = []
+    group: list[lines.Item] = []
     for item in items:
-        if isinstance(item, SearchedEntry):
+        if isinstance(item, lines.SearchedEntry):
             yield group
             group = []
             yield from _search_field(item) if item.is_field else _search(item)
@@ -35,18 +35,18 @@ def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
     yield group
 
 
-def _search_field(entry: SearchedEntry) -> Iterator[list[Item]]:
+def _search_field(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
     """The names of a field, if there are several; otherwise the field as it stands."""
-    items: list[Item] = []
+    items: list[lines.Item] = []
     field = entry.fields[0]
     for names in _find(field.text[:MAX_SEARCHED_CHARACTERS]):
         items += [_item(entry, field, name) for name in names if name.confidence != "doubtful"]
         yield []
-    distinct = {item.found.name.key for item in items if isinstance(item, ListItem) and item.found is not None}
+    distinct = {item.found.name.key for item in items if isinstance(item, lines.ListItem) and item.found is not None}
     yield items[:MAX_NAMES] if len(distinct) > 1 else [entry.without] if entry.without is not None else []
 
 
-def _search(entry: SearchedEntry) -> Iterator[list[Item]]:
+def _search(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
     """Each name in the fields of an entry once; what stands for the entry, if there is none."""
     seen: set[str] = set()
     room = MAX_SEARCHED_CHARACTERS
@@ -55,7 +55,7 @@ def _search(entry: SearchedEntry) -> Iterator[list[Item]]:
             break
         text, room = field.text[:room], max(0, room - len(field.text))
         for names in _find(text):
-            group: list[Item] = []
+            group: list[lines.Item] = []
             for name in names:
                 if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
                     continue
@@ -68,9 +68,9 @@ def _search(entry: SearchedEntry) -> Iterator[list[Item]]:
         yield [_derive(entry, entry.without)]
 
 
-def _derive(entry: SearchedEntry, without: Item) -> Item:
+def _derive(entry: lines.SearchedEntry, without: lines.Item) -> lines.Item:
     """What stands for an entry, with the names that follow from its own identifiers by rule."""
-    if not isinstance(without, UnreadableItem):
+    if not isinstance(without, lines.UnreadableItem):
         return without
     text = "\n".join(field.text for field in entry.fields if not field.is_distant)
     return msgspec.structs.replace(without, derived=derive(text[:_MAX_DERIVED_CHARACTERS]))
@@ -83,7 +83,9 @@ def _find(text: str) -> Iterator[list[FoundName]]:
     yield from finder.end()
 
 
-def _item(entry: SearchedEntry, field: SearchedField, name: FoundName, note: str | None = None) -> ListItem:
-    if isinstance(entry.without, ListItem):
+def _item(
+    entry: lines.SearchedEntry, field: lines.SearchedField, name: FoundName, note: str | None = None
+) -> lines.ListItem:
+    if isinstance(entry.without, lines.ListItem):
         note = entry.without.note
-    return ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)
+    return lines.ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)

@@ -9,10 +9,17 @@ from typing import Any, Final
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
-from doi_proxy.web.media_types import BIBTEX, CSV, HTML, RIS, TEXT
+from doi_proxy.web import media_types
 
 #: Media types of texts. Their formats are not parsed: a name is found wherever it stands.
-TEXT_TYPES: Final = (TEXT, HTML, "text/markdown", BIBTEX, RIS, CSV)
+TEXT_TYPES: Final = (
+    media_types.TEXT,
+    media_types.HTML,
+    "text/markdown",
+    media_types.BIBTEX,
+    media_types.RIS,
+    media_types.CSV,
+)
 #: The members of a row about a name in a text, besides its verdict.
 POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 

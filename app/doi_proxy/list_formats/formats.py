@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from doi_proxy.list_formats import tagged
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListReader
 from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.list_formats.table import ColumnReader
-from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from doi_proxy.web import media_types
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.
@@ -55,28 +55,28 @@ FORMATS: Final = (
     ),
     ListFormat(
         "ris",
-        partial(TaggedReader, RIS),
+        partial(tagged.TaggedReader, tagged.RIS),
         ("ris",),
         (media_types.RIS,),
         re.compile(r"\s*(?:Provider: [^\n]*\n|Database: [^\n]*\n|Content: ?[^\n]*\n|\s*\n){0,8}TY {0,2}- "),
     ),
     ListFormat(
         "medline",
-        partial(TaggedReader, MEDLINE),
+        partial(tagged.TaggedReader, tagged.MEDLINE),
         ("nbib", "medline"),
         ("application/nbib", "application/x-medline"),
         re.compile(r"\s*PMID *- ?[0-9]"),
     ),
     ListFormat(
         "endnote",
-        partial(TaggedReader, ENDNOTE),
+        partial(tagged.TaggedReader, tagged.ENDNOTE),
         ("enw",),
         ("application/x-endnote-refer",),
         re.compile(r"\s*%0 "),
     ),
     ListFormat(
         "wos",
-        partial(TaggedReader, WEB_OF_SCIENCE),
+        partial(tagged.TaggedReader, tagged.WEB_OF_SCIENCE),
         ("ciw", "isi"),
         ("application/x-isi",),
         re.compile(r"\s*(?:FN [^\n]*\n|VR [^\n]*\n){1,2}PT [A-Z]"),

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError, UnreadableList
+from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
-from doi_proxy.list_formats.formats import BY_NAME, HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
-from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem, open_gunzip
 from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.system.redaction import MAX_SHOWN
 from doi_proxy.system.standard_streams import STANDARD_INPUT
@@ -38,18 +37,20 @@ class ListSource:
     #: The column of CSV, or the member of JSON objects.
     column: str | None = None
     #: Limit of a line, in bytes. A longer line is unreadable.
-    max_line_bytes: int = MAX_LINE_BYTES
+    max_line_bytes: int = lines.MAX_LINE_BYTES
     #: Whether the items have the reference that they are a part of.
     keeps_entries: bool = False
     #: Whether it is running text, of which every name is an item.
     extracts: bool = False
 
     @property
-    def format(self) -> ListFormat | None:
+    def format(self) -> formats.ListFormat | None:
         """The format of the list. None if its beginning decides."""
         if self.form is not None:
-            return BY_NAME[self.form]
-        return format_of_name(self.path.lower().removesuffix(_GZIP_SUFFIX)) or (BY_NAME["csv"] if self.column else None)
+            return formats.BY_NAME[self.form]
+        return formats.format_of_name(self.path.lower().removesuffix(_GZIP_SUFFIX)) or (
+            formats.BY_NAME["csv"] if self.column else None
+        )
 
 
 def has_gzip_name(path: str) -> bool:
@@ -84,16 +85,16 @@ class ListParser:
 
     def __init__(self, source: ListSource) -> None:
         self._source = source
-        self._reader: ListReader | None = RunningTextReader() if source.extracts else None
+        self._reader: lines.ListReader | None = RunningTextReader() if source.extracts else None
         if self._reader is None and source.format is not None:
             self._reader = self._open(source.format)
         #: The beginning of a list whose format is not known yet.
         self._head = b""
         self._utf8 = Utf8Stream()
         # The list is the operator's own file, so the ratio is not limited.
-        self._gunzip = open_gunzip(inf) if has_gzip_name(source.path) else None
+        self._gunzip = lines.open_gunzip(inf) if has_gzip_name(source.path) else None
 
-    def feed(self, data: bytes) -> Iterator[list[Item]]:
+    def feed(self, data: bytes) -> Iterator[list[lines.Item]]:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
         try:
             for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
@@ -101,7 +102,7 @@ class ListParser:
         except UnreadableList as error:
             raise self._failure(error) from error
 
-    def end(self) -> Iterator[list[Item]]:
+    def end(self) -> Iterator[list[lines.Item]]:
         """The last items. Raises ConfigurationError if the list is incomplete."""
         try:
             if self._gunzip is not None:
@@ -112,18 +113,18 @@ class ListParser:
         except UnreadableList as error:
             raise self._failure(error) from error
 
-    def _read(self, data: bytes, *, is_last: bool = False) -> list[ReadItem]:
+    def _read(self, data: bytes, *, is_last: bool = False) -> list[lines.ReadItem]:
         if self._reader is None:
             self._head += data
             is_slow = self._source.path == STANDARD_INPUT and b"\n" in self._head
-            if len(self._head) < HEAD_CHARACTERS and not (is_slow or is_last):
+            if len(self._head) < formats.HEAD_CHARACTERS and not (is_slow or is_last):
                 return []
-            head = self._head[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
-            self._reader = self._open(format_of_head(head) or TEXT)
+            head = self._head[: formats.HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
+            self._reader = self._open(formats.format_of_head(head) or formats.TEXT)
             data, self._head = self._head, b""
         return self._reader.feed(data)
 
-    def _open(self, form: ListFormat) -> ListReader:
+    def _open(self, form: formats.ListFormat) -> lines.ListReader:
         reader = form.open(self._source.max_line_bytes, self._source.column, None)
         reader.keeps_entries = self._source.keeps_entries
         return reader
@@ -132,7 +133,7 @@ class ListParser:
         return ConfigurationError(f"{self._source.path}: {error.message}")
 
 
-def read_items(source: ListSource) -> Iterator[Item]:
+def read_items(source: ListSource) -> Iterator[lines.Item]:
     """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
     parser = ListParser(source)
     with _open(source.path) as fd:
@@ -143,7 +144,7 @@ def read_items(source: ListSource) -> Iterator[Item]:
         yield from items
 
 
-async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item]]:
+async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[lines.Item]]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
     parser = ListParser(source)
     with _open(source.path) as fd:
@@ -199,7 +200,7 @@ def _open(path: str) -> Iterator[int]:
 
 def _read(path: str, fd: int) -> bytes:
     try:
-        return os.read(fd, BLOCK_BYTES)
+        return os.read(fd, lines.BLOCK_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
 

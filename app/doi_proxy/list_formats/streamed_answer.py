@@ -15,8 +15,8 @@ from typing import Final
 from starlette.responses import Response
 
 from doi_proxy.errors import FAILURES, as_failure
+from doi_proxy.list_formats import writing
 from doi_proxy.list_formats.body import BodyBuffer
-from doi_proxy.list_formats.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import CSV, JSON, NDJSON
 from doi_proxy.web.problem import error_problem
@@ -99,7 +99,7 @@ class Output:
 class RowStream:
     """The answer of one writer. Its head is sent before the first bytes, or after a time without any."""
 
-    def __init__(self, output: Output, writer: RowWriter) -> None:
+    def __init__(self, output: Output, writer: writing.RowWriter) -> None:
         self._output = output
         self._writer = writer
         self._sending = asyncio.Lock()
@@ -111,7 +111,7 @@ class RowStream:
         if not self.is_started:
             await self._send(b"")
 
-    async def write(self, group: Sequence[Members]) -> bool:
+    async def write(self, group: Sequence[writing.Members]) -> bool:
         """Send rows, after the head. Returns whether the client still reads them."""
         await self._send(self._writer.write(group))
         return not self._output.is_gone()
@@ -125,20 +125,20 @@ class RowStream:
             await self._output.send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-def make_writer(media_type: str, fields: Sequence[str]) -> RowWriter:
+def make_writer(media_type: str, fields: Sequence[str]) -> writing.RowWriter:
     """The writer of rows for a media type of an answer."""
     if media_type == JSON:
-        return JsonArrayWriter()
-    return TableWriter(fields) if media_type == CSV else JsonLinesWriter()
+        return writing.JsonArrayWriter()
+    return writing.TableWriter(fields) if media_type == CSV else writing.JsonLinesWriter()
 
 
-def _empty(writer: RowWriter) -> Reply:
+def _empty(writer: writing.RowWriter) -> Reply:
     """An answer without a row."""
     content = (b"content-type", writer.media_type.encode())
     return Reply(200, (content,), writer.opening + writer.closing, (NO_STORE,))
 
 
-async def _start(writer: RowWriter, send: Send) -> None:
+async def _start(writer: writing.RowWriter, send: Send) -> None:
     headers = [
         (b"content-type", writer.media_type.encode()),
         NO_STORE,

@@ -16,19 +16,11 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
 from doi_proxy.errors import CouldNotVerify, PrefixInactive
+from doi_proxy.resolver import target
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Action, Conditions, Negotiation, ResolveOptions
 from doi_proxy.resolver.resolution import Resolution, read_agency, read_record
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.resolver.target import (
-    MAX_NAME_XML_BYTES,
-    NameLocations,
-    is_sufficient,
-    needs_prefix,
-    own_xml_bytes,
-    read_links,
-    read_own_locations,
-)
 from doi_proxy.upstream.source import Priority
 from handle_protocol.location import Locations, merge_locations, split_handles
 from handle_protocol.namespace import Namespace, read_namespace
@@ -108,7 +100,7 @@ class PrefixChain:
         conditions: Conditions,
         *,
         has_prefix: bool = True,
-    ) -> NameLocations:
+    ) -> target.NameLocations:
         """Find the locations of a name: its own, those that it includes and, if they matter, those of its prefix.
 
         Without `has_prefix`, those of the prefix do not hold for the name.
@@ -116,16 +108,16 @@ class PrefixChain:
         Raises CouldNotVerify if locations are needed that cannot be fetched. Without them, a program that requests
         metadata would be redirected to a page for people.
         """
-        locations = read_own_locations(record)
+        locations = target.read_own_locations(record)
         if options.action is not Action.SHOW_VALUES:
-            room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
+            room = _SizeLimit(target.MAX_NAME_XML_BYTES - target.own_xml_bytes(record))
             try:
                 if locations.of_name.includes or locations.of_name.namespaces:
                     locations = await self._add_includes(locations, name, room, conditions)
-                if has_prefix and needs_prefix(record, locations, options, negotiation):
+                if has_prefix and target.needs_prefix(record, locations, options, negotiation):
                     locations = await self._add_prefix(locations, name, room, conditions)
             except CouldNotVerify:
-                if not is_sufficient(record, locations, options, negotiation):
+                if not target.is_sufficient(record, locations, options, negotiation):
                     raise
             if room.left_out:
                 locations = replace(locations, malformed=(*locations.malformed, *room.left_out))
@@ -136,7 +128,7 @@ class PrefixChain:
     async def services(self, prefix: str, conditions: Conditions) -> list[Resolution]:
         """The records of the service handles of a prefix and its parents. Raises CouldNotVerify."""
         found: list[Resolution] = []
-        room = _SizeLimit(MAX_NAME_XML_BYTES)
+        room = _SizeLimit(target.MAX_NAME_XML_BYTES)
         for parent in _prefix_and_parents(prefix):
             namespace = (await self.prefix_record(parent, conditions)).namespace
             found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, conditions))
@@ -149,8 +141,8 @@ class PrefixChain:
         return read_agency(await self.services(prefix, conditions))
 
     async def _add_prefix(
-        self, locations: NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
-    ) -> NameLocations:
+        self, locations: target.NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
+    ) -> target.NameLocations:
         resolutions: list[Resolution] = []
         for parent in _prefix_and_parents(_override_prefix(locations) or name.prefix):
             record = await self.prefix_record(parent, conditions)
@@ -168,13 +160,13 @@ class PrefixChain:
         return replace(
             locations,
             of_prefix=merge_locations(_own_locations(resolution) for resolution in resolutions),
-            links_of_prefix=tuple(link for resolution in resolutions for link in read_links(resolution.record)),
+            links_of_prefix=tuple(link for resolution in resolutions for link in target.read_links(resolution.record)),
             ends_at=_first_end(locations.ends_at, resolutions),
         )
 
     async def _add_includes(
-        self, locations: NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
-    ) -> NameLocations:
+        self, locations: target.NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
+    ) -> target.NameLocations:
         """Add the locations of the included handles, in the order of the includes."""
         total, ends_at = replace(locations.of_name, includes=(), namespaces=()), locations.ends_at
         waiting, seen = deque(_handles_to_include(locations.of_name)), {name.key}
@@ -241,7 +233,7 @@ def _choose_contact(services: Sequence[Resolution], contact: str | None) -> Repo
 
 
 def _own_locations(resolution: Resolution) -> Locations:
-    return read_own_locations(resolution.record).of_name
+    return target.read_own_locations(resolution.record).of_name
 
 
 def _handles_to_include(locations: Locations) -> list[tuple[str, bool]]:
@@ -250,7 +242,7 @@ def _handles_to_include(locations: Locations) -> list[tuple[str, bool]]:
     return included + [(_strip_na(handle), True) for handle in locations.namespaces]
 
 
-def _override_prefix(locations: NameLocations) -> str | None:
+def _override_prefix(locations: target.NameLocations) -> str | None:
     """The prefix that a record names in place of its own. None if it is absent or not valid."""
     try:
         return HandleName(_strip_na((locations.of_name.setting("overridePrefix") or "").strip())).prefix or None

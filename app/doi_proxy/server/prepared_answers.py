@@ -18,18 +18,8 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import FAILURES, CouldNotVerify
 from doi_proxy.resolver.resolution import HIT, Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.server import plain_head, prepared_reply
 from doi_proxy.server.generations import Generations
-from doi_proxy.server.plain_head import ORIGIN_FORM, Selected, cut_private, is_private, select_head
-from doi_proxy.server.prepared_reply import (
-    EMPTY_LINE,
-    Ground,
-    PreparedReply,
-    hash_basis,
-    hash_failure,
-    hash_resolution,
-    prepare_failure,
-    prepare_reply,
-)
 from doi_proxy.web.application import ADMITTED, TRIED
 from doi_proxy.web.operations import Face
 from doi_proxy.web.request import below
@@ -64,12 +54,14 @@ class Shelf:
 
     def __init__(self, max_bytes: int) -> None:
         # Each map holds up to twice its weight.
-        self.targets: Generations[bytes, tuple[PreparedReply, ...]] = Generations(
+        self.targets: Generations[bytes, tuple[prepared_reply.PreparedReply, ...]] = Generations(
             max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
         )
         # By a hash of 64 bits with a secret: what a request says of its reader, such as Referer, is not kept. A reply
         # is used only for its own target, so two requests of one hash could at worst swap its variants.
-        self.requests: Generations[int, PreparedReply] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
+        self.requests: Generations[int, prepared_reply.PreparedReply] = Generations(
+            max_bytes // 8, lambda _, prepared: prepared.size
+        )
 
 
 class PreparedAnswers:
@@ -112,7 +104,7 @@ class PreparedAnswers:
         self._peek, self._count_same = resolver.peek, resolver.observer.record_origin
         self._local_records = resolver.local_records
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
-        self._heads: dict[tuple[int, tuple[str, ...]], tuple[Selected | None]] = {}
+        self._heads: dict[tuple[int, tuple[str, ...]], tuple[plain_head.Selected | None]] = {}
         #: What was done for the last request that got no reply, by its target.
         self._done = _NOT_DONE
         #: The targets of rare replies that were requested once.
@@ -131,7 +123,7 @@ class PreparedAnswers:
         is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in basis.varies
         targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, basis.varies)
         known = targets.get(target) or ()
-        source = hash_basis(basis)
+        source = prepared_reply.hash_basis(basis)
         is_known = any(answer.variant == variant and answer.source == source for answer in known)
         if is_known or (is_rare and not known and not self._is_seen(target)):
             return
@@ -143,27 +135,37 @@ class PreparedAnswers:
             rest = [answer for answer in known if answer.variant != variant]
             targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
 
-    def _prepare_records(self, target: bytes, variant: Variant, reply: Reply, basis: Basis) -> PreparedReply | None:
+    def _prepare_records(
+        self, target: bytes, variant: Variant, reply: Reply, basis: Basis
+    ) -> prepared_reply.PreparedReply | None:
         """A reply that is used while its records are the same."""
         first, *followed = basis.chain.resolutions
-        if hash_resolution(self._resolver.resolve_now(first.name)) != hash_resolution(first):
+        if prepared_reply.hash_resolution(self._resolver.resolve_now(first.name)) != prepared_reply.hash_resolution(
+            first
+        ):
             return None  # memory has not admitted the record, or this answer took a query: the next one can be another
         others = (
-            *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
-            *[Ground(name, hash_resolution(self._resolver.resolve_now(name)), False) for name in basis.find_watched()],
+            *[
+                prepared_reply.Ground(resolution.name, prepared_reply.hash_resolution(resolution), True)
+                for resolution in followed
+            ],
+            *[
+                prepared_reply.Ground(name, prepared_reply.hash_resolution(self._resolver.resolve_now(name)), False)
+                for name in basis.find_watched()
+            ],
         )
         until = inf if basis.seconds is None else self._clock() + basis.seconds
-        return prepare_reply(target, variant, first, reply, basis, others, until)
+        return prepared_reply.prepare_reply(target, variant, first, reply, basis, others, until)
 
     def _prepare_failure(
         self, target: bytes, variant: Variant, reply: Reply, basis: FailureBasis
-    ) -> PreparedReply | None:
+    ) -> prepared_reply.PreparedReply | None:
         """A reply that is used while the same failure is the last one about the name, in its second."""
-        source = hash_failure(self._find_failure(basis.name))
+        source = prepared_reply.hash_failure(self._find_failure(basis.name))
         # A request with a query can bypass the cache. Another name, or a share of the client, can have failed.
-        if b"?" in target or source == 0 or source != hash_failure(basis.failure):
+        if b"?" in target or source == 0 or source != prepared_reply.hash_failure(basis.failure):
             return None
-        return prepare_failure(target, variant, reply, basis)
+        return prepared_reply.prepare_failure(target, variant, reply, basis)
 
     def _find_failure(self, name: HandleName) -> CouldNotVerify | None:
         """The failure that a request for a name meets now, if memory has no record of it."""
@@ -190,7 +192,7 @@ class PreparedAnswers:
         read: Resolution | None = None
         if prepared is None or not request.startswith(prepared.line, 4 if head_only else 3):
             # What a reader alone sends is not kept. The next reader has the same request without it.
-            whole, (request, forwarded_for) = request, cut_private(request)
+            whole, (request, forwarded_for) = request, plain_head.cut_private(request)
             prepared, forwarded_for, read = self._find(request, request is not whole, forwarded_for, client_of)
             if prepared is None:
                 return None
@@ -206,7 +208,7 @@ class PreparedAnswers:
             self._drop(request, prepared.target)
             self._done = prepared.target, {ADMITTED}
             return None
-        method, tail = ("HEAD", EMPTY_LINE) if head_only else ("GET", prepared.tail)
+        method, tail = ("HEAD", prepared_reply.EMPTY_LINE) if head_only else ("GET", prepared.tail)
         self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
@@ -217,10 +219,14 @@ class PreparedAnswers:
         logged = (None if head_only else prepared.logged) or self._describe(prepared, method, tail)
         return prepared.head + self._log_prepared(logged, client, self._timer() - began) + tail
 
-    def _describe(self, prepared: PreparedReply, method: str, tail: bytes) -> PreparedRequest:
+    def _describe(self, prepared: prepared_reply.PreparedReply, method: str, tail: bytes) -> PreparedRequest:
         """What a log shows of an answer that ends with `tail`."""
         path, _, query = prepared.target.partition(b"?")
-        path, size, cache_status = below(self._sub_path, path), len(tail) - len(EMPTY_LINE), prepared.cache_status
+        path, size, cache_status = (
+            below(self._sub_path, path),
+            len(tail) - len(prepared_reply.EMPTY_LINE),
+            prepared.cache_status,
+        )
         described = PreparedRequest(method, path, query, prepared.status, size, cache_status)
         if method == "GET":
             prepared.logged = described
@@ -231,7 +237,7 @@ class PreparedAnswers:
         done, self._done = self._done, _NOT_DONE
         return done[1] if done[0] == target else set()
 
-    def _find_same(self, prepared: PreparedReply, now: float) -> Entry | None:
+    def _find_same(self, prepared: prepared_reply.PreparedReply, now: float) -> Entry | None:
         """The record that the head of a reply is about, if memory has it still. None if there may be another answer."""
         if (records := self._resolver.local_records) is not self._local_records:
             self._local_records = records
@@ -247,7 +253,7 @@ class PreparedAnswers:
         return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current(entry)) else None
 
     def _find_chain(
-        self, prepared: PreparedReply, read: Resolution | None, same: Entry | None
+        self, prepared: prepared_reply.PreparedReply, read: Resolution | None, same: Entry | None
     ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
         """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
         if same is not None and prepared.origin is HIT:
@@ -256,17 +262,22 @@ class PreparedAnswers:
             return None
         # The client is admitted. Memory may have evicted the record that the store has.
         found = read or self._resolver.resolve_now(prepared.name)
-        if found is None or (found is not read and hash_resolution(found) != prepared.source):
+        if found is None or (found is not read and prepared_reply.hash_resolution(found) != prepared.source):
             return None
         followed = self._find_others(prepared) if prepared.others else ()
         return None if followed is None else (found, followed)
 
     def _renew(
-        self, prepared: PreparedReply, read: Resolution | None, same: Entry | None, second: int, first: bytes
+        self,
+        prepared: prepared_reply.PreparedReply,
+        read: Resolution | None,
+        same: Entry | None,
+        second: int,
+        first: bytes,
     ) -> bool:
         """Count what a reply depends on, and write its head anew if a part of it has changed. False if it has ended."""
         if prepared.token:
-            if hash_failure(self._find_failure(prepared.name)) != prepared.source:
+            if prepared_reply.hash_failure(self._find_failure(prepared.name)) != prepared.source:
                 return False
             self._resolver.observer.record_failure(prepared.token)
             if not prepared.head or first != prepared.first:
@@ -285,7 +296,7 @@ class PreparedAnswers:
             prepared.write_head(found, followed, second, first)
         return True
 
-    def _count_sample(self, client: str, prepared: PreparedReply) -> None:
+    def _count_sample(self, client: str, prepared: prepared_reply.PreparedReply) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
         if self._count_client is not None:
             self._count_client(client, CLIENT_SAMPLE)
@@ -295,7 +306,7 @@ class PreparedAnswers:
 
     def _find(
         self, request: bytes, is_cut: bool, forwarded_for: bytes | None, client_of: Callable[[bytes | None], str]
-    ) -> tuple[PreparedReply | None, bytes | None, Resolution | None]:
+    ) -> tuple[prepared_reply.PreparedReply | None, bytes | None, Resolution | None]:
         """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
 
         `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
@@ -306,13 +317,15 @@ class PreparedAnswers:
             return reply, forwarded_for, None
         target = request[start : (end := request.find(_VERSION))]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
-        is_name = target.startswith(self._usual_path) and b"?" not in target and ORIGIN_FORM.fullmatch(target)
+        is_name = (
+            target.startswith(self._usual_path) and b"?" not in target and plain_head.ORIGIN_FORM.fullmatch(target)
+        )
         if not (usual or rare or is_name) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
         head, languages = request[end + len(_VERSION) :], tuple(self._pages.languages)
         known = self._heads.get(lines := (hash(self._secret + head), languages))
-        is_kept = known is not None or not is_private(head)
-        read = select_head(head, languages) if known is None else known[0]
+        is_kept = known is not None or not plain_head.is_private(head)
+        read = plain_head.select_head(head, languages) if known is None else known[0]
         if known is None and is_kept:
             if len(self._heads) >= MAX_HEADS:
                 self._heads.clear()
@@ -333,10 +346,10 @@ class PreparedAnswers:
     def _choose(
         self,
         selected: Variant,
-        usual: tuple[PreparedReply, ...],
-        rare: tuple[PreparedReply, ...],
+        usual: tuple[prepared_reply.PreparedReply, ...],
+        rare: tuple[prepared_reply.PreparedReply, ...],
         request: bytes | None,
-    ) -> PreparedReply | None:
+    ) -> prepared_reply.PreparedReply | None:
         """The reply for what a request selects. A frequent one is kept for the whole request, if that is given."""
         for shelf, replies in ((self._usual, usual), (self._rare, rare)):
             for prepared in replies:
@@ -347,7 +360,7 @@ class PreparedAnswers:
                     return prepared
         return None
 
-    def _make(self, target: bytes, selected: Variant) -> tuple[PreparedReply, Resolution] | None:
+    def _make(self, target: bytes, selected: Variant) -> tuple[prepared_reply.PreparedReply, Resolution] | None:
         """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.
 
         The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
@@ -362,17 +375,17 @@ class PreparedAnswers:
         if found is None or reply is None or not isinstance(basis, Basis):
             self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
             return None
-        prepared = prepare_reply(target, narrow(selected, basis.varies), found, reply, basis)
+        prepared = prepared_reply.prepare_reply(target, narrow(selected, basis.varies), found, reply, basis)
         if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):
             self._usual.targets.put(target, (prepared,))
         return prepared, found
 
-    def _find_others(self, prepared: PreparedReply) -> tuple[Resolution, ...] | None:
+    def _find_others(self, prepared: prepared_reply.PreparedReply) -> tuple[Resolution, ...] | None:
         """The rest of the chain of a reply. None if memory has something else than before."""
         followed = []
         for ground in prepared.others:
             found = self._resolver.resolve_now(ground.name)
-            if hash_resolution(found) != ground.source:
+            if prepared_reply.hash_resolution(found) != ground.source:
                 return None
             if found is not None and ground.is_followed:
                 followed.append(found)

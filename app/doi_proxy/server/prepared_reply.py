@@ -11,11 +11,11 @@ import msgspec
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, refresh_from
+from doi_proxy.web import responses
 from doi_proxy.web.countdown import Countdown
 from doi_proxy.web.failure_headers import seconds_to_wait
 from doi_proxy.web.freshness import cache_status_text
 from doi_proxy.web.header import Header, header_lines
-from doi_proxy.web.responses import Basis, FailureBasis, Reply, frame_lines, status_line
 from doi_proxy.web.stage import PreparedRequest
 from doi_proxy.web.variants import Variant
 from handle_protocol.answer import ResponseCode
@@ -112,7 +112,7 @@ class PreparedReply(msgspec.Struct, gc=False):
     def frame(self, first: bytes, freshness: bytes) -> None:
         """Write the head, given the server's header lines and those of the freshness."""
         self.first, self.uses, self.logged = first, 0, None
-        self.head = b"".join((status_line(self.status), first, self.lines, freshness))
+        self.head = b"".join((responses.status_line(self.status), first, self.lines, freshness))
 
 
 def hash_failure(failure: CouldNotVerify | None) -> int:
@@ -138,10 +138,12 @@ def hash_resolution(resolution: Resolution | None) -> int:
     return hash((values, more, gone, resolution.allows_detour))
 
 
-def hash_basis(basis: Basis | FailureBasis) -> int:
+def hash_basis(basis: responses.Basis | responses.FailureBasis) -> int:
     """The `source` of a reply."""
     return (
-        hash_failure(basis.failure) if isinstance(basis, FailureBasis) else hash_resolution(basis.chain.resolutions[0])
+        hash_failure(basis.failure)
+        if isinstance(basis, responses.FailureBasis)
+        else hash_resolution(basis.chain.resolutions[0])
     )
 
 
@@ -149,8 +151,8 @@ def prepare_reply(
     target: bytes,
     variant: Variant,
     first: Resolution,
-    reply: Reply,
-    basis: Basis,
+    reply: responses.Reply,
+    basis: responses.Basis,
     others: tuple[Ground, ...] = (),
     until: float = inf,
 ) -> PreparedReply:
@@ -164,13 +166,15 @@ def prepare_reply(
         freshness=basis.freshness,
         countdown=basis.countdown,
         status=reply.status,
-        lines=frame_lines(reply),
+        lines=responses.frame_lines(reply),
         tail=EMPTY_LINE + reply.body,
         until=until,
     )
 
 
-def prepare_failure(target: bytes, variant: Variant, reply: Reply, basis: FailureBasis) -> PreparedReply:
+def prepare_failure(
+    target: bytes, variant: Variant, reply: responses.Reply, basis: responses.FailureBasis
+) -> PreparedReply:
     """The prepared form of a reply about a failure, whose freshness never changes."""
     return PreparedReply(
         target=target,
@@ -181,6 +185,6 @@ def prepare_failure(target: bytes, variant: Variant, reply: Reply, basis: Failur
         freshness=lambda *_: reply.freshness,
         token=basis.failure.token,
         status=reply.status,
-        lines=frame_lines(reply) + header_lines(reply.freshness),
+        lines=responses.frame_lines(reply) + header_lines(reply.freshness),
         tail=EMPTY_LINE + reply.body,
     )

@@ -15,12 +15,11 @@ from typing import Any, Final, Literal
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from doi_proxy.server import framing, proxies
 from doi_proxy.server.application import ServedApplication, application_of
 from doi_proxy.server.connections import BODY_RATE, Phase, Reason
 from doi_proxy.server.cycle import ReadingFlow, keep_alive_after_body
-from doi_proxy.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
 from doi_proxy.server.plain_head import ORIGIN_FORM
-from doi_proxy.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded, unwrap
 from doi_proxy.server.refusals import refusal
 from doi_proxy.server.request_stream import RequestStream
 from doi_proxy.web.application import MARKS
@@ -84,7 +83,7 @@ class ServerProtocol(HttpToolsProtocol):
         # uvicorn takes the addresses from new objects of sockets. A TCP peer that has reset its connection has no
         # address, and must not pass as a local one.
         self.server = (own, None) if isinstance(own, str) else own[:2] if own else None
-        self.client = (UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
+        self.client = (proxies.UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
         self._use(transport, "http")
         if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
             self._refuse(503, _NO_ROOM, Reason.REFUSED)
@@ -145,7 +144,7 @@ class ServerProtocol(HttpToolsProtocol):
                 break
             part = self._stream.cut()
             is_outside = not (self._stream.head_bytes or self._stream.body_left)
-            self._take(part, is_head=is_outside and part.endswith(END))
+            self._take(part, is_head=is_outside and part.endswith(framing.END))
         self._is_advancing = False
         if self._stream.has_unread:
             self.flow.hold()
@@ -181,11 +180,11 @@ class ServerProtocol(HttpToolsProtocol):
         """Answer a complete head with a prepared answer, or feed a part of the stream to the parser."""
         if is_head and self._prepared is not None and part.startswith((b"GET /", b"HEAD /")):
             # A last request that is not the first one too is rare, and takes the full path.
-            is_only = self._is_new and CLOSE_LINE in part
-            head = part.replace(CLOSE_LINE, b"\r\n", 1) if is_only else part
+            is_only = self._is_new and framing.CLOSE_LINE in part
+            head = part.replace(framing.CLOSE_LINE, b"\r\n", 1) if is_only else part
             answer = self._prepared.answer(head, self._default_headers(), self._client_of)
             if answer is not None:
-                self.transport.write(add_close(answer) if is_only else answer)
+                self.transport.write(framing.add_close(answer) if is_only else answer)
                 self.server_state.total_requests += 1
                 if self._is_new:
                     self._settle()
@@ -210,14 +209,14 @@ class ServerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A head has arrived: answer it without a task if the application can; else uvicorn starts one."""
         fields, version = dict(self.headers), self.parser.get_http_version()
-        fault = _MALFORMED if version == "0.9" else host_fault(self.headers, fields, version)
+        fault = _MALFORMED if version == "0.9" else framing.host_fault(self.headers, fields, version)
         if fault is not None:
             # The parser turns this exception into an HttpParserError; `_feed` answers 400.
             self._refusal = fault
             raise ValueError(fault)
         if self._is_new:
             self._settle()
-        self._stream.end_head(body_length(fields))
+        self._stream.end_head(framing.body_length(fields))
         if self._stream.body_left and self.parser.should_upgrade():
             # The parser would parse the body as the next request.
             self._refusal = _UPGRADE_WITH_BODY
@@ -233,7 +232,7 @@ class ServerProtocol(HttpToolsProtocol):
             super().on_headers_complete()
             return
         if not self.parser.should_keep_alive():
-            answer, self._is_last = add_close(answer), True
+            answer, self._is_last = framing.add_close(answer), True
         self.transport.write(answer)
         self.server_state.total_requests += 1
 
@@ -260,14 +259,14 @@ class ServerProtocol(HttpToolsProtocol):
         if application is None or is_odd or not (self._is_answered() and ORIGIN_FORM.fullmatch(self.url)):
             return None
         # uvicorn's answers have `connection: close` if the request has exactly that.
-        if not parser.should_keep_alive() and CLOSE not in self.headers:
+        if not parser.should_keep_alive() and framing.CLOSE not in self.headers:
             return None
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
         if self._prepared is not None and (marks := self._prepared.take_marks(self.url)):
             scope[MARKS] = marks
-        forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
+        forwarded = proxies.forwarded_scope(self.app, scope) if proxies.is_forwarded(fields) else scope
         # The application joins the lines of one name (RFC 9110, section 5.3).
         is_whole = len(fields) == len(self.headers)
         return application.answer_now(forwarded, self._default_headers(), fields if is_whole else None)
@@ -276,7 +275,7 @@ class ServerProtocol(HttpToolsProtocol):
         """Start the task of a request."""
         # The scope of a forwarded request has the client in place of the peer. The application needs both.
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
-        cycle.scope, app = forwarded_scope(app, cycle.scope), unwrap(app)  # type: ignore[arg-type,assignment]
+        cycle.scope, app = proxies.forwarded_scope(app, cycle.scope), proxies.unwrap(app)  # type: ignore[arg-type,assignment]
         cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
@@ -316,7 +315,7 @@ class ServerProtocol(HttpToolsProtocol):
             return peer
         trusted = getattr(self.app, "trusted_hosts", None)  # a reload replaces it
         if self._forwarded[0] != forwarded_for or self._forwarded[1] is not trusted:
-            client = forwarded_client(self.app, peer, forwarded_for)
+            client = proxies.forwarded_client(self.app, peer, forwarded_for)
             self._forwarded = forwarded_for, trusted, peer if client is None else client[0]
         return self._forwarded[2]
 

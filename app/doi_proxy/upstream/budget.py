@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from cachetools import TTLCache
 
-from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow, UpstreamTimeout
+from doi_proxy import errors
 from doi_proxy.rationing.token_bucket import Bucket, back_off, count_tokens, take_token
 from doi_proxy.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, choose_slow
 from doi_proxy.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
@@ -175,7 +175,7 @@ class Budget:
     def refusal(self) -> Refusal | None:
         """The refusal of a query that cannot wait for a token. None if a token is left."""
         tokens = self.tokens
-        return None if tokens >= 1.0 else Refusal("budget", BudgetSpent.token, (1.0 - tokens) / self._rate)
+        return None if tokens >= 1.0 else Refusal("budget", errors.BudgetSpent.token, (1.0 - tokens) / self._rate)
 
     @asynccontextmanager
     async def admit(
@@ -199,7 +199,7 @@ class Budget:
             self._slow_prefixes.pop(hash(prefix), None)
         except TimeoutError:
             if place.gives_way:
-                raise UpstreamTimeout(_GAVE_WAY) from None
+                raise errors.UpstreamTimeout(_GAVE_WAY) from None
             raise
         finally:
             if self._is_slow(place):
@@ -234,7 +234,7 @@ class Budget:
         ends_at = self._clock() + seconds
         while (wait := await self._bucket.take()) > 0:
             if self._clock() + wait > ends_at:
-                raise BudgetSpent(retry_after=USUAL_RETRY)
+                raise errors.BudgetSpent(retry_after=USUAL_RETRY)
             await self._sleep(wait)
 
     async def start_empty(self) -> None:
@@ -275,10 +275,10 @@ class Budget:
                 waiters.notify(lambda client: self._also_wait(queue, query, waiters, client))
                 waiters.find_lack = lambda: self._find_lack(queue)
                 turn = await query.turn
-                if isinstance(turn, NotAdmitted):
+                if isinstance(turn, errors.NotAdmitted):
                     raise turn
                 return turn
-        except NotAdmitted:
+        except errors.NotAdmitted:
             waiters.refused = True
             raise
         except TimeoutError as error:
@@ -288,16 +288,16 @@ class Budget:
             waiters.notify(None)
             waiters.find_lack = None
 
-    def _find_lack(self, queue: Queue) -> NotAdmitted:
+    def _find_lack(self, queue: Queue) -> errors.NotAdmitted:
         """What the queries of a queue wait for: a token, one of too few places, or a slow upstream."""
         if queue.owner is self._others and self._people.waiting:
             queue = self._people.quick if self._people.quick.lines.queries else self._people.slow
         if not queue.lacks_place:
-            return BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
+            return errors.BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
         if queue.is_slow or self.slow_in_flight >= _SLOW_SHARE * self.in_flight:
             # A query that has just been sent takes as long as the others have.
-            return UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
-        return PlacesFull(retry_after=USUAL_RETRY)
+            return errors.UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
+        return errors.PlacesFull(retry_after=USUAL_RETRY)
 
     def _line_up(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
         lines = queue.lines
@@ -327,10 +327,10 @@ class Budget:
         # There may be a place that the earlier clients could not use.
         queue.look.set()
 
-    def _share_spent(self, queue: Queue, query: QueuedQuery) -> ShareSpent:
-        quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
+    def _share_spent(self, queue: Queue, query: QueuedQuery) -> errors.ShareSpent:
+        quota = errors.Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
         # A client's line is one shorter after a turn of each client.
-        return ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self._rate))
+        return errors.ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self._rate))
 
     async def _serve(self, queue: Queue) -> None:
         """Admit queries as places and tokens become free, until none waits."""
@@ -378,7 +378,7 @@ class Budget:
                 return
             queue.lines.leave(query)
             if not query.turn.done():
-                query.turn.set_result(BudgetSpent(retry_after=seconds))
+                query.turn.set_result(errors.BudgetSpent(retry_after=seconds))
 
     def _next(self, queue: Queue) -> tuple[ClientNetwork, QueuedQuery] | None:
         """The client whose turn it is, and its query. None without a place."""

@@ -15,19 +15,9 @@ from typing import Final
 import httpx
 
 from doi_names.percent import encode
-from doi_proxy.errors import (
-    ConfigurationError,
-    CouldNotVerify,
-    InvalidAnswer,
-    RequestTooLarge,
-    UpstreamLoop,
-    UpstreamRefused,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-    as_unverified,
-)
+from doi_proxy import errors
+from doi_proxy.upstream import engine
 from doi_proxy.upstream.agencies import read_agencies
-from doi_proxy.upstream.engine import ACCEPT_ENCODING, AiohttpTransport, load_authorities, read_body, read_egress_proxy
 from doi_proxy.upstream.loop import LOOP_HEADER
 from doi_proxy.upstream.retry_after import read_retry_after
 from doi_proxy.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
@@ -121,7 +111,7 @@ class HandleClient:
             {
                 "Host": self._url.netloc.decode("ascii"),
                 "Accept": "application/json",
-                "Accept-Encoding": ACCEPT_ENCODING,
+                "Accept-Encoding": engine.ACCEPT_ENCODING,
                 LOOP_HEADER: identity.loop_id,
                 **identify(identity.user_agent, identity.contact),
                 **_authorize(base),
@@ -131,11 +121,11 @@ class HandleClient:
         self._clock = clock
         self._may_ask_again = may_ask_again
         self._is_closed = False
-        proxy = read_egress_proxy(base.scheme, base.host)
+        proxy = engine.read_egress_proxy(base.scheme, base.host)
         # An egress proxy can have an https URL too.
         is_tls = "https" in (base.scheme, httpx.URL(proxy or "").scheme)
-        self._engine = transport or AiohttpTransport(
-            options.connect_timeout, trusted=load_authorities(options.ca_file) if is_tls else None, proxy=proxy
+        self._engine = transport or engine.AiohttpTransport(
+            options.connect_timeout, trusted=engine.load_authorities(options.ca_file) if is_tls else None, proxy=proxy
         )
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
@@ -153,7 +143,7 @@ class HandleClient:
         try:
             return read_answer(reply.body, query.name.text)
         except ServerRefused as error:
-            raise UpstreamRefused(
+            raise errors.UpstreamRefused(
                 error.message,
                 upstream_status=reply.status,
                 response_code=error.response_code,
@@ -164,7 +154,7 @@ class HandleClient:
             if reply.is_refusal:
                 raise _to_refusal(reply) from error
             message = f"{error.message} The HTTP status was {reply.status}."
-            raise as_unverified(type(error)(message, detail=error.detail)) from error
+            raise errors.as_unverified(type(error)(message, detail=error.detail)) from error
 
     async def probe(self) -> Answer:
         """Any answer shows that the upstream works. Raises CouldNotVerify."""
@@ -178,12 +168,14 @@ class HandleClient:
         if not names:
             return []
         if len(names) > MAX_AGENCY_NAMES:
-            raise RequestTooLarge(f"Ask for the registration agencies of at most {MAX_AGENCY_NAMES} names at once.")
+            raise errors.RequestTooLarge(
+                f"Ask for the registration agencies of at most {MAX_AGENCY_NAMES} names at once."
+            )
         reply = await self._get(agency_url(self._path, names))
         if reply.is_refusal:
             raise _to_refusal(reply)
         if reply.status != _SUCCESS:
-            raise InvalidAnswer(f"The upstream's Which RA service answered with HTTP status {reply.status}.")
+            raise errors.InvalidAnswer(f"The upstream's Which RA service answered with HTTP status {reply.status}.")
         return read_agencies(reply.body, names)
 
     async def aclose(self) -> None:
@@ -193,11 +185,11 @@ class HandleClient:
 
     async def _get(self, target: str) -> _Reply:
         if self._is_closed:
-            raise UpstreamUnreachable(detail="the client is closed")
+            raise errors.UpstreamUnreachable(detail="the client is closed")
         try:
             async with asyncio.timeout(self._options.total_timeout):
                 return await self._follow_redirects(target)
-        except CouldNotVerify:
+        except errors.CouldNotVerify:
             raise
         except Exception as error:
             # Catch everything: an exception missing from a list would not count as a failure of the upstream.
@@ -208,12 +200,12 @@ class HandleClient:
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._get_with_retry(target)
             if reply.status == _LOOP_DETECTED:
-                raise UpstreamLoop
+                raise errors.UpstreamLoop
             if reply.location is None:
                 return reply
             url = self._url.copy_with(raw_path=target.encode("ascii")).join(reply.location)
             if _origin(url) != self._origin:
-                raise UpstreamRefused(
+                raise errors.UpstreamRefused(
                     "The upstream redirects to another origin, which is not followed.",
                     upstream_status=reply.status,
                     detail=f"{url.scheme}://{url.netloc.decode()[:100]}",
@@ -221,7 +213,9 @@ class HandleClient:
             if not await self._may_ask_again():
                 break
             target = url.raw_path.decode("ascii")
-        raise UpstreamRefused("The upstream redirects too often; see `upstream.url`.", upstream_status=reply.status)
+        raise errors.UpstreamRefused(
+            "The upstream redirects too often; see `upstream.url`.", upstream_status=reply.status
+        )
 
     async def _get_with_retry(self, target: str) -> _Reply:
         """Get a target, and retry once if the connection is dropped: GET is idempotent (RFC 9110, section 9.2.2)."""
@@ -251,25 +245,25 @@ class HandleClient:
         retry_after = None if field is None else read_retry_after(field, self._clock())
         reply = _Reply(response.status_code, retry_after=retry_after)
         try:
-            body = await read_body(response, self._options.max_answer_bytes)
+            body = await engine.read_body(response, self._options.max_answer_bytes)
             return _Reply(reply.status, body, retry_after=retry_after)
-        except InvalidAnswer:
+        except errors.InvalidAnswer:
             if reply.is_refusal:
                 return reply
             raise
 
 
-def translate_error(error: Exception) -> CouldNotVerify:
+def translate_error(error: Exception) -> errors.CouldNotVerify:
     """Translate the error of a library."""
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        return UpstreamTimeout()
+        return errors.UpstreamTimeout()
     if isinstance(error, httpx.DecodingError):
-        return InvalidAnswer()
-    return UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL].rstrip(".: "))
+        return errors.InvalidAnswer()
+    return errors.UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL].rstrip(".: "))
 
 
-def _to_refusal(reply: _Reply) -> UpstreamRefused:
-    return UpstreamRefused(
+def _to_refusal(reply: _Reply) -> errors.UpstreamRefused:
+    return errors.UpstreamRefused(
         f"The upstream refused to answer, with HTTP status {reply.status}.",
         upstream_status=reply.status,
         retry_after=reply.retry_after,
@@ -280,7 +274,9 @@ def identify(user_agent: str, contact: str | None) -> dict[str, str]:
     """The header field that names this program and its operator. Raises ConfigurationError."""
     identified = f"{user_agent} (+{contact})" if contact else user_agent
     if not (identified.isascii() and identified.isprintable()):
-        raise ConfigurationError("The contact for the upstream's User-Agent must be printable ASCII: a URL or mailto:.")
+        raise errors.ConfigurationError(
+            "The contact for the upstream's User-Agent must be printable ASCII: a URL or mailto:."
+        )
     return {"User-Agent": identified}
 
 
@@ -296,9 +292,9 @@ def _read_base(base_url: str) -> httpx.URL:
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
-        raise ConfigurationError(f"The upstream URL {base_url!r} is not a URL: {error}.") from error
+        raise errors.ConfigurationError(f"The upstream URL {base_url!r} is not a URL: {error}.") from error
     if url.scheme not in _DEFAULT_PORTS or not url.host or url.query or url.fragment:
-        raise ConfigurationError(f"The upstream URL {base_url!r} must be http(s)://host[:port][/path].")
+        raise errors.ConfigurationError(f"The upstream URL {base_url!r} must be http(s)://host[:port][/path].")
     return url
 
 

@@ -14,23 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, Protocol, TypeVar
 
-from doi_proxy.errors import (
-    BreakerOpen,
-    BudgetSpent,
-    CouldNotVerify,
-    NotAdmitted,
-    NotCached,
-    NotInBundle,
-    PlacesFull,
-    PrefixDenied,
-    ResourcesShort,
-    ShareSpent,
-    UpstreamPaused,
-    UpstreamRefused,
-    UpstreamSlow,
-    UpstreamTimeout,
-    failure_tokens,
-)
+from doi_proxy import errors
 from doi_proxy.system.shortage import find_shortage
 from doi_proxy.upstream.breaker import Breaker, BreakerState
 from doi_proxy.upstream.budget import Budget
@@ -72,14 +56,22 @@ RecordQuery = Callable[[str, float], None]
 #: The outcomes of queries that were not sent.
 UNSENT_OUTCOMES: Final = frozenset(
     error.token
-    for error in (BreakerOpen, UpstreamPaused, BudgetSpent, PlacesFull, UpstreamSlow, ShareSpent, NotInBundle)
+    for error in (
+        errors.BreakerOpen,
+        errors.UpstreamPaused,
+        errors.BudgetSpent,
+        errors.PlacesFull,
+        errors.UpstreamSlow,
+        errors.ShareSpent,
+        errors.NotInBundle,
+    )
 )
 
 
 def list_outcomes() -> frozenset[str]:
     """Every outcome that an observer can get, once the features with their errors are loaded."""
     answered = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED})
-    return answered | failure_tokens() - {PrefixDenied.token, NotCached.token}
+    return answered | errors.failure_tokens() - {errors.PrefixDenied.token, errors.NotCached.token}
 
 
 class UpstreamApi(Source, Protocol):
@@ -151,9 +143,9 @@ class Guard:
         """Why no query is sent now, as far as this upstream decides. None if one may be sent."""
         now = self._clock()
         if now < self.pause.until:
-            return Refusal("pause", UpstreamPaused.token, self.pause.until - now)
+            return Refusal("pause", errors.UpstreamPaused.token, self.pause.until - now)
         if self.breaker.state is not BreakerState.CLOSED and (seconds := self.breaker.retry_after(now)) > 0:
-            return Refusal("breaker", BreakerOpen.token, seconds)
+            return Refusal("breaker", errors.BreakerOpen.token, seconds)
         return None
 
     def find_refusal(self) -> Refusal | None:
@@ -190,11 +182,15 @@ class Guard:
                 if priority is Priority.PERSON and self.budget.log.refusals.under_way is not None:
                     self.budget.log.notice_quiet()
                 return await self._query(name, fetch)
-        except (BreakerOpen, UpstreamPaused, NotAdmitted) as error:
+        except (errors.BreakerOpen, errors.UpstreamPaused, errors.NotAdmitted) as error:
             if not admitted:
                 self._count(error.token, began)
             # A full share of one client is no trouble of others.
-            if priority is Priority.PERSON and isinstance(error, NotAdmitted) and not isinstance(error, ShareSpent):
+            if (
+                priority is Priority.PERSON
+                and isinstance(error, errors.NotAdmitted)
+                and not isinstance(error, errors.ShareSpent)
+            ):
                 self.budget.log.refusal(error, self.budget.describe())
             raise
 
@@ -207,16 +203,16 @@ class Guard:
         if refusal is None:
             return
         if refusal.by == "pause":
-            error = UpstreamPaused(retry_after=refusal.seconds)
+            error = errors.UpstreamPaused(retry_after=refusal.seconds)
             self.log.pause(refusal.seconds, error)
             raise error
-        raise BreakerOpen(retry_after=refusal.seconds)
+        raise errors.BreakerOpen(retry_after=refusal.seconds)
 
     async def _query(self, name: str, fetch: Callable[[], Awaitable[T]]) -> T:
         """Query, and update breaker, pause and log by the answer or the failure."""
         try:
             answer = await self._fetch(fetch)
-        except CouldNotVerify as error:
+        except errors.CouldNotVerify as error:
             await self._record_failure(name, error)
             raise
         self.record_answer(self._clock())
@@ -228,15 +224,15 @@ class Guard:
             answer = await fetch()
             outcome = _ANSWERS[answer.code] if isinstance(answer, Answer) else _AGENCIES
             return answer
-        except CouldNotVerify as error:
+        except errors.CouldNotVerify as error:
             if shortage := find_shortage(error):
-                outcome = ResourcesShort.token
-                raise ResourcesShort(retry_after=_SHORTAGE_RETRY, detail=shortage) from error
+                outcome = errors.ResourcesShort.token
+                raise errors.ResourcesShort(retry_after=_SHORTAGE_RETRY, detail=shortage) from error
             outcome = error.token
             raise
         except MemoryError as error:
-            outcome = ResourcesShort.token
-            raise ResourcesShort(retry_after=_SHORTAGE_RETRY, detail=find_shortage(error)) from error
+            outcome = errors.ResourcesShort.token
+            raise errors.ResourcesShort(retry_after=_SHORTAGE_RETRY, detail=find_shortage(error)) from error
         finally:
             self._count(outcome, began)
 
@@ -253,10 +249,10 @@ class Guard:
         if self.log.awaits_answer:
             self.log.answer()
 
-    async def _record_failure(self, name: str, error: CouldNotVerify) -> None:
-        if isinstance(error, (BreakerOpen, UpstreamPaused, NotAdmitted, NotInBundle)):
+    async def _record_failure(self, name: str, error: errors.CouldNotVerify) -> None:
+        if isinstance(error, (errors.BreakerOpen, errors.UpstreamPaused, errors.NotAdmitted, errors.NotInBundle)):
             return
-        if isinstance(error, ResourcesShort):
+        if isinstance(error, errors.ResourcesShort):
             # It says nothing about the upstream.
             self.budget.log.refusal(error, error.detail)
             return
@@ -264,19 +260,19 @@ class Guard:
             self.log.unreadable(name, error)
             if self.breaker.suspect(name):
                 await self._send_control_query()
-        elif isinstance(error, UpstreamRefused) and error.requests_pause and error.retry_after:
+        elif isinstance(error, errors.UpstreamRefused) and error.requests_pause and error.retry_after:
             # An upstream that says when to come back is obeyed. The breaker is not needed.
             await self._begin_pause(error.retry_after, error)
         else:
-            is_timeout = isinstance(error, UpstreamTimeout)
+            is_timeout = isinstance(error, errors.UpstreamTimeout)
             in_doubt = self.breaker.record_failure(name, self._clock(), is_timeout=is_timeout)
             self._log_failure(error)
             if in_doubt:
                 await self._send_control_query()
-            if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
+            if isinstance(error, errors.UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
                 await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
 
-    async def _begin_pause(self, seconds: float, error: CouldNotVerify) -> None:
+    async def _begin_pause(self, seconds: float, error: errors.CouldNotVerify) -> None:
         error.retry_after = await self.pause.begin(self._clock(), seconds)
         self.log.pause(error.retry_after, error)
 
@@ -287,9 +283,9 @@ class Guard:
         self._is_controlling = True
         try:
             await self._fetch(self._source.probe)
-        except ResourcesShort:
+        except errors.ResourcesShort:
             pass
-        except CouldNotVerify as error:
+        except errors.CouldNotVerify as error:
             self.breaker.open(self._clock())
             self._log_failure(error)
         else:
@@ -297,7 +293,7 @@ class Guard:
         finally:
             self._is_controlling = False
 
-    def _log_failure(self, error: CouldNotVerify) -> None:
+    def _log_failure(self, error: errors.CouldNotVerify) -> None:
         self.result_at = self._clock()
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
 

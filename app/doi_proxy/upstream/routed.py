@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
-from doi_proxy.errors import BreakerOpen, CouldNotVerify, NotAdmitted, NotInBundle, UnprovenAnswer, UpstreamPaused
+from doi_proxy import errors
 from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.guard import Guard
 from doi_proxy.upstream.local import SealedSource
@@ -43,12 +43,12 @@ class RoutedSource:
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
         """The first answer. Raises CouldNotVerify."""
-        failures: list[CouldNotVerify] = []
+        failures: list[errors.CouldNotVerify] = []
         for number, source in enumerate(self.sources_of(query.name), 1):
             try:
                 answer = await source.fetch(query)
-            except CouldNotVerify as error:
-                if query.certified and isinstance(error, UnprovenAnswer):
+            except errors.CouldNotVerify as error:
+                if query.certified and isinstance(error, errors.UnprovenAnswer):
                     # The next upstream could not prove its answer either, and a forger could choose it.
                     raise
                 failures.append(error)
@@ -84,8 +84,8 @@ class RoutedSource:
         return None
 
 
-def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
-    unsent = (BreakerOpen, UpstreamPaused, NotAdmitted, NotInBundle)
+def _choose_failure(failures: Sequence[errors.CouldNotVerify]) -> errors.CouldNotVerify:
+    unsent = (errors.BreakerOpen, errors.UpstreamPaused, errors.NotAdmitted, errors.NotInBundle)
     sent = (error for error in failures if not isinstance(error, unsent))
     return next(sent, failures[0])
 
@@ -98,7 +98,7 @@ def find_refusal(source: Source, name: HandleName) -> Refusal | None:
         case RoutedSource():
             return source.find_refusal(name)
         case SealedSource():
-            return Refusal("sealed", NotInBundle.token, inf)
+            return Refusal("sealed", errors.NotInBundle.token, inf)
     return None
 
 

@@ -18,6 +18,7 @@ from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failu
 from doi_proxy.resolver.options import ResolveOptions
 from doi_proxy.resolver.resolution import CACHED, Chain, Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
+from doi_proxy.web import responses
 from doi_proxy.web.conditions import read_conditions
 from doi_proxy.web.countdown import JsonCountdown
 from doi_proxy.web.failure_headers import failure_headers, quota_headers
@@ -25,7 +26,6 @@ from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
 from doi_proxy.web.header import Header
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Parameters, is_true, read_api_options
-from doi_proxy.web.responses import JAVASCRIPT, JSON, NOT_MODIFIED, Basis, FailureBasis, Reply
 from doi_proxy.web.stage import Stages
 from handle_protocol.answer import ResponseCode
 from handle_protocol.record import write_values
@@ -73,7 +73,7 @@ class RestApi:
 
     def answer_now(
         self, request: Request, path: bytes, parameters: Parameters, *, can_wait: bool = False
-    ) -> Reply | None:
+    ) -> responses.Reply | None:
         """The answer, if it depends only on a fresh record that takes no task, else None. Raises DoiProxyError.
 
         An answer that a thread has to encode is None too, unless the caller can wait for that.
@@ -94,7 +94,7 @@ class RestApi:
         self._resolver.count_answer(found)
         return reply
 
-    async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
+    async def answer(self, request: Request, path: bytes, parameters: Parameters) -> responses.Reply:
         """Answer a request for `path`, the raw path after `/api/`."""
         lower = path.lower()
         if not (lower.startswith(HANDLES) or lower == HANDLES[:-1]):
@@ -121,33 +121,35 @@ class RestApi:
 
     def answer_record(
         self, request: Request, resolution: Resolution, options: ResolveOptions, parameters: Parameters
-    ) -> Reply:
+    ) -> responses.Reply:
         """The answer from a resolution: the record, 404 if the name is not registered, or 304."""
         code, body = write_answer(resolution, options)
         kind, body = _format(body, parameters)
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
         is_repeatable = resolution.origin in CACHED and not options.bypasses_cache
-        basis = Basis(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_repeatable else None
+        basis = (
+            responses.Basis(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_repeatable else None
+        )
         if code is ResponseCode.HANDLE_NOT_FOUND:
-            return Reply(404, (kind, tag), body, freshness, basis)
+            return responses.Reply(404, (kind, tag), body, freshness, basis)
         if _has(request, tag):
             # Without the headers of a body (RFC 9110, section 15.4.5).
-            return Reply(NOT_MODIFIED, (tag,), b"", freshness)
-        return Reply(200, (kind, tag), body, freshness, basis)
+            return responses.Reply(responses.NOT_MODIFIED, (tag,), b"", freshness)
+        return responses.Reply(200, (kind, tag), body, freshness, basis)
 
-    def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
+    def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> responses.Reply:
         """responseCode 2. It must not be 100, which means that the name does not exist."""
         body = _object(ERROR, ("message", failure.message), ("handle", name.text))
         reply = _error(failure.status, body, failure_headers(failure), parameters)
-        return structs.replace(reply, basis=FailureBasis(name, failure))
+        return structs.replace(reply, basis=responses.FailureBasis(name, failure))
 
-    def answer_limit(self, error: TooManyRequests, parameters: Parameters) -> Reply:
+    def answer_limit(self, error: TooManyRequests, parameters: Parameters) -> responses.Reply:
         """A client is over one of its limits. responseCode 2, as with every temporary error."""
         headers = quota_headers(error.quota, error.retry_after)
         return _error(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
 
-    def answer_error(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
+    def answer_error(self, status: int, code: int, message: str, parameters: Parameters) -> responses.Reply:
         """An error of the client."""
         return _error(status, _object(code, ("message", message)), (), parameters)
 
@@ -190,22 +192,22 @@ def _object(code: int, *members: tuple[str, str]) -> bytes:
     return escape_separators(msgspec.json.encode({"responseCode": code, **dict(members)}))
 
 
-def _error(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> Reply:
+def _error(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> responses.Reply:
     kind, body = _format(body, parameters)
-    return Reply(status, (kind, *headers), body, (NO_STORE,))
+    return responses.Reply(status, (kind, *headers), body, (NO_STORE,))
 
 
 def _format(body: bytes, parameters: Parameters) -> tuple[Header, bytes]:
     """The media type and the body, with `pretty` and `callback` applied."""
     if not parameters.pairs:
-        return JSON, body
+        return responses.JSON, body
     if is_true(parameters.first("pretty")):
         body = _indent(body)
     callback = parameters.first("callback")
     if callback is None:
-        return JSON, body
+        return responses.JSON, body
     name = _INVALID_IN_CALLBACK.sub("_", callback[:MAX_CALLBACK])
-    return JAVASCRIPT, name.encode() + b"(" + body + b");"
+    return responses.JAVASCRIPT, name.encode() + b"(" + body + b");"
 
 
 def _indent(body: bytes) -> bytes:

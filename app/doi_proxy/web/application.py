@@ -14,8 +14,8 @@ from doi_names.errors import EmptyName, NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
 from doi_names.uri import url_path
-from doi_proxy.errors import FAILURES, DoiProxyError, RequestLoop, RequestTooLarge, TooManyRequests, as_failure
-from doi_proxy.web import which_ra
+from doi_proxy import errors
+from doi_proxy.web import request_id, responses, which_ra
 from doi_proxy.web.api import PROTOCOL_ERROR
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.freshness import CACHE_CONTROL, OWN_PAGE
@@ -24,21 +24,7 @@ from doi_proxy.web.operations import Face, Operations
 from doi_proxy.web.other_methods import answer_other_method
 from doi_proxy.web.problem import error_problem
 from doi_proxy.web.request import Fields, Request
-from doi_proxy.web.request_id import REQUEST_ID, answer_identifier, echo_identifier, id_headers, sent_identifier
 from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
-from doi_proxy.web.responses import (
-    NOT_MODIFIED,
-    Basis,
-    FailureBasis,
-    Message,
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    page,
-    send_reply,
-    write_reply,
-)
 from doi_proxy.web.route import Paths, api_part, find_route, names_part
 from doi_proxy.web.stage import Answer, Stages
 
@@ -54,7 +40,11 @@ class Preparation(Protocol):
     """The prepared answers, which a server tries before the application."""
 
     def offer(
-        self, target: bytes, reply: Reply, basis: Basis | FailureBasis, header: Callable[[bytes], str | None]
+        self,
+        target: bytes,
+        reply: responses.Reply,
+        basis: responses.Basis | responses.FailureBasis,
+        header: Callable[[bytes], str | None],
     ) -> None:
         """Prepare a reply to a plain request for `target`, the raw path and query. `header` reads a header of it."""
 
@@ -107,7 +97,7 @@ class Application:
         #: The prepared answers, which a server tries before this application. None if they are switched off.
         self.prepared = prepared
 
-    def answer_now(self, scope: Scope, default_headers: bytes, fields: Fields | None = None) -> bytes | None:
+    def answer_now(self, scope: responses.Scope, default_headers: bytes, fields: Fields | None = None) -> bytes | None:
         """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
 
         `default_headers` are the lines that the server puts first, `fields` the request's headers, if it has read them.
@@ -126,25 +116,27 @@ class Application:
         self._count(request, route, reply.status, seconds)
         stages, last = self._stages, b""
         # Most answers are too small.
-        if len(reply.body) >= stages.encodes_from or reply.status == NOT_MODIFIED:
+        if len(reply.body) >= stages.encodes_from or reply.status == responses.NOT_MODIFIED:
             for encoder in stages.encoders:
                 reply = encoder.encode_now(request, encoder.prepare(reply))
         self._offer(request, reply)
         if stages.log_now is not None:
             last = stages.log_now(request, route, reply, seconds)
-        elif request.header(REQUEST_ID) is not None:
-            identifier = answer_identifier(request, sent_identifier(request), (*reply.headers, *reply.freshness))
-            last = header_lines(id_headers(identifier))
-        return write_reply(reply, default_headers, last, head_only=method == "HEAD")
+        elif request.header(request_id.REQUEST_ID) is not None:
+            identifier = request_id.answer_identifier(
+                request, request_id.sent_identifier(request), (*reply.headers, *reply.freshness)
+            )
+            last = header_lines(request_id.id_headers(identifier))
+        return responses.write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
-    def _refuse(self, request: Request, route: str) -> Reply | None:
+    def _refuse(self, request: Request, route: str) -> responses.Reply | None:
         """The refusal of a client that may not have an answer, None if it is admitted. It is counted once."""
         for gate in self._gates:
             if not gate.admits_all:
                 return self._ask_gates(request, route)
         return None
 
-    def _ask_gates(self, request: Request, route: str) -> Reply | None:
+    def _ask_gates(self, request: Request, route: str) -> responses.Reply | None:
         if route == "operation" or ADMITTED in (marks := _marks_of(request)):
             return None
         marks.add(ADMITTED)
@@ -152,20 +144,20 @@ class Application:
             for gate in self._gates:
                 if not gate.admits_all:
                     gate.admit(request.client_address)
-        except DoiProxyError as error:
+        except errors.DoiProxyError as error:
             return self._show_refusal(request, route, error)
         return None
 
-    def _show_refusal(self, request: Request, route: str, error: DoiProxyError) -> Reply:
+    def _show_refusal(self, request: Request, route: str, error: errors.DoiProxyError) -> responses.Reply:
         if route in self._own_routes:
             return error_problem(error, base=self._face.link.base)
-        if route == "api" and isinstance(error, TooManyRequests):
+        if route == "api" and isinstance(error, errors.TooManyRequests):
             return self._face.api.answer_limit(error, Parameters())
         if route == "api":
             return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
         return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
-    def _try_now(self, request: Request, route: str, *, can_wait: bool = False) -> Reply | None:
+    def _try_now(self, request: Request, route: str, *, can_wait: bool = False) -> responses.Reply | None:
         """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting.
 
         A caller that can wait may have to encode it in a thread.
@@ -184,13 +176,13 @@ class Application:
                 return self._face.api.answer_now(
                     request, api_part(request.path), read_query(request.query), can_wait=can_wait
                 )
-        except FAILURES:
+        except errors.FAILURES:
             return None  # awaiting meets the same error, and answers it
         except Exception as error:
             self._face.errors.log_fault(error)
         return None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: responses.Scope, receive: responses.Receive, send: responses.Send) -> None:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
@@ -198,11 +190,11 @@ class Application:
             return
         request = Request(scope, receive, self._site.public_url, self._site.sub_path)
         route = find_route(request.method, request.path, self._paths)
-        if self._stages.log_now is None and request.header(REQUEST_ID) is not None:
-            send = echo_identifier(request, send)
+        if self._stages.log_now is None and request.header(request_id.REQUEST_ID) is not None:
+            send = request_id.echo_identifier(request, send)
         await self._wrapped(request, route, receive, send)
 
-    async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
+    async def _respond(self, request: Request, route: str, receive: responses.Receive, send: responses.Send) -> None:
         began = self._timer()
         if route == "operation":
             status = await self._operations.answer(request, receive, send, self._stages.encoders)
@@ -210,12 +202,12 @@ class Application:
             status = await self._answer_own_api(request, route, receive, send)
         else:
             reply = await self._answer(request, route)
-            if len(reply.body) >= self._stages.encodes_from or reply.status == NOT_MODIFIED:
+            if len(reply.body) >= self._stages.encodes_from or reply.status == responses.NOT_MODIFIED:
                 for encoder in self._stages.encoders:
                     reply = await encoder.encode(request, encoder.prepare(reply))
             self._offer(request, reply)
             status = reply.status
-            await send_reply(reply, send, head_only=request.head_only)
+            await responses.send_reply(reply, send, head_only=request.head_only)
         self._count(request, route, status, self._timer() - began)
 
     def _count(self, request: Request, route: str, status: int, seconds: float) -> None:
@@ -227,7 +219,7 @@ class Application:
         if stages.count_path is not None:
             stages.count_path(address, request.path, status, 1)
 
-    def _offer(self, request: Request, reply: Reply) -> None:
+    def _offer(self, request: Request, reply: responses.Reply) -> None:
         """Let a reply be prepared that depends only on records, and on what selects it."""
         basis = reply.basis
         if (
@@ -243,18 +235,20 @@ class Application:
             target: bytes = request.scope["raw_path"]
             self.prepared.offer(target + b"?" + query if query else target, reply, basis, request.header)
 
-    async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
+    async def _answer_own_api(
+        self, request: Request, route: str, receive: responses.Receive, send: responses.Send
+    ) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""
         refusal = self._refuse(request, route)
         if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
-            refusal = refusal or error_problem(as_failure(NameTooLong(message)), base=self._face.link.base)
+            refusal = refusal or error_problem(errors.as_failure(NameTooLong(message)), base=self._face.link.base)
         if refusal is None:
             return await self._operations.answer(request, receive, send, self._stages.encoders)
-        await send_reply(refusal, send, head_only=request.head_only)
+        await responses.send_reply(refusal, send, head_only=request.head_only)
         return refusal.status
 
-    async def _answer(self, request: Request, route: str) -> Reply:
+    async def _answer(self, request: Request, route: str) -> responses.Reply:
         try:
             refusal = self._refuse(request, route)
             if refusal is not None:
@@ -266,21 +260,23 @@ class Application:
             return self._try_now(request, route, can_wait=True) or await self._await_answer(request, route)
         except asyncio.CancelledError:
             raise
-        except FAILURES as error:
-            return self._show_refusal(request, route, as_failure(error))
+        except errors.FAILURES as error:
+            return self._show_refusal(request, route, errors.as_failure(error))
         except Exception as error:  # every error becomes a page, which logs it
             return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
-    async def _await_answer(self, request: Request, route: str) -> Reply:
+    async def _await_answer(self, request: Request, route: str) -> responses.Reply:
         # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
         if self._site.loop_id in (request.header(b"cdn-loop") or ""):
-            raise RequestLoop
+            raise errors.RequestLoop
         parameters = await request.parameters()
         typed = parameters.first("hdl") if request.method == "POST" else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
         if len(typed) > MAX_TYPED_CHARACTERS:
-            raise RequestTooLarge(f"The form takes {MAX_TYPED_CHARACTERS} characters; request a long name by its path.")
+            raise errors.RequestTooLarge(
+                f"The form takes {MAX_TYPED_CHARACTERS} characters; request a long name by its path."
+            )
         path = b"/" + typed.strip().encode("utf-8", "replace")
         return await self._dispatch(
             request, find_route(request.method, path, self._typed_paths), path, parameters, typed
@@ -288,7 +284,7 @@ class Application:
 
     async def _dispatch(
         self, request: Request, route: str, path: bytes, parameters: Parameters, typed: str | None = None
-    ) -> Reply:
+    ) -> responses.Reply:
         if route == "api":
             return await self._face.api.answer(request, api_part(path), parameters)
         if route == "which_ra":
@@ -305,13 +301,15 @@ class Application:
             reply = await self._face.redirects.answer(request, name, parameters)
         except EmptyName:
             return self._home(request)
-        except FAILURES as error:
+        except errors.FAILURES as error:
             reply = self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
         if typed is not None and request.method == "POST":
             return await self._answer_text(request, parameters, typed, reply)
         return reply
 
-    async def _answer_text(self, request: Request, parameters: Parameters, typed: str, reply: Reply) -> Reply:
+    async def _answer_text(
+        self, request: Request, parameters: Parameters, typed: str, reply: responses.Reply
+    ) -> responses.Reply:
         """The page about the names in a text of the form that has this `reply` as it stands, as a name."""
         is_prose = len(typed.split()) > 1
         if reply.status not in ((400, 404, 502, 503, 504) if is_prose else (400, 404)):
@@ -323,12 +321,12 @@ class Application:
                 return answer if is_prose or (reply.status == 400 and names[0].text in typed[1:]) else reply
         return self._face.errors.show_found(request, names, typed) if names else reply
 
-    def _home(self, request: Request) -> Reply:
+    def _home(self, request: Request) -> responses.Reply:
         language = request.language(self._face.pages.languages)
-        return page(200, self._face.pages.home(self._face.link, language), freshness=(OWN_PAGE,))
+        return responses.page(200, self._face.pages.home(self._face.link, language), freshness=(OWN_PAGE,))
 
 
-async def _no_body() -> Message:
+async def _no_body() -> responses.Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 

@@ -13,19 +13,7 @@ from msgspec import structs
 
 from doi_names.errors import NotADOI
 from doi_names.name import HandleName
-from doi_proxy.errors import (
-    FAILURES,
-    AliasChainTooLong,
-    ClientDenied,
-    CouldNotVerify,
-    DoiProxyError,
-    NoDOIInOpenURL,
-    PrefixDenied,
-    PrefixInactive,
-    TooManyRequests,
-    UnreadableName,
-    as_failure,
-)
+from doi_proxy import errors
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.failure_headers import failure_headers, quota_headers, seconds_to_wait
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
@@ -87,49 +75,49 @@ class ErrorPages:
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""
-        if not isinstance(error, FAILURES):
+        if not isinstance(error, errors.FAILURES):
             log.error("a request failed by a fault of this program", exc_info=error)
             return self.answer_status(request, 500, "")
-        error = as_failure(error)
+        error = errors.as_failure(error)
         if wants_problem(request.header(b"accept")):
             members = self._read_sections("problem", error, name, typed)
             reply = error_problem(error, base=self._link.base, name=name, members=members)
             return structs.replace(reply, basis=_find_basis(error, name))
         return self._answer_page(request, error, name, typed)
 
-    def _answer_page(self, request: Request, error: DoiProxyError, name: HandleName | None, typed: str) -> Reply:
+    def _answer_page(self, request: Request, error: errors.DoiProxyError, name: HandleName | None, typed: str) -> Reply:
         language = request.language(self._pages.languages)
         link = replace(self._link, query=format_query(request.query))
-        if isinstance(error, PrefixDenied) and name is not None:
+        if isinstance(error, errors.PrefixDenied) and name is not None:
             body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
             return _page(error.status, body, failure_headers(error))
-        if isinstance(error, CouldNotVerify) and name is not None:
+        if isinstance(error, errors.CouldNotVerify) and name is not None:
             again, reason = seconds_to_wait(error), self._pages.failure_reason(language, error.token)
             body = self._pages.could_not_verify(link, language, name=name, reason=reason, retry_after=again)
             return structs.replace(_page(error.status, body, failure_headers(error)), basis=_find_basis(error, name))
-        if isinstance(error, AliasChainTooLong) and name is not None:
+        if isinstance(error, errors.AliasChainTooLong) and name is not None:
             reached = HandleName(error.reached)
             body = self._pages.alias_chain_too_long(link, language, name=name, reached=reached)
             return _page(error.status, body)
-        if isinstance(error, PrefixInactive) and name is not None:
+        if isinstance(error, errors.PrefixInactive) and name is not None:
             body = self._pages.prefix_inactive(
                 self._link, language, name=name, message=error.status_message, contact=error.contact
             )
             return _page(error.status, body)
-        if isinstance(error, NoDOIInOpenURL):
+        if isinstance(error, errors.NoDOIInOpenURL):
             return _page(error.status, self._pages.openurl(self._link, language))
-        if isinstance(error, UnreadableName) and error.status == 400:
+        if isinstance(error, errors.UnreadableName) and error.status == 400:
             found = self._read_sections("not_a_doi", error, name, typed)
             reason = "" if error.token == NotADOI.token else self._pages.failure_reason(language, error.token)
             body = self._pages.not_a_doi(link, language, typed=typed, reason=reason, sections=found)
             return _page(error.status, body)
-        if isinstance(error, TooManyRequests):
+        if isinstance(error, errors.TooManyRequests):
             return self._refuse(language, error, typed)
-        if isinstance(error, ClientDenied):
+        if isinstance(error, errors.ClientDenied):
             return _page(error.status, self._pages.error(self._link, language, title_key="error_denied"))
         return self._show_status(request, error.status, error.message, ())
 
-    def _refuse(self, language: str, error: TooManyRequests, typed: str) -> Reply:
+    def _refuse(self, language: str, error: errors.TooManyRequests, typed: str) -> Reply:
         """A page that says when to try again, with the name in its form."""
         again = max(1, ceil(error.retry_after))
         body = self._pages.error(self._link, language, title_key="error_too_many", typed=typed, retry_after=again)
@@ -150,16 +138,16 @@ class ErrorPages:
         return _page(status, body, headers)
 
     def _read_sections(
-        self, kind: PageKind, error: DoiProxyError, name: HandleName | None, typed: str
+        self, kind: PageKind, error: errors.DoiProxyError, name: HandleName | None, typed: str
     ) -> dict[str, Any]:
         """What features add to the answer about what cannot be a DOI name."""
-        if not isinstance(error, UnreadableName) or error.status != HTTPStatus.BAD_REQUEST:
+        if not isinstance(error, errors.UnreadableName) or error.status != HTTPStatus.BAD_REQUEST:
             return {}
         return read_sections(self._sections, kind, name, typed)
 
 
-def _find_basis(error: DoiProxyError, name: HandleName | None) -> FailureBasis | None:
-    if name is None or not isinstance(error, CouldNotVerify):
+def _find_basis(error: errors.DoiProxyError, name: HandleName | None) -> FailureBasis | None:
+    if name is None or not isinstance(error, errors.CouldNotVerify):
         return None
     return FailureBasis(name, error, Varies.PROBLEM | Varies.LANGUAGE)
 

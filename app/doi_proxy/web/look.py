@@ -12,20 +12,10 @@ from typing import Any, Final
 from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined, Template
 from markupsafe import escape
 
+from doi_proxy.web import shown_values
 from doi_proxy.web.branding import Brand, Branding, StaticFile
 from doi_proxy.web.date import write_timestamp
 from doi_proxy.web.languages import CORE, Catalogue, TextFolder, load_catalogues
-from doi_proxy.web.shown_values import (
-    MAX_CHARACTERS_SHOWN,
-    contact_link,
-    data_href,
-    hexadecimal,
-    list_permissions,
-    name_href,
-    render_link,
-    shape,
-    visible,
-)
 
 _LAYOUT: Final = "layout.html"
 #: Stands for the title and for the main part in what is around them.
@@ -92,7 +82,7 @@ def open_look(branding: Branding, of_features: Sequence[TextFolder], *, version:
     """Read templates and texts. Raises ConfigurationError if templates in place of ours cannot be used."""
     packages = (CORE, *(folder.package for folder in of_features))
     catalogues = load_catalogues(branding.languages, packages, branding.texts)
-    names = {"version": version, "operator": contact_link(branding.brand.contact)}
+    names = {"version": version, "operator": shown_values.contact_link(branding.brand.contact)}
     sources = _read_sources(packages)
     render, preparations = _load_own(sources, names, catalogues)
     if branding.replace_templates is not None:
@@ -177,11 +167,15 @@ def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None
     )
     environment.globals |= {
         **names,
-        "link": render_link,
+        "link": shown_values.render_link,
         "moment": write_timestamp,
-        "granted": list_permissions,
-        "most_characters": MAX_CHARACTERS_SHOWN,
+        "granted": shown_values.list_permissions,
+        "most_characters": shown_values.MAX_CHARACTERS_SHOWN,
     }
-    environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
-    environment.filters |= {"visible": visible, "hexadecimal": hexadecimal}
+    environment.globals |= {
+        "shape": shown_values.shape,
+        "data_href": shown_values.data_href,
+        "name_href": shown_values.name_href,
+    }
+    environment.filters |= {"visible": shown_values.visible, "hexadecimal": shown_values.hexadecimal}
     return environment

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from doi_proxy.resolver.which_ra import WhichRa
+from doi_proxy.web import responses
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.error_handlers import ErrorPages
 from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.redirect import Redirects
 from doi_proxy.web.request import Request
-from doi_proxy.web.responses import COMMON_HEADERS, NO_CORS_HEADERS, Message, Receive, Scope, Send
 from doi_proxy.web.route import Paths
 from doi_proxy.web.stage import Encoder, Stages
 
@@ -27,7 +27,7 @@ class Gate(Protocol):
     def answers(self, request: Request) -> bool:
         """Whether a request is for this gate."""
 
-    async def answer(self, request: Request, scope: Scope, send: Send) -> int:
+    async def answer(self, request: Request, scope: responses.Scope, send: responses.Send) -> int:
         """Answer a request. Returns the status."""
 
 
@@ -52,12 +52,14 @@ class Face:
 class Operations:
     """What answers the paths that are not names: FastAPI, and gates. `allow_of` returns the methods of such a path."""
 
-    app: Callable[[Scope, Receive, Send], Awaitable[None]]
+    app: Callable[[responses.Scope, responses.Receive, responses.Send], Awaitable[None]]
     paths: Paths
     allow_of: Callable[[bytes], str | None]
     gates: Sequence[Gate] = ()
 
-    async def answer(self, request: Request, receive: Receive, send: Send, encoders: Sequence[Encoder]) -> int:
+    async def answer(
+        self, request: Request, receive: responses.Receive, send: responses.Send, encoders: Sequence[Encoder]
+    ) -> int:
         """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status.
 
         `encoders` encode the answers of FastAPI.
@@ -68,17 +70,17 @@ class Operations:
                 return await gate.answer(request, scope, send)
         status = 500
 
-        async def send_complete(message: Message) -> None:
+        async def send_complete(message: responses.Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                common = NO_CORS_HEADERS if request.path in self.paths.private else COMMON_HEADERS
+                common = responses.NO_CORS_HEADERS if request.path in self.paths.private else responses.COMMON_HEADERS
                 message["headers"] = [*message.get("headers", ()), *common]
             elif request.head_only:
                 message["body"] = b""
             await send(message)
 
-        wrapped: Send = send_complete
+        wrapped: responses.Send = send_complete
         for encoder in encoders:
             wrapped = encoder.wrap_send(request, wrapped)
         await self.app(scope, receive, wrapped)

@@ -12,6 +12,7 @@ from doi_names.name import HandleName
 from doi_names.uri import url_path
 from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from doi_proxy.resolver.which_ra import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
+from doi_proxy.web import shown_values
 from doi_proxy.web.branding import Branding, StaticFile, our_branding
 from doi_proxy.web.date import write_date, write_moment
 from doi_proxy.web.languages import CORE, Catalogue, TextFolder
@@ -19,13 +20,6 @@ from doi_proxy.web.locations_page import show_locations
 from doi_proxy.web.look import open_look
 from doi_proxy.web.outline import Outline, ValueRow, rows
 from doi_proxy.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, title_text
-from doi_proxy.web.shown_values import (
-    MAX_CHARACTERS_SHOWN,
-    contact_link,
-    find_target,
-    is_administrative,
-    public_handle_url,
-)
 from doi_proxy.web.ways import Helpers, Trouble, Way, list_ways
 from handle_protocol.location import Location
 from handle_protocol.value import HandleValue
@@ -193,7 +187,11 @@ class Pages:
         shown = rows(values)
         facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
         texts = self._look.texts(language)
-        facts |= {"stale": stale and show_stale(texts, stale), "note": note, "leads_to": find_target(values)}
+        facts |= {
+            "stale": stale and show_stale(texts, stale),
+            "note": note,
+            "leads_to": shown_values.find_target(values),
+        }
         facts |= {"leads_on": leads_on and note is None, "count": len(values)}
         facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked), "blocks": (), **sections}
         return self.render("values", link, language, "values.title_", name, **facts)
@@ -224,14 +222,18 @@ class Pages:
         self, link: Link, language: str, *, typed: str, reason: str, sections: Mapping[str, Any] = MappingProxyType({})
     ) -> bytes:
         """What was `typed` is not a DOI, or not a name at all. `reason` is what else is wrong with it, or ""."""
-        typed = typed[:MAX_CHARACTERS_SHOWN]
-        facts: dict[str, Any] = {"typed": readable(typed), "reason": reason, "handle_url": public_handle_url(typed)}
+        typed = typed[: shown_values.MAX_CHARACTERS_SHOWN]
+        facts: dict[str, Any] = {
+            "typed": readable(typed),
+            "reason": reason,
+            "handle_url": shown_values.public_handle_url(typed),
+        }
         facts |= {"blocks": (), **sections}
         return self.render("not_a_doi", link, language, "not_a_doi.title", **facts)
 
     def found(self, link: Link, language: str, *, names: Sequence[HandleName], typed: str) -> bytes:
         """The names in what was `typed`."""
-        typed = readable(typed[:MAX_CHARACTERS_SHOWN])
+        typed = readable(typed[: shown_values.MAX_CHARACTERS_SHOWN])
         if len(names) == 1:
             return self.render("found", link, language, "found.title", names[0], typed=typed)
         shown = [show_name(name) for name in names]
@@ -270,7 +272,11 @@ class Pages:
         self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
     ) -> bytes:
         """The registry marks the name's prefix as inactive. `message` is the registry's own."""
-        facts = {"message": message, "contact": contact_link(contact), "ways": self.list_ways(language, name, "gone")}
+        facts = {
+            "message": message,
+            "contact": shown_values.contact_link(contact),
+            "ways": self.list_ways(language, name, "gone"),
+        }
         return self.render("prefix_inactive", link, language, "prefix.title", name, **facts)
 
     def prefix_denied(self, link: Link, language: str, *, name: HandleName, reason: str) -> bytes:
@@ -326,7 +332,11 @@ class Pages:
         self, link: Link, language: str, *, title_key: str, reason: str = "", typed: str = "", retry_after: int = 0
     ) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is what is wrong, in English, or ""."""
-        facts = {"text": ERROR_TEXTS[title_key], "reason": reason, "typed": readable(typed[:MAX_CHARACTERS_SHOWN])}
+        facts = {
+            "text": ERROR_TEXTS[title_key],
+            "reason": reason,
+            "typed": readable(typed[: shown_values.MAX_CHARACTERS_SHOWN]),
+        }
         wait = choose_wait(retry_after) if retry_after else None
         return self.render("error", link, language, f"title.{title_key}", None, **facts, wait=wait)
 
@@ -358,7 +368,7 @@ def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
     """The values for readers and, folded, those for administrators; those alone are not folded."""
     groups: dict[str, list[ValueRow]] = {"ordinary": [], "administrative": []}
     for row in shown:
-        groups["administrative" if is_administrative(row.value) else "ordinary"].append(row)
+        groups["administrative" if shown_values.is_administrative(row.value) else "ordinary"].append(row)
     if not groups["ordinary"]:
         groups = {"ordinary": groups["administrative"]}
     return [(group, found) for group, found in groups.items() if found]

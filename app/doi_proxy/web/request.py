@@ -11,9 +11,9 @@ import msgspec
 from doi_names.name import HandleName
 from doi_names.uri import url_path
 from doi_proxy.errors import InvalidParameter, RequestTooLarge
+from doi_proxy.web import request_path
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.media_types import JSON
-from doi_proxy.web.request_path import NO_PARAMETERS, Parameters, parameter_name, read_form_body, read_query
 from doi_proxy.web.responses import Receive, Scope
 
 Fields = Mapping[bytes, bytes]  # the headers of a request by name
@@ -85,9 +85,9 @@ class Request:
         # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
         return f"{self.base_url}/%2F{path[1:]}" if path.startswith("/") else f"{self.base_url}/{path}"
 
-    async def parameters(self) -> Parameters:
+    async def parameters(self) -> request_path.Parameters:
         """The parameters of the query and, for POST, of its form or JSON body after them."""
-        parameters = read_query(self.query)
+        parameters = request_path.read_query(self.query)
         if self.method != "POST":
             return parameters
         media_type = media_type_of(self.header(b"content-type"))
@@ -95,7 +95,7 @@ class Request:
         if media_type == JSON and body:
             return parameters + _read_json(body)
         if media_type in ("application/x-www-form-urlencoded", "") and body:
-            return parameters + read_form_body(body)
+            return parameters + request_path.read_form_body(body)
         return parameters
 
     async def body(self, most: int = MAX_BODY_BYTES) -> bytes:
@@ -132,7 +132,7 @@ def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return found
 
 
-def _read_json(body: bytes) -> Parameters:
+def _read_json(body: bytes) -> request_path.Parameters:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -144,7 +144,11 @@ def _read_json(body: bytes) -> Parameters:
         for name, value in document.items()
         for item in (value if isinstance(value, list) else [value])
     ]
-    return Parameters(tuple((parameter_name(name), _as_text(item)) for name, item in pairs)) if pairs else NO_PARAMETERS
+    return (
+        request_path.Parameters(tuple((request_path.parameter_name(name), _as_text(item)) for name, item in pairs))
+        if pairs
+        else request_path.NO_PARAMETERS
+    )
 
 
 def _as_text(item: object) -> str:

@@ -13,16 +13,9 @@ from markupsafe import Markup, escape
 
 from doi_names.name import HandleName
 from doi_names.uri import component, to_url
+from doi_proxy.web import shown_values
 from doi_proxy.web.branding import Brand, NamedLink
 from doi_proxy.web.languages import Catalogue
-from doi_proxy.web.shown_values import (
-    MAX_CHARACTERS_SHOWN,
-    address_href,
-    contact_link,
-    host_of_address,
-    visible,
-    web_address,
-)
 
 #: Lists the copies of an address that the archive has.
 _ARCHIVE: Final = "https://web.archive.org/web/*/"
@@ -76,7 +69,7 @@ def list_ways(
 
 def external(href: str, words: str) -> Markup:
     """A link to another site, which is not told where its reader comes from."""
-    shown = escape(visible(words))
+    shown = escape(shown_values.visible(words))
     return Markup(f'<a href="{escape(href)}" rel="noreferrer"><bdi>{shown}</bdi></a>')  # noqa: S704 - escaped
 
 
@@ -85,10 +78,10 @@ def _fill(links: Iterable[NamedLink], name: HandleName) -> list[Markup]:
 
 
 def _list_archives(texts: Catalogue, name: HandleName, targets: Sequence[str]) -> list[Markup]:
-    shown = [target for target in targets if len(target) <= MAX_CHARACTERS_SHOWN]
+    shown = [target for target in targets if len(target) <= shown_values.MAX_CHARACTERS_SHOWN]
     words = texts.texts["ways.archive_page"]
     # Of more than one address, the host says which.
-    labels = [words if len(shown) == 1 else f"{words} ({host_of_address(target)})" for target in shown]
+    labels = [words if len(shown) == 1 else f"{words} ({shown_values.host_of_address(target)})" for target in shown]
     found = [external(_ARCHIVE + target, label) for target, label in zip(shown, labels, strict=True)]
     if name.is_doi or name.is_short_doi:
         found.append(external(_ARCHIVE + to_url(name, _DOI_RESOLVER), texts.texts["ways.archive_doi"]))
@@ -98,7 +91,7 @@ def _list_archives(texts: Catalogue, name: HandleName, targets: Sequence[str]) -
 def _ask(
     texts: Catalogue, contact: str | None, name: HandleName, trouble: Trouble, targets: Sequence[str]
 ) -> list[Markup]:
-    link = _write_to(texts, contact, name, trouble, targets) or contact_link(contact)
+    link = _write_to(texts, contact, name, trouble, targets) or shown_values.contact_link(contact)
     return [link] if link is not None else []
 
 
@@ -106,9 +99,9 @@ def _report(
     texts: Catalogue, helpers: Helpers, name: HandleName, trouble: Trouble, targets: Sequence[str]
 ) -> list[Markup]:
     """The agency's form or mail; of a missing name, else the form on the page of doi.org, which has the name in it."""
-    form = web_address(helpers.contact)
+    form = shown_values.web_address(helpers.contact)
     if form is not None:
-        return [external(form, texts.texts["ways.form"].format(host=host_of_address(form)))]
+        return [external(form, texts.texts["ways.form"].format(host=shown_values.host_of_address(form)))]
     link = _ask(texts, helpers.contact, name, trouble, targets)
     if not link and trouble == "missing" and name.is_doi:
         return [external(to_url(name, _DOI_RESOLVER), texts.texts["ways.doi_org_form"])]
@@ -120,7 +113,7 @@ def _write_to(
 ) -> Markup | None:
     """A mail about a name with its subject and text, None if the contact is not an e-mail address."""
     words = (contact or "").strip().removeprefix(_MAILTO)
-    href = address_href(words) if len(name.text) <= _MAX_MAILED else None
+    href = shown_values.address_href(words) if len(name.text) <= _MAX_MAILED else None
     if href is None or not href.startswith(_MAILTO):
         return None
     subject = texts.texts[f"ways.subject_{trouble}"].format(name=name.text)

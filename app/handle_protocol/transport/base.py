@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from handle_protocol.errors import (
-    AnswerTooLarge,
-    HandleProtocolError,
-    MalformedMessage,
-    ServerTimeout,
-    ServerUnreachable,
-)
+from handle_protocol import errors
 from handle_protocol.site import Candidate
 from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
 
@@ -51,12 +45,12 @@ def refuse_long(answer: bytes, message: bytes, max_bytes: int) -> None:
     if length <= max_bytes:
         return
     if has_id_of(message, answer):
-        raise AnswerTooLarge.over(max_bytes)
-    raise MalformedMessage(detail=f"envelope: the message length is {length}; the limit is {max_bytes}")
+        raise errors.AnswerTooLarge.over(max_bytes)
+    raise errors.MalformedMessage(detail=f"envelope: the message length is {length}; the limit is {max_bytes}")
 
 
-def translate_socket_error(error: Exception) -> HandleProtocolError:
+def translate_socket_error(error: Exception) -> errors.HandleProtocolError:
     """Translate the error of a socket."""
     if isinstance(error, TimeoutError):
-        return ServerTimeout("The handle server did not answer in time.")
-    return ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL])
+        return errors.ServerTimeout("The handle server did not answer in time.")
+    return errors.ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL])

@@ -11,13 +11,7 @@ import asyncio
 import socket
 from typing import Final
 
-from handle_protocol.errors import (
-    HandleProtocolError,
-    MalformedMessage,
-    ServerTimeout,
-    ServerUnreachable,
-    UnusableAnswer,
-)
+from handle_protocol import errors
 from handle_protocol.site import Candidate, Endpoint
 from handle_protocol.transport.base import REQUEST_ID, translate_socket_error
 from handle_protocol.transport.strangers import Strangers
@@ -67,7 +61,7 @@ class UdpTransport:
             # The system may grant less.
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             return await self._send_until_answered(transport, packets, split_message(message), endpoint)
-        except ServerUnreachable:
+        except errors.ServerUnreachable:
             self._strangers.record_refusal(endpoint.address, endpoint.port, loop.time())
             raise
         finally:
@@ -100,12 +94,12 @@ class UdpTransport:
                 return packets.refusal
             if packets.has_part:
                 # The server repeats no packet, and a second answer can differ from the first in its time.
-                raise ServerTimeout("Packets of the handle server's answer were lost.")
-        raise ServerTimeout("The handle server did not answer in time.")
+                raise errors.ServerTimeout("Packets of the handle server's answer were lost.")
+        raise errors.ServerTimeout("The handle server did not answer in time.")
 
     def _require_open(self, endpoint: Endpoint, now: float) -> None:
         if self._strangers.is_closed(endpoint.address, endpoint.port, now):
-            raise ServerUnreachable(detail="the port refused another message a moment ago")
+            raise errors.ServerUnreachable(detail="the port refused another message a moment ago")
 
 
 class _Packets(asyncio.DatagramProtocol):
@@ -135,11 +129,11 @@ class _Packets(asyncio.DatagramProtocol):
         self.is_answered = True
         self._packets_left -= 1
         if self._packets_left < 0:
-            self._fail(MalformedMessage(detail="the handle server sends more packets than its answer can have"))
+            self._fail(errors.MalformedMessage(detail="the handle server sends more packets than its answer can have"))
             return
         try:
             message = self._buffer.add(data)
-        except UnusableAnswer as error:
+        except errors.UnusableAnswer as error:
             self._fail(error)
             return
         self.has_part = message is None
@@ -160,10 +154,10 @@ class _Packets(asyncio.DatagramProtocol):
     def _drop(self, data: bytes) -> None:
         self._strangers_left -= 1
         if self._strangers_left < 0:
-            self._fail(MalformedMessage(detail=f"over {_MAX_STRANGERS} packets with another request id arrived"))
+            self._fail(errors.MalformedMessage(detail=f"over {_MAX_STRANGERS} packets with another request id arrived"))
         elif self.refusal is None and len(data) >= ENVELOPE_BYTES and data[REQUEST_ID] == _NO_ID:
             self.refusal = data
 
-    def _fail(self, error: HandleProtocolError) -> None:
+    def _fail(self, error: errors.HandleProtocolError) -> None:
         if not self.message.done():
             self.message.set_exception(error)

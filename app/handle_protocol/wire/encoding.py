@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from handle_protocol.wire.fields import COUNT_BYTES, I32, U32, FieldReader, encode_count, encode_string
+from handle_protocol.wire import fields
 from handle_protocol.wire.message import Message, encode_envelope, encode_header
 from handle_protocol.wire.query import Filters
 from handle_protocol.wire.value import Value, ValueReference
@@ -17,10 +17,10 @@ _VALUE: Final = Struct(">iIBiB")
 
 def decode_filters(body: bytes) -> Filters:
     """The body of a request. Raises MalformedMessage."""
-    reader = FieldReader(body, "request")
+    reader = fields.FieldReader(body, "request")
     handle = reader.string()
-    indexes = tuple(reader.number(I32) for _ in range(reader.count(I32.size, _MAX_FILTERS)))
-    types = tuple(reader.string() for _ in range(reader.count(COUNT_BYTES, _MAX_FILTERS)))
+    indexes = tuple(reader.number(fields.I32) for _ in range(reader.count(fields.I32.size, _MAX_FILTERS)))
+    types = tuple(reader.string() for _ in range(reader.count(fields.COUNT_BYTES, _MAX_FILTERS)))
     reader.finish()
     return Filters(handle, indexes, types)
 
@@ -33,18 +33,23 @@ def encode_message(message: Message) -> bytes:
 
 def encode_values(values: tuple[Value, ...]) -> bytes:
     """A list of values."""
-    return encode_count(values) + b"".join(map(encode_value, values))
+    return fields.encode_count(values) + b"".join(map(encode_value, values))
 
 
 def encode_value(value: Value) -> bytes:
     """One value of a list."""
     fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
-    return fixed + encode_string(value.type) + encode_string(value.data) + encode_references(value.references)
+    return (
+        fixed
+        + fields.encode_string(value.type)
+        + fields.encode_string(value.data)
+        + encode_references(value.references)
+    )
 
 
 def encode_references(references: tuple[ValueReference, ...]) -> bytes:
     """A list of references."""
-    pieces = [encode_count(references)]
+    pieces = [fields.encode_count(references)]
     for reference in references:
-        pieces += (U32.pack(len(reference.handle)), reference.handle, I32.pack(reference.index))
+        pieces += (fields.U32.pack(len(reference.handle)), reference.handle, fields.I32.pack(reference.index))
     return b"".join(pieces)

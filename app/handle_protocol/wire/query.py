@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from handle_protocol.wire import message
 from handle_protocol.wire.fields import I32, encode_count, encode_string
-from handle_protocol.wire.message import (
-    NO_CREDENTIAL,
-    UNKNOWN_SERIAL,
-    Envelope,
-    Header,
-    OpCode,
-    OpFlag,
-    encode_envelope,
-    encode_header,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +26,24 @@ class Query:
     request_id: int
     #: Seconds since the epoch.
     expiration: int
-    flags: int = OpFlag.PUBLIC_ONLY
-    op_code: int = OpCode.RESOLUTION
-    site_serial: int = UNKNOWN_SERIAL
+    flags: int = message.OpFlag.PUBLIC_ONLY
+    op_code: int = message.OpCode.RESOLUTION
+    site_serial: int = message.UNKNOWN_SERIAL
 
 
 def encode_query(query: Query) -> bytes:
     """The bytes of a request, which does not have a credential."""
     content = encode_digested(query)
-    payload = content + NO_CREDENTIAL
-    return encode_envelope(Envelope(query.request_id), len(payload)) + payload
+    payload = content + message.NO_CREDENTIAL
+    return message.encode_envelope(message.Envelope(query.request_id), len(payload)) + payload
 
 
 def encode_digested(query: Query) -> bytes:
     """The header and the body of a request. An answer repeats their digest."""
-    header = Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)
+    header = message.Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)
     # A request for the site of a server has no body.
-    body = b"" if query.op_code == OpCode.SITE_INFORMATION else encode_filters(query.filters)
-    return encode_header(header, body) + body
+    body = b"" if query.op_code == message.OpCode.SITE_INFORMATION else encode_filters(query.filters)
+    return message.encode_header(header, body) + body
 
 
 def encode_filters(filters: Filters) -> bytes:

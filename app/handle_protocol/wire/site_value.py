@@ -8,14 +8,14 @@ from ipaddress import IPv4Address, IPv6Address
 from struct import Struct
 from typing import Final
 
-from handle_protocol.wire.fields import COUNT_BYTES, U32, FieldReader, encode_count, encode_string
+from handle_protocol.wire import fields
 
 Address = IPv4Address | IPv6Address
 _HEAD: Final = Struct(">HBBHBB")
 _INTERFACE: Final = Struct(">BBI")
 _ADDRESS_BYTES: Final = 16
-_SMALLEST_SERVER_BYTES: Final = U32.size + _ADDRESS_BYTES + 2 * COUNT_BYTES
-_SMALLEST_ATTRIBUTE_BYTES: Final = 2 * COUNT_BYTES
+_SMALLEST_SERVER_BYTES: Final = fields.U32.size + _ADDRESS_BYTES + 2 * fields.COUNT_BYTES
+_SMALLEST_ATTRIBUTE_BYTES: Final = 2 * fields.COUNT_BYTES
 #: Of one site. Sites in use have a few of each.
 _MAX_SERVERS: Final = 100
 _MAX_ATTRIBUTES: Final = 100
@@ -117,7 +117,7 @@ def pack_address(address: IPv4Address | IPv6Address) -> bytes:
 
 def decode_site(data: bytes) -> ServiceSite:
     """The data of an HS_SITE value. Raises MalformedMessage."""
-    reader = FieldReader(data, "site")
+    reader = fields.FieldReader(data, "site")
     format_version, major, minor, serial, kind, hash_option = reader.numbers(_HEAD)
     hash_filter = reader.string()
     count = reader.count(_SMALLEST_ATTRIBUTE_BYTES, _MAX_ATTRIBUTES)
@@ -127,8 +127,8 @@ def decode_site(data: bytes) -> ServiceSite:
     return ServiceSite(serial, servers, kind, hash_option, attributes, hash_filter, format_version, major, minor)
 
 
-def _read_server(reader: FieldReader) -> Server:
-    number, address, public_key = reader.number(U32), reader.take(_ADDRESS_BYTES), reader.string()
+def _read_server(reader: fields.FieldReader) -> Server:
+    number, address, public_key = reader.number(fields.U32), reader.take(_ADDRESS_BYTES), reader.string()
     count = reader.count(_INTERFACE.size, _MAX_INTERFACES)
     return Server(number, address, public_key, tuple(Interface(*reader.numbers(_INTERFACE)) for _ in range(count)))
 
@@ -136,14 +136,14 @@ def _read_server(reader: FieldReader) -> Server:
 def encode_site(site: ServiceSite) -> bytes:
     """The data of an HS_SITE value."""
     head = _HEAD.pack(site.format_version, site.major, site.minor, site.serial, site.kind, site.hash_option)
-    attributes = b"".join(encode_string(name) + encode_string(value) for name, value in site.attributes)
+    attributes = b"".join(fields.encode_string(name) + fields.encode_string(value) for name, value in site.attributes)
     return b"".join(
         (
             head,
-            encode_string(site.hash_filter),
-            encode_count(site.attributes),
+            fields.encode_string(site.hash_filter),
+            fields.encode_count(site.attributes),
             attributes,
-            encode_count(site.servers),
+            fields.encode_count(site.servers),
             *map(_encode_server, site.servers),
         )
     )
@@ -153,5 +153,5 @@ def _encode_server(server: Server) -> bytes:
     interfaces = b"".join(
         _INTERFACE.pack(interface.purpose, interface.protocol, interface.port) for interface in server.interfaces
     )
-    key = encode_string(server.public_key)
-    return U32.pack(server.id) + server.address + key + encode_count(server.interfaces) + interfaces
+    key = fields.encode_string(server.public_key)
+    return fields.U32.pack(server.id) + server.address + key + fields.encode_count(server.interfaces) + interfaces

@@ -8,19 +8,11 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from doi_proxy.server.listening import UNIX
-from doi_proxy.system.options import (
-    MAX_BYTES,
-    MAX_COUNT,
-    RELOADED,
-    UNIX_ADDRESS,
-    SettingsGroup,
-    require_host,
-    require_networks,
-)
+from doi_proxy.system import options
 from doi_proxy.system.setting_values import Size, TextList
 
 
-class ServerSettings(SettingsGroup):
+class ServerSettings(options.SettingsGroup):
     """The server: addresses, certificates, logs, and which names are resolved."""
 
     host: str = Field(
@@ -44,18 +36,18 @@ class ServerSettings(SettingsGroup):
         None,
         description="PEM file with the certificate chain, to serve HTTPS without a front proxy. Set it if there "
         "is no front proxy.",
-        json_schema_extra=RELOADED,
+        json_schema_extra=options.RELOADED,
     )
     tls_key: Path | None = Field(
         None,
         description="PEM file with the certificate's private key. Set it with `tls_cert`.",
-        json_schema_extra=RELOADED,
+        json_schema_extra=options.RELOADED,
     )
     trusted_proxies: TextList = Field(
         ("127.0.0.1",),
         description="Addresses and networks of front proxies whose X-Forwarded-For and X-Forwarded-Proto are "
         "trusted; `*` trusts every address. Change it if the front proxy is on another machine.",
-        json_schema_extra=RELOADED,
+        json_schema_extra=options.RELOADED,
     )
     mode: Literal["online", "sealed"] = Field(
         "online",
@@ -65,7 +57,7 @@ class ServerSettings(SettingsGroup):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info",
         description="Lowest severity that is logged. Change it to `debug` while you look for a fault.",
-        json_schema_extra=RELOADED,
+        json_schema_extra=options.RELOADED,
     )
     log_format: Literal["text", "json"] = Field(
         "text",
@@ -83,7 +75,7 @@ class ServerSettings(SettingsGroup):
     max_connections: int = Field(
         0,
         ge=0,
-        le=MAX_COUNT,
+        le=options.MAX_COUNT,
         description="Open client connections of one worker process; `0` for as many as the limit of open files "
         "allows. Set it to bound the memory that connections take.",
     )
@@ -107,7 +99,7 @@ class ServerSettings(SettingsGroup):
     express_memory_bytes: Size = Field(
         128 * 1024 * 1024,
         ge=0,
-        le=MAX_BYTES,
+        le=options.MAX_BYTES,
         description="Memory for prepared answers, in addition to the memory tier. Change it with the memory of "
         "the machine.",
     )
@@ -115,21 +107,21 @@ class ServerSettings(SettingsGroup):
     @field_validator("host")
     @classmethod
     def _check_socket(cls, value: str) -> str:
-        if value.startswith(UNIX) and not UNIX_ADDRESS.fullmatch(value):
+        if value.startswith(UNIX) and not options.UNIX_ADDRESS.fullmatch(value):
             raise ValueError(f"{value[:120]!r} is not a socket; write it as unix:/run/doi-proxy/http.sock")
         return value
 
     @field_validator("trusted_proxies")
     @classmethod
     def _check_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        require_networks(item for item in value if item != "*")
+        options.require_networks(item for item in value if item != "*")
         return value
 
     @field_validator("public_url")
     @classmethod
     def _name_public_host(cls, value: str | None) -> str | None:
         if value is not None:
-            require_host(value)
+            options.require_host(value)
         return value
 
     @model_validator(mode="after")

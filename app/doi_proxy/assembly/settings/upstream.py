@@ -8,13 +8,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from doi_proxy.system.options import (
-    MAX_COUNT,
-    MAX_RATE,
-    MAX_WAIT,
-    SettingsGroup,
-    require_host,
-)
+from doi_proxy.system import options
 from doi_proxy.system.redaction import redact
 from doi_proxy.system.setting_values import Duration, TextList
 
@@ -30,7 +24,7 @@ _FORM: Final = (
 _ADDRESS: Final = re.compile(r"[^\s@:/]+@[^\s@:/]+")
 
 
-class UpstreamSettings(SettingsGroup):
+class UpstreamSettings(options.SettingsGroup):
     """The upstream handle API, and how gently it is queried."""
 
     upstream_url: TextList = Field(
@@ -79,27 +73,27 @@ class UpstreamSettings(SettingsGroup):
     upstream_timeout: Duration = Field(
         10.0,
         gt=0,
-        le=MAX_WAIT,
+        le=options.MAX_WAIT,
         description="Timeout for a whole upstream query. Raise it for a slow server of your own.",
     )
     upstream_rate: float = Field(
         10.0,
         gt=0,
-        le=MAX_RATE,
+        le=options.MAX_RATE,
         description="Upstream queries a second, for all clients together. Raise it if the upstream agrees, or is "
         "your own.",
     )
     upstream_burst: float = Field(
-        default_factory=lambda known: min(max(1.0, _BURST_SECONDS * known["upstream_rate"]), float(MAX_RATE)),
+        default_factory=lambda known: min(max(1.0, _BURST_SECONDS * known["upstream_rate"]), float(options.MAX_RATE)),
         ge=1,
-        le=MAX_RATE,
+        le=options.MAX_RATE,
         description="Upstream queries that can be sent at once after an idle period. If it is not set, it is what "
         "`upstream_rate` allows in 5 seconds. Set it if the upstream allows a burst of another size.",
     )
     upstream_max_concurrency: int = Field(
         16,
         ge=1,
-        le=MAX_COUNT,
+        le=options.MAX_COUNT,
         description="Upstream queries in progress at the same time. Raise it with the rate, if the upstream "
         "answers slowly.",
     )
@@ -114,14 +108,14 @@ class UpstreamSettings(SettingsGroup):
     upstream_breaker_failures: int = Field(
         10,
         ge=1,
-        le=MAX_COUNT,
+        le=options.MAX_COUNT,
         description="Consecutive names for which the upstream failed before the circuit breaker opens. It exists "
         "for drills: a service needs no other value.",
     )
     upstream_breaker_cooldown: Duration = Field(
         15.0,
         gt=0,
-        le=MAX_WAIT,
+        le=options.MAX_WAIT,
         description="Time for which the circuit breaker stays open before one query probes the upstream. It "
         "exists for drills: a service needs no other value.",
     )
@@ -138,7 +132,7 @@ class UpstreamSettings(SettingsGroup):
         for url in value:
             if not _UPSTREAM.fullmatch(url):
                 raise ValueError(f"{redact(url)[:80]!r} is not an upstream; {_FORM}")
-            require_host(url)
+            options.require_host(url)
         return value
 
     @field_validator("upstream_routes")
@@ -151,7 +145,7 @@ class UpstreamSettings(SettingsGroup):
                     f"{redact(route)[:80]!r} is not a route; write PREFIX=URL, such as "
                     f"10.5072=https://handle.test.example; {_FORM}"
                 )
-            require_host(url)
+            options.require_host(url)
         return value
 
     @model_validator(mode="after")

@@ -9,18 +9,8 @@ from typing import Any, Literal
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify, InvalidParameter
+from doi_proxy.features.admin import models
 from doi_proxy.features.admin.http import AdminActions
-from doi_proxy.features.admin.models import (
-    DenialsReport,
-    DenyReport,
-    DenyRequest,
-    EntryReport,
-    PrefixRefreshReport,
-    PurgeReport,
-    PurgeRequest,
-    RefreshReport,
-    ReloadReport,
-)
 from doi_proxy.features.admin.purge import Selection, count_selected, purge
 from doi_proxy.features.admin.refresh import refresh_prefix
 from doi_proxy.features.admin.shared_purges import SharedPurges
@@ -36,7 +26,7 @@ def share_purges(context: Context, core: Core) -> SharedPurges:
     cache = core.cache
 
     async def repeat(body: dict[str, Any], name: str) -> None:
-        request = PurgeRequest.model_validate(body)
+        request = models.PurgeRequest.model_validate(body)
         await purge(cache, _selection(request, HandleName(name) if name else None), soft=request.soft)
 
     return SharedPurges(context.reloads.memories["purges"], cache, context.clock, repeat)
@@ -46,13 +36,13 @@ def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Li
     """The actions on one process. A purge reaches the others by the store or `purges`, a denial by shared memory."""
     clock, reloads = context.clock, context.reloads
 
-    async def show(name: HandleName) -> EntryReport | None:
+    async def show(name: HandleName) -> models.EntryReport | None:
         return await _report_entry(core, name, clock())
 
     def find_hiding(name: HandleName) -> str | None:
         return _find_hiding(core, name, clock())
 
-    async def purge_entries(request: PurgeRequest, name: HandleName | None) -> PurgeReport:
+    async def purge_entries(request: models.PurgeRequest, name: HandleName | None) -> models.PurgeReport:
         selection = _selection(request, name)
         result = await (
             count_selected(core.cache, selection, soft=request.soft)
@@ -62,14 +52,14 @@ def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Li
         if not request.dry_run:
             purges.announce(request.model_dump(exclude_defaults=True), "" if name is None else name.text)
             context.events.record("purge", clock(), result.count)
-        return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
+        return models.PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
 
-    async def refresh(name: HandleName) -> RefreshReport:
+    async def refresh(name: HandleName) -> models.RefreshReport:
         return await _refresh(core, name, clock)
 
-    async def refresh_names(prefix: HandleName, limit: int) -> PrefixRefreshReport:
+    async def refresh_names(prefix: HandleName, limit: int) -> models.PrefixRefreshReport:
         result = await refresh_prefix(core.cache, core.resolver, prefix, limit=limit)
-        return PrefixRefreshReport(
+        return models.PrefixRefreshReport(
             prefix=prefix.text,
             refreshed=result.refreshed,
             failed=result.failed,
@@ -77,12 +67,12 @@ def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Li
             failure=result.failure,
         )
 
-    def reload() -> ReloadReport:
+    def reload() -> models.ReloadReport:
         if reloads.request_reload is None:
             raise InvalidParameter("This process does not reload its settings; restart it.")
         # After the answer, because a reload takes a moment.
         asyncio.get_running_loop().call_soon(reloads.request_reload)
-        return ReloadReport()
+        return models.ReloadReport()
 
     return AdminActions(
         show,
@@ -97,45 +87,47 @@ def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Li
     )
 
 
-def _deny(context: Context, limits: Limits, request: DenyRequest) -> DenyReport:
-    report = DenyReport(network=request.network, until=show_time(limits.deny(request.network, request.seconds)))
+def _deny(context: Context, limits: Limits, request: models.DenyRequest) -> models.DenyReport:
+    report = models.DenyReport(network=request.network, until=show_time(limits.deny(request.network, request.seconds)))
     if request.seconds:
         context.events.record("deny", context.clock())
     return report
 
 
-def _list_denials(limits: Limits) -> DenialsReport:
+def _list_denials(limits: Limits) -> models.DenialsReport:
     ends = sorted(limits.read_denials().items())
-    return DenialsReport(denied=[DenyReport(network=network, until=show_time(end)) for network, end in ends])
+    return models.DenialsReport(
+        denied=[models.DenyReport(network=network, until=show_time(end)) for network, end in ends]
+    )
 
 
-def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:
+def _selection(request: models.PurgeRequest, name: HandleName | None) -> Selection:
     if name is None:
         return Selection(negative=request.negative, everything=request.all)
     return Selection(prefix=name) if request.prefix is not None else Selection(names=(name,))
 
 
-async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> RefreshReport:
+async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> models.RefreshReport:
     """Query the upstream now. An upstream that is a proxy queries a primary server (`auth`)."""
     try:
         resolution = await core.resolver.resolve(name, Conditions(authoritative=True))
     except CouldNotVerify as failure:
-        return RefreshReport(doi=name.key, refreshed=False, failure=failure.token)
+        return models.RefreshReport(doi=name.key, refreshed=False, failure=failure.token)
     failure_token = None if resolution.failure is None else resolution.failure.token
     entry = await _report_entry(core, name, clock())
-    return RefreshReport(
+    return models.RefreshReport(
         doi=name.key, refreshed=resolution.origin is Origin.BYPASSED, failure=failure_token, entry=entry
     )
 
 
-async def _report_entry(core: Core, name: HandleName, now: float) -> EntryReport | None:
+async def _report_entry(core: Core, name: HandleName, now: float) -> models.EntryReport | None:
     """The cached answer about a name, as an operator sees it. None without one."""
     cached = core.cache.peek(name.key)
     newest = await core.cache.get(name.key, newest=True)
     if newest is None:
         return None
     tier: Literal["memory", "store"] = "memory" if newest is cached else "store"
-    return EntryReport(**describe_entry(newest, now), tier=tier, hidden_by=_find_hiding(core, name, now))
+    return models.EntryReport(**describe_entry(newest, now), tier=tier, hidden_by=_find_hiding(core, name, now))
 
 
 def _find_hiding(core: Core, name: HandleName, now: float) -> str | None:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from doi_proxy.errors import ConfigurationError, RateExceeded
 from doi_proxy.features.feature import Feature
-from doi_proxy.system.options import RELOADED_SECRET, UNIX_ADDRESS, Settings, SettingsGroup, is_host_and_port
+from doi_proxy.system import options
 
 if TYPE_CHECKING:
     from doi_proxy.features.admin.application import AdminApplication
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MIN_TOKEN: Final = 16
 
 
-class AdminSettings(SettingsGroup):
+class AdminSettings(options.SettingsGroup):
     """The admin API."""
 
     tables = ("admin",)
@@ -30,7 +30,7 @@ class AdminSettings(SettingsGroup):
         description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
         "It signs the probes of `doi-proxy doctor` too. Set it to purge, refresh and explain while the service runs, "
         "with DOI_PROXY_ADMIN_TOKEN_FILE.",
-        json_schema_extra=RELOADED_SECRET,
+        json_schema_extra=options.RELOADED_SECRET,
     )
     admin_listen: str | None = Field(
         None,
@@ -55,7 +55,7 @@ class AdminSettings(SettingsGroup):
     @field_validator("admin_listen")
     @classmethod
     def _check_admin_listen(cls, value: str | None) -> str | None:
-        if value is not None and not is_host_and_port(value) and not UNIX_ADDRESS.fullmatch(value):
+        if value is not None and not options.is_host_and_port(value) and not options.UNIX_ADDRESS.fullmatch(value):
             raise ValueError(
                 f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
                 "unix:/run/doi-proxy/admin.sock"
@@ -106,7 +106,7 @@ class Admin(Feature):
         return gate, purges, Listener("admin_listen", listen)
 
 
-def _refuse_first_token(new: Settings) -> None:
+def _refuse_first_token(new: options.Settings) -> None:
     """A process that began without the admin API does not open it later."""
     if new.group(AdminSettings).admin_token is not None:
         raise ConfigurationError("the admin API has its first token; restart the service to open the API")

@@ -12,13 +12,13 @@ from fastapi import FastAPI
 from doi_proxy.endpoints.operators import CLIENT, OperatorGate
 from doi_proxy.errors import RequestTooLarge, TooManyRequests
 from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
+from doi_proxy.web import responses
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.header import Header
 from doi_proxy.web.media_types import JSON
 from doi_proxy.web.problem import problem
 from doi_proxy.web.request import Request, media_type_of
-from doi_proxy.web.responses import Message, Receive, Reply, Scope, Send
 
 #: The paths of the admin API.
 ADMIN_PATH: Final = b"/admin/"
@@ -90,11 +90,11 @@ class AdminGate(OperatorGate):
         path = request.path
         return path.startswith(ADMIN_PATH) or (path in self._shared and _has_token(request))
 
-    async def answer(self, request: Request, scope: Scope, send: Send) -> int:
+    async def answer(self, request: Request, scope: responses.Scope, send: responses.Send) -> int:
         """Answer a request. Returns the status."""
         status = 500
 
-        async def wrapped(message: Message) -> None:
+        async def wrapped(message: responses.Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -115,7 +115,7 @@ class AdminGate(OperatorGate):
             await self.app({**scope, CLIENT: self._client_of(request.client_address)}, _replay(body), wrapped)
         return status
 
-    def _refuse(self, request: Request) -> Reply | None:
+    def _refuse(self, request: Request) -> responses.Reply | None:
         """The refusal of a request, or None."""
         authorization = request.header(b"authorization")
         if not _is_right(authorization, self._token):
@@ -128,7 +128,7 @@ class AdminGate(OperatorGate):
             return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
         return self._refuse_form(request)
 
-    def _refuse_form(self, request: Request) -> Reply | None:
+    def _refuse_form(self, request: Request) -> responses.Reply | None:
         """Refuse what a browser sends for a page: an Origin (RFC 6454, section 7), or a body that a form can have."""
         if request.header(b"origin") is not None:
             return self._problem(403, "The admin API does not answer requests of web pages (header Origin).")
@@ -151,17 +151,17 @@ def _without_cache(headers: object) -> list[Header]:
     return [header for header in headers if header[0] != b"cache-control"]  # type: ignore[attr-defined]
 
 
-async def _send(reply: Reply, send: Send) -> None:
+async def _send(reply: responses.Reply, send: responses.Send) -> None:
     length = (b"content-length", str(len(reply.body)).encode())
     await send({"type": "http.response.start", "status": reply.status, "headers": [*reply.headers, length]})
     await send({"type": "http.response.body", "body": reply.body})
 
 
-def _replay(body: bytes) -> Receive:
+def _replay(body: bytes) -> responses.Receive:
     """Receives a body that has been read."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receive() -> Message:
+    async def receive() -> responses.Message:
         return messages.pop() if messages else {"type": "http.disconnect"}
 
     return receive

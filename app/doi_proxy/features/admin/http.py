@@ -16,18 +16,7 @@ from doi_proxy.endpoints.deferred_route import DeferredRoute
 from doi_proxy.endpoints.fastapi_errors import add_errors
 from doi_proxy.endpoints.operators import audit
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.admin.models import (
-    DenialsReport,
-    DenyReport,
-    DenyRequest,
-    EntryReport,
-    PrefixRefreshReport,
-    PurgeReport,
-    PurgeRequest,
-    RefreshReport,
-    RefreshRequest,
-    ReloadReport,
-)
+from doi_proxy.features.admin import models
 from doi_proxy.features.admin.refresh import require_name
 from doi_proxy.web.media_types import PROBLEM
 
@@ -39,16 +28,16 @@ ENTRIES: Final = b"/admin/entries/"
 class AdminActions:
     """What an operator can do. Each action raises errors of doi_proxy.errors."""
 
-    show: Callable[[HandleName], Awaitable[EntryReport | None]]
+    show: Callable[[HandleName], Awaitable[models.EntryReport | None]]
     #: File and line of the local record that answers in place of the cache.
     find_hiding: Callable[[HandleName], str | None]
-    purge: Callable[[PurgeRequest, HandleName | None], Awaitable[PurgeReport]]
-    refresh: Callable[[HandleName], Awaitable[RefreshReport]]
+    purge: Callable[[models.PurgeRequest, HandleName | None], Awaitable[models.PurgeReport]]
+    refresh: Callable[[HandleName], Awaitable[models.RefreshReport]]
     #: The names under a prefix, at most so many.
-    refresh_prefix: Callable[[HandleName, int], Awaitable[PrefixRefreshReport]]
-    reload: Callable[[], ReloadReport]
-    deny: Callable[[DenyRequest], DenyReport]
-    list_denials: Callable[[], DenialsReport]
+    refresh_prefix: Callable[[HandleName, int], Awaitable[models.PrefixRefreshReport]]
+    reload: Callable[[], models.ReloadReport]
+    deny: Callable[[models.DenyRequest], models.DenyReport]
+    list_denials: Callable[[], models.DenialsReport]
     settings: Callable[[], dict[str, Any]]
 
 
@@ -77,7 +66,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         response_description="The entry.",
         responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
     )
-    async def show_entry(request: Request, doi: Annotated[str, Path(examples=["10.1000/182"])]) -> EntryReport:
+    async def show_entry(request: Request, doi: Annotated[str, Path(examples=["10.1000/182"])]) -> models.EntryReport:
         name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
         report = await actions.show(name)
         audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
@@ -93,7 +82,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         summary="Delete entries, or make them stale",
         response_description="How many entries it concerned.",
     )
-    async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
+    async def purge(request: Request, body: models.PurgeRequest) -> models.PurgeReport:
         report = await actions.purge(body, _selected_name(body))
         audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
         return report
@@ -104,7 +93,9 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         summary="Fetch a record, or those of a prefix, from the upstream now",
         response_description="What was fetched.",
     )
-    async def refresh(request: Request, body: RefreshRequest) -> RefreshReport | PrefixRefreshReport:
+    async def refresh(
+        request: Request, body: models.RefreshRequest
+    ) -> models.RefreshReport | models.PrefixRefreshReport:
         what = body.model_dump(exclude_defaults=True)
         if body.prefix is not None:
             names = await actions.refresh_prefix(_read_prefix(body.prefix), body.limit)
@@ -123,7 +114,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         summary="Reload settings and files, as SIGHUP does",
         response_description="The reload has begun.",
     )
-    async def reload(request: Request) -> ReloadReport:
+    async def reload(request: Request) -> models.ReloadReport:
         report = actions.reload()
         audit(request, "reload", {}, "reloading")
         return report
@@ -134,7 +125,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         summary="Refuse the requests of a network for a time",
         response_description="The end of the denial.",
     )
-    async def deny(request: Request, body: DenyRequest) -> DenyReport:
+    async def deny(request: Request, body: models.DenyRequest) -> models.DenyReport:
         report = actions.deny(body)
         audit(request, "deny", body.model_dump(), f"until {report.until}")
         return report
@@ -145,7 +136,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         summary="List the networks that are denied for a time",
         response_description="The denials in force. Those of client_deny_file are not among them.",
     )
-    async def list_denials(request: Request) -> DenialsReport:
+    async def list_denials(request: Request) -> models.DenialsReport:
         report = actions.list_denials()
         audit(request, "denials", {}, f"{len(report.denied)} shown")
         return report
@@ -165,7 +156,7 @@ def _audit_error(request: Request, error: DoiProxyError) -> None:
     audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
 
 
-def _selected_name(body: PurgeRequest) -> HandleName | None:
+def _selected_name(body: models.PurgeRequest) -> HandleName | None:
     """The name or the prefix of a purge. Raises InvalidName."""
     if body.doi is not None:
         return read_typed(body.doi)

@@ -18,7 +18,7 @@ from doi_proxy.features.branding.messages import Translation, read_messages
 from doi_proxy.features.branding.templates import open_templates
 from doi_proxy.system.regular_file import explain_failure, read_regular
 from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
-from doi_proxy.web.branding import Brand, Branding, StaticFile, digest, open_files, read_stylesheet
+from doi_proxy.web import branding
 from doi_proxy.web.look import OwnTemplates, Renderer
 
 #: The file of the folder that says what the institution is, and the folders beside it.
@@ -45,7 +45,7 @@ _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
 _SVG_HEAD_BYTES: Final = 4_096
 
 
-def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> Branding:
+def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> branding.Branding:
     """The face that the settings and their folder describe, over the texts of `packages`. Raises ConfigurationError."""
     folder = settings.branding_folder
     if folder is None:
@@ -68,17 +68,17 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> Brandi
         raise ConfigurationError(f"{file}, line {find_key(text, key)[0]}: {key}: {error.message}") from error
 
 
-def _build(name: str, folder: Path | None, institution: Institution, packages: Sequence[str]) -> Branding:
+def _build(name: str, folder: Path | None, institution: Institution, packages: Sequence[str]) -> branding.Branding:
     """The face of an institution. Raises WrongTable for a key of its file, ConfigurationError for another file."""
-    rules = brand_stylesheet(read_stylesheet(), institution.colours)
-    stylesheet, files = open_files(rules, partial(_brand_icon, name, institution.colours.get("accent")))
+    rules = brand_stylesheet(branding.read_stylesheet(), institution.colours)
+    stylesheet, files = branding.open_files(rules, partial(_brand_icon, name, institution.colours.get("accent")))
     logo_path = None
     if folder is not None and institution.logo is not None:
         path = folder / institution.logo
         logo = _read_logo(path)
-        logo_path = f"/static/logo-{digest(logo.content)}{path.suffix.lower()}"
+        logo_path = f"/static/logo-{branding.digest(logo.content)}{path.suffix.lower()}"
         files[logo_path] = logo
-    brand = Brand(
+    brand = branding.Brand(
         stylesheet,
         name=name,
         logo=logo_path,
@@ -93,14 +93,14 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
     texts = {tag: translation.texts for tag, translation in found.items()}
     brands = {tag: _translate(brand, translation) for tag, translation in found.items()}
     replace_templates = _replace_templates(_find_folder(folder, TEMPLATES), brand)
-    return Branding(brand, files, institution.languages, texts, replace_templates, brands)
+    return branding.Branding(brand, files, institution.languages, texts, replace_templates, brands)
 
 
 def _find_folder(folder: Path | None, name: str) -> Path | None:
     return None if folder is None or not (folder / name).is_dir() else folder / name
 
 
-def _translate(brand: Brand, translation: Translation) -> Brand:
+def _translate(brand: branding.Brand, translation: Translation) -> branding.Brand:
     """The brand in a language, whose file can have its footer and its links."""
     changed: dict[str, Any] = dict(translation.links)
     if translation.footer:
@@ -108,7 +108,7 @@ def _translate(brand: Brand, translation: Translation) -> Brand:
     return replace(brand, **changed)
 
 
-def _replace_templates(folder: Path | None, brand: Brand) -> Callable[[OwnTemplates], Renderer] | None:
+def _replace_templates(folder: Path | None, brand: branding.Brand) -> Callable[[OwnTemplates], Renderer] | None:
     return None if folder is None else lambda own: open_templates(own, folder, brand)
 
 
@@ -119,7 +119,7 @@ def _brand_icon(name: str, accent: str | None, svg: str) -> str:
     return svg.replace(f"<title>{_PRODUCT}</title>", f"<title>{escape(name)}</title>")
 
 
-def _read_logo(path: Path) -> StaticFile:
+def _read_logo(path: Path) -> branding.StaticFile:
     if path.suffix.lower() not in LOGO_TYPES:
         raise WrongTable(f"{path.name[:80]} must end with .svg, .png, .webp, .jpg or .jpeg", "logo")
     media_type, magic = LOGO_TYPES[path.suffix.lower()]
@@ -130,4 +130,4 @@ def _read_logo(path: Path) -> StaticFile:
     is_svg = media_type == "image/svg+xml"
     if not content.startswith(magic) or (is_svg and not _SVG_ROOT.search(content[:_SVG_HEAD_BYTES])):
         raise WrongTable(f"the content of {path} is not {media_type}; give the file the suffix of its content", "logo")
-    return StaticFile(media_type, content)
+    return branding.StaticFile(media_type, content)

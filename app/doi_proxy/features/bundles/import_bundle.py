@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from doi_proxy.cache.entry import FOREVER, Entry, bound_times
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
+from doi_proxy.features.bundles import bundle
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 from doi_proxy.system.progress import Bar
 from doi_proxy.system.regular_file import open_regular
@@ -56,8 +56,8 @@ class ImportReport:
     """How many records were imported or left out, the first refused lines, and the state of the checksum."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    refused: list[Refused] = field(default_factory=list)
-    checksum: Checksum = Checksum.ABSENT
+    refused: list[bundle.Refused] = field(default_factory=list)
+    checksum: bundle.Checksum = bundle.Checksum.ABSENT
 
     def describe_counts(self) -> str:
         """The counts by outcome. Names are deleted only if the bundle replaces what the store has."""
@@ -139,18 +139,18 @@ class _GzipFile(io.RawIOBase):
         return count
 
 
-def _read_to_the_end(file: BinaryIO) -> Iterator[BundleItem]:
+def _read_to_the_end(file: BinaryIO) -> Iterator[bundle.BundleItem]:
     """Read the items of a bundle. The last item is always a BundleEnd, even if the file is damaged."""
     entries = refused = number = 0
     try:
-        for item in read_bundle(file):
+        for item in bundle.read_bundle(file):
             entries += isinstance(item, Entry)
-            refused += isinstance(item, Refused)
-            number = item.number if isinstance(item, Refused) else number + 1
+            refused += isinstance(item, bundle.Refused)
+            number = item.number if isinstance(item, bundle.Refused) else number + 1
             yield item
     except OSError as error:
-        yield Refused(number + 1, f"the rest of the file cannot be read: {error}")
-        yield BundleEnd(entries + refused + 1, refused + 1, Checksum.ABSENT)
+        yield bundle.Refused(number + 1, f"the rest of the file cannot be read: {error}")
+        yield bundle.BundleEnd(entries + refused + 1, refused + 1, bundle.Checksum.ABSENT)
 
 
 class BundleImport:
@@ -163,11 +163,11 @@ class BundleImport:
         self.report = ImportReport()
         self._waiting = self._waiting_bytes = 0
 
-    async def add(self, item: BundleItem) -> None:
+    async def add(self, item: bundle.BundleItem) -> None:
         """Put a record into the store. Add any other item to the report."""
         if isinstance(item, Entry):
             self.report.counts[await self._put(item)] += 1
-        elif isinstance(item, Refused):
+        elif isinstance(item, bundle.Refused):
             self.report.counts["refused"] += 1
             if len(self.report.refused) < MAX_NAMED:
                 self.report.refused.append(item)

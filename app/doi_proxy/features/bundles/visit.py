@@ -10,17 +10,8 @@ from enum import Enum
 from typing import Final
 
 from doi_names.name import HandleName
+from doi_proxy import errors
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import (
-    FAILURES,
-    BreakerOpen,
-    CouldNotVerify,
-    DoiProxyError,
-    NotAdmitted,
-    PrefixDenied,
-    UpstreamPaused,
-    as_failure,
-)
 from doi_proxy.features.bundles.name_lists import NameItem, RefusedItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.options import Conditions, Negotiation
@@ -45,7 +36,7 @@ _BULK: Final = Conditions(priority=Priority.BULK)
 _METADATA: Final = Negotiation(conneg=True)
 
 #: Failures without a query to the upstream. The name is tried again.
-_NOT_SENT: Final = (NotAdmitted, BreakerOpen, UpstreamPaused)
+_NOT_SENT: Final = (errors.NotAdmitted, errors.BreakerOpen, errors.UpstreamPaused)
 
 
 class VisitOutcome(Enum):
@@ -131,7 +122,7 @@ class Visit:
         #: Why the visit stopped before the end of the list, else "".
         self.stop_reason = ""
         #: The error in reading the list. The caller raises it after its report.
-        self.list_failure: DoiProxyError | None = None
+        self.list_failure: errors.DoiProxyError | None = None
 
     def stop(self, why: str) -> None:
         """Start no more names. The names under way are finished."""
@@ -162,8 +153,8 @@ class Visit:
     def _next(self, items: Iterator[NameItem]) -> NameItem | None:
         try:
             return next(items, None)
-        except FAILURES as error:
-            self.list_failure = as_failure(error)
+        except errors.FAILURES as error:
+            self.list_failure = errors.as_failure(error)
             self.stop(error.message)
             return None
 
@@ -187,26 +178,26 @@ class Visit:
         else:
             self.tally.add(VisitOutcome.SKIPPED)
 
-    def _judge(self, name: HandleName, resolution: Resolution | None, failure: CouldNotVerify | None) -> None:
+    def _judge(self, name: HandleName, resolution: Resolution | None, failure: errors.CouldNotVerify | None) -> None:
         outcome = _outcome(resolution)
         if failure is not None and outcome is not VisitOutcome.STALE:
             outcome = VisitOutcome.COULD_NOT_VERIFY
         self.tally.add(outcome, f"{name.text}: {failure.message}" if failure else "")
         # Without a query, it says nothing about the upstream.
-        if outcome is not VisitOutcome.SKIPPED and not isinstance(failure, PrefixDenied):
+        if outcome is not VisitOutcome.SKIPPED and not isinstance(failure, errors.PrefixDenied):
             self._failures_in_a_row = self._failures_in_a_row + 1 if outcome in _FAILED else 0
         if self._failures_in_a_row >= MAX_FAILURES:
             self.stop(f"{self._failures_in_a_row} names in a row could not be verified")
 
-    async def _resolve(self, name: HandleName) -> tuple[Resolution | None, CouldNotVerify | None]:
+    async def _resolve(self, name: HandleName) -> tuple[Resolution | None, errors.CouldNotVerify | None]:
         """Resolve a name. A query that was not sent is tried again. Returns the answer and the failure."""
         resolution: Resolution | None = None
-        failure: CouldNotVerify | None = None
+        failure: errors.CouldNotVerify | None = None
         for tries_left in reversed(range(MAX_TRIES)):
             try:
                 resolution = await self._resolver.resolve(name, _BULK)
                 failure = resolution.failure
-            except CouldNotVerify as error:
+            except errors.CouldNotVerify as error:
                 resolution, failure = None, error
             if not isinstance(failure, _NOT_SENT) or not tries_left or self._stop.is_set():
                 break
@@ -221,13 +212,13 @@ class Visit:
             pass
 
 
-async def resolve_dependencies(destinations: Destinations, resolution: Resolution) -> CouldNotVerify | None:
+async def resolve_dependencies(destinations: Destinations, resolution: Resolution) -> errors.CouldNotVerify | None:
     """Resolve what the redirect of a name needs: aliases, included locations, its prefix. Returns the failure."""
     try:
         await destinations.complete(resolution, DestinationQuery(resolution.name, negotiation=_METADATA), _BULK)
-    except CouldNotVerify as error:
+    except errors.CouldNotVerify as error:
         return error
-    except FAILURES:
+    except errors.FAILURES:
         # A loop of aliases, or an inactive prefix, is an answer too.
         return None
     return None

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Extra, Feature
+from doi_proxy.features import feature
 from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.system.check import Finding, Inspection
 
 
@@ -27,13 +26,13 @@ class CountrySettings(SettingsGroup):
     )
 
 
-class Country(Feature):
+class Country(feature.Feature):
     """Looks up addresses in a database that the operator supplies."""
 
     name = "country"
     summary = "the country of a client, for records that choose a location by it"
     settings = CountrySettings
-    extra = Extra("country", ("maxminddb",))
+    extra = feature.Extra("country", ("maxminddb",))
 
     @classmethod
     def is_on(cls, settings: Settings) -> bool:
@@ -49,7 +48,7 @@ class Country(Feature):
 
             yield from inspection.find_refusal("country_database", lambda: Countries(path))
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the database. Raises ConfigurationError."""
         from doi_proxy.features.country.database import Countries
 

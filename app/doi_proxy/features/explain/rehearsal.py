@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from doi_proxy.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, UpstreamPaused, UpstreamUnreachable
+from doi_proxy import errors
 from doi_proxy.features.feature import Core
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.failure_memory import FailureMemory
@@ -17,7 +17,9 @@ from doi_proxy.upstream.source import Refusal, Source, UpstreamQuery
 from handle_protocol.answer import Answer
 
 #: The errors of queries that are not sent, by their tokens.
-_REFUSALS = {error.token: error for error in (BreakerOpen, BudgetSpent, NotInBundle, UpstreamPaused)}
+_REFUSALS = {
+    error.token: error for error in (errors.BreakerOpen, errors.BudgetSpent, errors.NotInBundle, errors.UpstreamPaused)
+}
 
 
 class RehearsedSource:
@@ -39,7 +41,7 @@ class RehearsedSource:
         if self.query is None:
             self.query, self.refusal = query, refusal
         if refusal is None:
-            raise UpstreamUnreachable("An explanation sends no query.")
+            raise errors.UpstreamUnreachable("An explanation sends no query.")
         raise _REFUSALS[refusal.reason](retry_after=refusal.seconds)
 
     async def aclose(self) -> None:
@@ -52,17 +54,17 @@ class _ReadOnlyFailures(FailureMemory):
     def __init__(self, failures: FailureMemory) -> None:
         self._read = failures
 
-    def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
+    def remember(self, key: str, error: errors.CouldNotVerify, now: float) -> None:
         """Nothing is remembered."""
 
     def forget(self, key: str) -> None:
         """Nothing is forgotten."""
 
-    def find_recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
+    def find_recent(self, key: str, now: float, seconds: float) -> errors.CouldNotVerify | None:
         """See FailureMemory."""
         return self._read.find_recent(key, now, seconds)
 
-    def find_refusal(self, key: str, now: float) -> CouldNotVerify | None:
+    def find_refusal(self, key: str, now: float) -> errors.CouldNotVerify | None:
         """See FailureMemory."""
         return self._read.find_refusal(key, now)
 

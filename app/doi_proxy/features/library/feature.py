@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from doi_proxy.errors import InvalidRequest
-from doi_proxy.features.feature import Feature
+from doi_proxy.features import feature
 from doi_proxy.system.options import RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others, Part
     from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.web.operations import Face
 
@@ -42,7 +41,7 @@ class CrossSiteForm(InvalidRequest):
     title = "A page of another site sent the form"
 
 
-class LibraryCopy(Feature):
+class LibraryCopy(feature.Feature):
     """The stage of detours, and the page of preferences."""
 
     name = "library"
@@ -70,7 +69,7 @@ class LibraryCopy(Feature):
         """See Feature."""
         return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": "", "saved": True}}
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Put the rules in force. Raises ConfigurationError for a file with a problem."""
         from doi_proxy.features.library.file import LibraryFile, last_good_rules
         from doi_proxy.features.library.library import COPIES, Library
@@ -88,6 +87,6 @@ class LibraryCopy(Feature):
         self._preferences = Preferences(library, core.link, self.context.public_url)
         return library, file
 
-    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+    def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the page."""
         self._preferences.add_to(app, face)

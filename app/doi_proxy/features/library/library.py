@@ -11,17 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify
-from doi_proxy.features.library.copy import (
-    NO_SERVICE,
-    NOT_CONCERNED,
-    Decision,
-    LibraryRules,
-    LibraryWork,
-    Outcome,
-    OwnAddress,
-    ReaderFacts,
-    decide_copy,
-)
+from doi_proxy.features.library import copy
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.options import NO_FACTS
 from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -49,17 +39,17 @@ _MAX_COOKIE_CHARACTERS: Final = 8_192
 #: Characters of a cookie's value without "%" (RFC 6265, section 4.1.1).
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _REASONS: Final = {
-    Outcome.SENT: "A rule sends this client through the service.",
-    Outcome.CHOSEN: "The reader's cookie chooses the service.",
-    Outcome.OPTED_OUT: "The reader wants no service.",
-    Outcome.LEFT_ALONE: "A rule concerns the work, but not this client, or the request is not one for a page.",
-    Outcome.NOT_CONCERNED: "No rule concerns the work.",
+    copy.Outcome.SENT: "A rule sends this client through the service.",
+    copy.Outcome.CHOSEN: "The reader's cookie chooses the service.",
+    copy.Outcome.OPTED_OUT: "The reader wants no service.",
+    copy.Outcome.LEFT_ALONE: "A rule concerns the work, but not this client, or the request is not one for a page.",
+    copy.Outcome.NOT_CONCERNED: "No rule concerns the work.",
 }
 COPIES: Final = CounterData(
     "library_copies",
     "Redirects that a library rule applies to, by outcome.",
     "outcome",
-    tuple(outcome.value for outcome in Outcome if outcome is not Outcome.NOT_CONCERNED),
+    tuple(outcome.value for outcome in copy.Outcome if outcome is not copy.Outcome.NOT_CONCERNED),
 )
 
 
@@ -72,9 +62,9 @@ class Library(Stage):
         self._prefixes = prefixes
         #: Called after the rules have changed.
         self.followers: list[Callable[[], None]] = []
-        self.use(LibraryRules())
+        self.use(copy.LibraryRules())
 
-    def use(self, rules: LibraryRules) -> None:
+    def use(self, rules: copy.LibraryRules) -> None:
         """Put rules in force."""
         self.rules, self.makes_detours, self.awaits_detours = rules, bool(rules.rules), rules.uses_agencies
         for follow in self.followers:
@@ -98,8 +88,10 @@ class Library(Stage):
         """The service that a redirect goes through, with a second link that leads past it."""
         if not self.makes_detours or found.target is None:
             return NO_DETOUR
-        decision = self.decide(request, parameters, LibraryWork(found.chain.last.name, found.target.location, prepared))
-        if decision.outcome is not Outcome.NOT_CONCERNED:
+        decision = self.decide(
+            request, parameters, copy.LibraryWork(found.chain.last.name, found.target.location, prepared)
+        )
+        if decision.outcome is not copy.Outcome.NOT_CONCERNED:
             self._count(decision.outcome.value)
         return _detour(request, found.chain.last.name, decision)
 
@@ -112,7 +104,7 @@ class Library(Stage):
             return Explanation("none", "The installation has no library rules.", settings)
         if found.target is None:
             return Explanation("none", "The name has no target that a rule could change.", settings)
-        work = LibraryWork(found.chain.last.name, found.target.location, prepared)
+        work = copy.LibraryWork(found.chain.last.name, found.target.location, prepared)
         decision = self.decide(request, parameters, work)
         reason = _REASONS[decision.outcome]
         if decision.line is not None:
@@ -120,41 +112,41 @@ class Library(Stage):
         shown = decision.outcome.value if decision.service is None else f"through {decision.service.name}"
         return Explanation(shown.replace("_", " "), reason, settings, _detour(request, work.name, decision))
 
-    def decide(self, request: Request, parameters: Parameters, work: LibraryWork) -> Decision:
+    def decide(self, request: Request, parameters: Parameters, work: copy.LibraryWork) -> copy.Decision:
         """What becomes of the redirect of a request."""
         concerning = self.rules.find_concerning(work, _own_address(request.base_url))
         if not concerning:
             # Without a URL of its own, this resolver takes the Host of the request, which any client can choose.
             by_host = request.public_url is None and self.rules.find_concerning(work, None)
-            return Decision(Outcome.NOT_CONCERNED) if by_host else NOT_CONCERNED
+            return copy.Decision(copy.Outcome.NOT_CONCERNED) if by_host else copy.NOT_CONCERNED
         if any(parameter in parameters for parameter in OPT_OUTS):
-            decision = Decision(Outcome.OPTED_OUT, NO_FACTS)  # the URL alone decides that
+            decision = copy.Decision(copy.Outcome.OPTED_OUT, NO_FACTS)  # the URL alone decides that
         elif not self.is_for_readers(request):
-            decision = Decision(Outcome.LEFT_ALONE, NO_FACTS)
+            decision = copy.Decision(copy.Outcome.LEFT_ALONE, NO_FACTS)
         else:
-            decision = decide_copy(self.rules, concerning, work, self._describe(request))
+            decision = copy.decide_copy(self.rules, concerning, work, self._describe(request))
         return decision
 
     def is_for_readers(self, request: Request) -> bool:
         """Whether a request is one for pages. Accept alone decides that, which every redirect has in Vary."""
         return wants_page(request.header(b"accept"))
 
-    def _describe(self, request: Request) -> ReaderFacts:
+    def _describe(self, request: Request) -> copy.ReaderFacts:
         languages = preferred_languages(request.header(b"accept-language"))
-        return ReaderFacts(read_address(request.client_address), languages, self.choice_of(request))
+        return copy.ReaderFacts(read_address(request.client_address), languages, self.choice_of(request))
 
     def choice_of(self, request: Request) -> str | None:
         """The base URL of a configured service in the reader's cookie, NO_SERVICE, or None for anything else."""
         value = read_cookie(request.header(b"cookie"))
-        return value if value == NO_SERVICE or self.rules.service_of(value) is not None else None
+        return value if value == copy.NO_SERVICE or self.rules.service_of(value) is not None else None
 
 
-def _detour(request: Request, name: HandleName, decision: Decision) -> Detour:
-    if decision is NOT_CONCERNED:
+def _detour(request: Request, name: HandleName, decision: copy.Decision) -> Detour:
+    if decision is copy.NOT_CONCERNED:
         return NO_DETOUR
     if decision.service is None or decision.url is None:
         # Without a fact about the client, the URL and Accept decided that the redirect stays as it is.
-        is_for_all = decision.outcome is not Outcome.NOT_CONCERNED and not decision.facts
+        is_for_all = decision.outcome is not copy.Outcome.NOT_CONCERNED and not decision.facts
         return Detour(facts=decision.facts, varies=Varies.DATA | Varies.PAGE if is_for_all else None)
     direct = direct_url(request, name)
     stub = library_stub(decision.url, decision.service.label, direct)
@@ -202,9 +194,9 @@ def direct_link(url: str) -> Header:
 
 
 @lru_cache(maxsize=64)
-def _own_address(base_url: str) -> OwnAddress | None:
+def _own_address(base_url: str) -> copy.OwnAddress | None:
     try:
         parts = urlsplit(base_url)
-        return OwnAddress(parts.hostname, parts.path.rstrip("/")) if parts.hostname else None
+        return copy.OwnAddress(parts.hostname, parts.path.rstrip("/")) if parts.hostname else None
     except ValueError:
         return None

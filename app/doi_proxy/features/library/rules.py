@@ -13,28 +13,10 @@ import ada_url
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.features.library.copy import (
-    NO_SERVICE,
-    LibraryRules,
-    LibraryService,
-    LibraryWork,
-    Network,
-    ReaderFacts,
-    Rule,
-    decide_copy,
-    host_of,
-)
+from doi_proxy.features.library import copy
 from doi_proxy.features.library.service_kinds import KINDS, WrongService, build_service
 from doi_proxy.resolver.target_url import web_target
-from doi_proxy.system.toml_text import (
-    Block,
-    FileProblem,
-    WrongTable,
-    parse_table,
-    parse_toml,
-    read_block,
-    split_tables,
-)
+from doi_proxy.system import toml_text
 
 #: Tables of one file.
 MAX_SERVICES: Final = 50
@@ -69,8 +51,8 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 class Expectation:
     """What the file says that becomes of one redirect: `service` or `location`, the other is None."""
 
-    work: LibraryWork
-    reader: ReaderFacts
+    work: copy.LibraryWork
+    reader: copy.ReaderFacts
     service: str | None
     location: str | None
     line: int
@@ -80,9 +62,9 @@ class Expectation:
 class RulesFile:
     """What was read of a file. The rules can be used if there are no problems."""
 
-    rules: LibraryRules
+    rules: copy.LibraryRules
     expectations: tuple[Expectation, ...]
-    problems: tuple[FileProblem, ...]
+    problems: tuple[toml_text.FileProblem, ...]
     text: str = ""
 
 
@@ -91,10 +73,10 @@ class _Reading:
     """What has been read so far."""
 
     file: str
-    problems: list[FileProblem] = field(default_factory=list)
+    problems: list[toml_text.FileProblem] = field(default_factory=list)
     exempt: frozenset[str] = frozenset()
-    services: dict[str, LibraryService] = field(default_factory=dict)
-    rules: list[Rule] = field(default_factory=list)
+    services: dict[str, copy.LibraryService] = field(default_factory=dict)
+    rules: list[copy.Rule] = field(default_factory=list)
     expectations: list[Expectation] = field(default_factory=list)
     networks: int = 0
 
@@ -102,33 +84,35 @@ class _Reading:
 def read_rules(text: str, file: str) -> RulesFile:
     """Read the text of a file, and check its expectations. `file` is its name in problems."""
     reading = _Reading(file)
-    blocks = list(split_tables(text, "service|rule|expect"))
+    blocks = list(toml_text.split_tables(text, "service|rule|expect"))
     # Rules and expectations name services, which may come after them.
     for name, read in (("", _read_top), ("service", _read_service), ("rule", _read_rule), ("expect", _read_expect)):
         chosen = [block for block in blocks if block.name == name]
         limit = _LIMITS.get(name, 1)
         for block in chosen[:limit]:
-            if problem := read_block(block, file, partial(read, reading)):
+            if problem := toml_text.read_block(block, file, partial(read, reading)):
                 reading.problems.append(problem)
         if len(chosen) > limit:
             reading.problems.append(
-                FileProblem(file, chosen[limit].line, 1, f"there are more than {limit} tables [[{name}]]")
+                toml_text.FileProblem(file, chosen[limit].line, 1, f"there are more than {limit} tables [[{name}]]")
             )
-    rules = LibraryRules(tuple(reading.services.values()), tuple(reading.rules), reading.exempt)
+    rules = copy.LibraryRules(tuple(reading.services.values()), tuple(reading.rules), reading.exempt)
     if not reading.problems:
         reading.problems += find_failures(rules, reading.expectations, file)
     problems = sorted(reading.problems, key=lambda problem: (problem.line, problem.column))
     return RulesFile(rules, tuple(reading.expectations), tuple(problems[:MAX_PROBLEMS]))
 
 
-def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file: str) -> list[FileProblem]:
+def find_failures(
+    rules: copy.LibraryRules, expectations: Iterable[Expectation], file: str
+) -> list[toml_text.FileProblem]:
     """A problem for each expectation that the rules do not meet."""
     problems = []
     for expectation in expectations:
-        decision = decide_copy(
+        decision = copy.decide_copy(
             rules, rules.find_concerning(expectation.work, None), expectation.work, expectation.reader
         )
-        service = decision.service.name if decision.service else NO_SERVICE
+        service = decision.service.name if decision.service else copy.NO_SERVICE
         location = decision.url or expectation.work.target
         if expectation.service is not None and expectation.service != service:
             message = f"expected service {expectation.service!r}, but the rules lead to {service!r}"
@@ -136,39 +120,41 @@ def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file
             message = f"expected location {expectation.location[:200]!r}, but the rules lead to {location[:200]!r}"
         else:
             continue
-        problems.append(FileProblem(file, expectation.line, 1, message))
+        problems.append(toml_text.FileProblem(file, expectation.line, 1, message))
     return problems
 
 
 def _refuse(message: str, key: str | None = None) -> NoReturn:
-    raise WrongTable(message, key)
+    raise toml_text.WrongTable(message, key)
 
 
 # --- The tables ---------------------------------------------------------------------------------------------------
 
 
-def _read_top(reading: _Reading, block: Block) -> None:
-    table = parse_toml(block.text)
+def _read_top(reading: _Reading, block: toml_text.Block) -> None:
+    table = toml_text.parse_toml(block.text)
     _check_keys(table, _TOP_KEYS, "before the first table")
     reading.exempt = _read_hosts(table, "exempt")
 
 
-def _read_service(reading: _Reading, block: Block) -> None:
-    table = parse_table(block, _KNOWN_TABLES)
+def _read_service(reading: _Reading, block: toml_text.Block) -> None:
+    table = toml_text.parse_table(block, _KNOWN_TABLES)
     kind = _read_text(table, "kind")
     if kind not in KINDS:
         _refuse(f"kind is {kind[:40]!r}; it is one of {', '.join(KINDS)}", "kind")
     _check_keys(table, ("name", "label", "kind", "hosts", "note", KINDS[kind].key), f"in a service of kind {kind}")
     name = _read_text(table, "name")
-    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS or name == NO_SERVICE:
-        _refuse(f"name is {name[:60]!r}; write lower-case letters, digits and hyphens, and not {NO_SERVICE!r}", "name")
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS or name == copy.NO_SERVICE:
+        _refuse(
+            f"name is {name[:60]!r}; write lower-case letters, digits and hyphens, and not {copy.NO_SERVICE!r}", "name"
+        )
     label = _read_text(table, "label")
     if len(label) > MAX_LABEL_CHARACTERS:
         _refuse(f"label is longer than {MAX_LABEL_CHARACTERS} characters", "label")
     try:
         service = build_service(name, label, kind, _read_text(table, KINDS[kind].key), _read_hosts(table, "hosts"))
     except WrongService as error:
-        raise WrongTable(str(error), KINDS[kind].key) from error
+        raise toml_text.WrongTable(str(error), KINDS[kind].key) from error
     if name in reading.services:
         _refuse(f"there is another service with the name {name!r}", "name")
     if any(other.base == service.base for other in reading.services.values()):
@@ -176,13 +162,13 @@ def _read_service(reading: _Reading, block: Block) -> None:
     reading.services[name] = service
 
 
-def _read_rule(reading: _Reading, block: Block) -> None:
-    table = parse_table(block, _KNOWN_TABLES)
+def _read_rule(reading: _Reading, block: toml_text.Block) -> None:
+    table = toml_text.parse_table(block, _KNOWN_TABLES)
     _check_keys(table, _RULE_KEYS, "in a rule")
     name = _read_text(table, "service")
-    if name != NO_SERVICE and name not in reading.services:
-        _refuse(f"service is {name[:60]!r}; it is the name of a [[service]], or {NO_SERVICE!r}", "service")
-    rule = Rule(
+    if name != copy.NO_SERVICE and name not in reading.services:
+        _refuse(f"service is {name[:60]!r}; it is the name of a [[service]], or {copy.NO_SERVICE!r}", "service")
+    rule = copy.Rule(
         service=reading.services.get(name),
         line=block.line,
         prefixes=frozenset(_read_items(table, "prefixes", _PREFIX, "a prefix such as 10.1016")),
@@ -198,17 +184,17 @@ def _read_rule(reading: _Reading, block: Block) -> None:
     reading.rules.append(rule)
 
 
-def _read_expect(reading: _Reading, block: Block) -> None:
-    table = parse_table(block, _KNOWN_TABLES)
+def _read_expect(reading: _Reading, block: toml_text.Block) -> None:
+    table = toml_text.parse_table(block, _KNOWN_TABLES)
     _check_keys(table, _EXPECT_KEYS, "in an expectation")
     if ("service" in table) == ("location" in table):
         _refuse("an expectation has either service or location")
     choice, service = table.get("choice"), table.get("service")
     for key in ("choice", "service"):
-        if key in table and table[key] != NO_SERVICE and table[key] not in reading.services:
-            _refuse(f"{key} is {str(table[key])[:60]!r}; it is the name of a [[service]], or {NO_SERVICE!r}", key)
+        if key in table and table[key] != copy.NO_SERVICE and table[key] not in reading.services:
+            _refuse(f"{key} is {str(table[key])[:60]!r}; it is the name of a [[service]], or {copy.NO_SERVICE!r}", key)
     language = _read_text(table, "language").lower() if "language" in table else ""
-    reader = ReaderFacts(
+    reader = copy.ReaderFacts(
         address=_read_client(table),
         languages=(language,) if language else (),
         choice=reading.services[choice].base if choice in reading.services else choice,
@@ -217,15 +203,15 @@ def _read_expect(reading: _Reading, block: Block) -> None:
     reading.expectations.append(Expectation(_read_work(table), reader, service, location, block.line))
 
 
-def _read_work(table: Mapping[str, Any]) -> LibraryWork:
+def _read_work(table: Mapping[str, Any]) -> copy.LibraryWork:
     try:
         name = HandleName(_read_text(table, "doi"))
     except InvalidName as error:
-        raise WrongTable(f"doi: {error.message}", "doi") from error
+        raise toml_text.WrongTable(f"doi: {error.message}", "doi") from error
     target = web_target(_read_text(table, "target"))
-    if target is None or host_of(target) is None:
+    if target is None or copy.host_of(target) is None:
         _refuse("target is not a URL such as https://publisher.example.org/article/1", "target")
-    return LibraryWork(name, target, _read_text(table, "agency") if "agency" in table else None)
+    return copy.LibraryWork(name, target, _read_text(table, "agency") if "agency" in table else None)
 
 
 def _read_client(table: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
@@ -234,7 +220,7 @@ def _read_client(table: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(_read_text(table, "client"))
     except ValueError as error:
-        raise WrongTable(f"client is not an address such as 192.0.2.7 ({error})", "client") from error
+        raise toml_text.WrongTable(f"client is not an address such as 192.0.2.7 ({error})", "client") from error
 
 
 # --- The values ---------------------------------------------------------------------------------------------------
@@ -287,13 +273,15 @@ def _read_hosts(table: Mapping[str, Any], key: str) -> frozenset[str]:
     return frozenset(hosts)
 
 
-def _read_networks(reading: _Reading, table: Mapping[str, Any], key: str) -> tuple[Network, ...]:
-    networks: list[Network] = []
+def _read_networks(reading: _Reading, table: Mapping[str, Any], key: str) -> tuple[copy.Network, ...]:
+    networks: list[copy.Network] = []
     for text in _read_list(table, key):
         try:
             networks.append(ip_network(text))
         except ValueError as error:
-            raise WrongTable(f"{text[:60]!r} in {key} is not a network such as 192.0.2.0/24 ({error})", key) from error
+            raise toml_text.WrongTable(
+                f"{text[:60]!r} in {key} is not a network such as 192.0.2.0/24 ({error})", key
+            ) from error
     reading.networks += len(networks)
     if reading.networks > MAX_NETWORKS:
         _refuse(f"the file has more than {MAX_NETWORKS} networks; merge them into larger ones", key)

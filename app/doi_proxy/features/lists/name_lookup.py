@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
-from doi_proxy.errors import BreakerOpen, CouldNotVerify, NotCached, NotInBundle, PrefixDenied
+from doi_proxy import errors
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin
@@ -21,7 +21,7 @@ MAX_PREFIXES: Final = 10_000
 #: Answers that do not show that the upstream works.
 _WITHOUT_QUERY = frozenset({Origin.HIT, Origin.LOCAL}) | UNCONFIRMED
 #: Failures without an attempt to query the upstream.
-_UNRELATED = (NotCached, NotInBundle, PrefixDenied)
+_UNRELATED = (errors.NotCached, errors.NotInBundle, errors.PrefixDenied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class UpstreamWait:
             self._since = None
             self._is_broken = False
 
-    def record_failure(self, error: CouldNotVerify, began: float, now: float) -> float:
+    def record_failure(self, error: errors.CouldNotVerify, began: float, now: float) -> float:
         """A lookup that began at `began` has failed. Returns the seconds that its name may still wait, at least 0."""
         if isinstance(error, _UNRELATED):
             return 0.0
@@ -94,7 +94,7 @@ class UpstreamWait:
             # an upstream that fails for every name would hold a list for 15 s a name.
             self._since = self._since if self._is_broken else None
             return 0.0
-        self._is_broken = self._is_broken or isinstance(error, BreakerOpen)
+        self._is_broken = self._is_broken or isinstance(error, errors.BreakerOpen)
         if self._since is None:
             self._since = began
         return max(0.0, self._timeout - (now - self._since))
@@ -124,7 +124,7 @@ class AgencyLookup:
             return self.find_now(name)
         try:
             agency = await self._prefixes.find_agency(name.prefix, self._conditions)
-        except (CouldNotVerify, InvalidName):
+        except (errors.CouldNotVerify, InvalidName):
             agency = None
         if len(self._agencies) >= MAX_PREFIXES:
             self._agencies.clear()

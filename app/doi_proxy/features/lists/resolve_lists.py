@@ -15,25 +15,17 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError, InvalidParameter
 from doi_proxy.features.command import CommandContext
+from doi_proxy.features.lists import list_job
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.command import ResolveChoice
-from doi_proxy.features.lists.list_job import ListFiles, ListJob, chain, find_obstacle, go_on
 from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.remaining_time import RemainingTime, count_lists
 from doi_proxy.features.lists.row_output import RowOutput, RowRecorder, report_rows, show_verdicts
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, Verdict, read_fields, read_input
+from doi_proxy.list_formats import writing
 from doi_proxy.list_formats.formats import TEXT
 from doi_proxy.list_formats.list_stream import ListSource, require_files, stream_items
-from doi_proxy.list_formats.writing import (
-    AlignedWriter,
-    ConciseWriter,
-    JsonLinesWriter,
-    RowWriter,
-    TableWriter,
-    UrlWriter,
-    printable,
-)
 from doi_proxy.system.interruption import INTERRUPTED, stop_on_signals
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress, shows_progress
@@ -54,23 +46,23 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     if choice.matches:
         _require_references(choice)
     output_format = choice.output_format or _default_format(choice)
-    files = ListFiles()
+    files = list_job.ListFiles()
     if output_format == "concise":
         choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
     with RowOutput(choice.output) as output, stop_on_signals() as stop:
         recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
-        job = ListJob(recorder, files, find_obstacle(output, output_format, fields))
+        job = list_job.ListJob(recorder, files, list_job.find_obstacle(output, output_format, fields))
         inputs = _read_inputs(choice, files, stop.event)
         try:
             async with aclosing(inputs):
-                first = await go_on(output, job, inputs, output_format, fields)
+                first = await list_job.go_on(output, job, inputs, output_format, fields)
                 if files.is_complete and recorder.rows and not first:
                     print(f"-o {output.path}: all rows are written already", file=sys.stderr)
                     report_rows(recorder.verdicts, recorder.others)
                     return 0
                 if not stop.event.is_set():
-                    await _run(context, choice, recorder, chain(first, inputs), stop.event, fields)
+                    await _run(context, choice, recorder, list_job.chain(first, inputs), stop.event, fields)
         except asyncio.CancelledError:
             return _report_end(job)
         if stop.event.is_set():
@@ -122,7 +114,7 @@ def _require_references(choice: ResolveChoice) -> None:
 
 
 async def _read_inputs(
-    choice: ResolveChoice, files: ListFiles, stop: asyncio.Event
+    choice: ResolveChoice, files: list_job.ListFiles, stop: asyncio.Event
 ) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups."""
     if choice.names:
@@ -223,19 +215,21 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
         raise ConfigurationError(f"--{error.message}") from error
 
 
-def _open_writer(output_format: str, fields: tuple[str, ...], files: ListFiles, choice: ResolveChoice) -> RowWriter:
+def _open_writer(
+    output_format: str, fields: tuple[str, ...], files: list_job.ListFiles, choice: ResolveChoice
+) -> writing.RowWriter:
     match output_format:
         case "csv":
-            return TableWriter(fields)
+            return writing.TableWriter(fields)
         case "table":
-            return AlignedWriter(fields)
+            return writing.AlignedWriter(fields)
         case "concise":
             has_colour = _is_terminal_output(choice) and not os.environ.get("NO_COLOR")
-            return ConciseWriter(files.take, [str(verdict.value) for verdict in GOOD], has_colour=has_colour)
+            return writing.ConciseWriter(files.take, [str(verdict.value) for verdict in GOOD], has_colour=has_colour)
         case "urls":
-            return UrlWriter()
+            return writing.UrlWriter()
         case _:
-            return JsonLinesWriter()
+            return writing.JsonLinesWriter()
 
 
 def _is_short(choice: ResolveChoice) -> bool:
@@ -257,7 +251,7 @@ def _explain_failures(rows: Sequence[ListRow]) -> None:
     for row in rows:
         if row.verdict not in GOOD:
             message = f": {row.message}" if row.message else ""
-            print(f"{printable(row.input)}: {row.verdict.value}{printable(message)}", file=sys.stderr)
+            print(f"{writing.printable(row.input)}: {row.verdict.value}{writing.printable(message)}", file=sys.stderr)
 
 
 def _is_terminal_output(choice: ResolveChoice) -> bool:
@@ -302,7 +296,7 @@ def _exit_status(recorder: RowRecorder, *, is_strict: bool) -> int:
     return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
-def _report_end(job: ListJob) -> int:
+def _report_end(job: list_job.ListJob) -> int:
     if job.recorder.rows:
         report_rows(job.recorder.verdicts, job.recorder.others)
     total = f"{job.files.names:,}" if job.files.is_complete else f"at least {job.files.names:,}"

@@ -13,15 +13,7 @@ from doi_names.errors import InvalidName
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
-from doi_proxy.errors import (
-    BreakerOpen,
-    CouldNotVerify,
-    DoiProxyError,
-    InvalidParameter,
-    NotAdmitted,
-    UpstreamPaused,
-    UpstreamRefused,
-)
+from doi_proxy import errors
 from doi_proxy.list_formats.extraction import POSITION_FIELDS
 from doi_proxy.list_formats.lines import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.resolver.destination import Destination, Kind
@@ -254,7 +246,7 @@ def read_fields(
     chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))
     for name in chosen:
         if name not in known:
-            raise InvalidParameter(f"fields: {name[:80]!r} is not one of {', '.join(known)}.")
+            raise errors.InvalidParameter(f"fields: {name[:80]!r} is not one of {', '.join(known)}.")
     return chosen
 
 
@@ -289,24 +281,24 @@ def judge_destination(destination: Destination) -> Judgement:
     )
 
 
-def judge_failure(error: DoiProxyError) -> Judgement:
+def judge_failure(error: errors.DoiProxyError) -> Judgement:
     """The judgement for a lookup that failed. A loop of aliases and an inactive prefix are answers without a target."""
-    if not isinstance(error, CouldNotVerify):
+    if not isinstance(error, errors.CouldNotVerify):
         return Judgement(Verdict.NO_TARGET, message=error.message)
     verdict = Verdict.RATE_LIMITED if is_rate_limit(error) else Verdict.UNVERIFIED
     return Judgement(verdict, message=error.message, retry_after=error.retry_after, failure=error.token)
 
 
-def is_rate_limit(error: CouldNotVerify) -> bool:
+def is_rate_limit(error: errors.CouldNotVerify) -> bool:
     """Whether a name could not be verified because queries are limited: by the budget, or by the upstream."""
-    if isinstance(error, UpstreamRefused):
+    if isinstance(error, errors.UpstreamRefused):
         return error.upstream_status == _TOO_MANY_REQUESTS
-    return isinstance(error, (NotAdmitted, UpstreamPaused))
+    return isinstance(error, (errors.NotAdmitted, errors.UpstreamPaused))
 
 
-def is_worth_waiting(error: CouldNotVerify) -> bool:
+def is_worth_waiting(error: errors.CouldNotVerify) -> bool:
     """Whether the same query can succeed after a pause."""
-    return is_rate_limit(error) or isinstance(error, BreakerOpen)
+    return is_rate_limit(error) or isinstance(error, errors.BreakerOpen)
 
 
 def not_a_doi(text: str, message: str, *, has_suggestions: bool = False) -> ListRow:

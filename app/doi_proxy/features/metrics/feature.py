@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from doi_proxy.features.feature import Feature, Observers
+from doi_proxy.features import feature
 from doi_proxy.system.background import Service
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others, Part
     from doi_proxy.features.metrics.instruments import FeatureMetrics
     from doi_proxy.features.metrics.requests import HttpMetrics
     from doi_proxy.features.metrics.state import StateMetrics
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 PUBLISH_INTERVAL: Final = 1.0
 
 
-class Metrics(Feature, Service):
+class Metrics(feature.Feature, Service):
     """Counts answers, queries and failures, keeps the metrics current that other workers read, and adds the route."""
 
     name = "metrics"
@@ -34,11 +33,11 @@ class Metrics(Feature, Service):
     exposition: Exposition
     features: FeatureMetrics
     state: StateMetrics
-    _core: Core
+    _core: feature.Core
     _requests: HttpMetrics
     _own_api: Mapping[bytes, str]
 
-    def observe(self) -> Observers:
+    def observe(self) -> feature.Observers:
         """Open the counters of answers, queries and failures of the store, and those of the features."""
         from doi_proxy.features.metrics.instruments import AnswerMetrics, FeatureMetrics, StoreMetrics, UpstreamMetrics
         from doi_proxy.features.metrics.workers import Exposition
@@ -51,7 +50,7 @@ class Metrics(Feature, Service):
         answers = AnswerMetrics(registry, self.features.counter(REFUSED))
         self.exposition.flushers.append(answers.flush)
         upstream = UpstreamMetrics(registry, list_outcomes(), UNSENT_OUTCOMES)
-        return Observers(
+        return feature.Observers(
             answers,
             upstream.query_recorder,
             StoreMetrics(registry).store_failed,
@@ -59,7 +58,7 @@ class Metrics(Feature, Service):
             self.features,
         )
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The stage that counts answers."""
         from doi_proxy.features.metrics.requests import HttpMetrics
         from doi_proxy.features.metrics.state import StateMetrics
@@ -74,7 +73,7 @@ class Metrics(Feature, Service):
             _count_connections(self.exposition, core.connections)
         return self._requests, self
 
-    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+    def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the route."""
         from doi_proxy.features.metrics.gauges import expose
         from doi_proxy.features.metrics.http import add_metrics

@@ -8,16 +8,9 @@ from collections.abc import Awaitable, Iterator
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
+from doi_proxy.features.native import opening
 from doi_proxy.features.native.errors import NoResponsibleService
 from doi_proxy.features.native.feature import FROM_ROOT, is_from_root, is_native
-from doi_proxy.features.native.opening import (
-    QueryTokens,
-    list_root_interfaces,
-    open_native,
-    probe_interface,
-    read_named_sites,
-    read_root,
-)
 from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.options import Settings
 from doi_proxy.system.redaction import redact
@@ -42,7 +35,7 @@ def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
     """A bootstrap file that cannot be used, and handle servers that do not answer."""
     settings = inspection.settings
     urls = dict.fromkeys(filter(is_native, (*settings.upstream_url, *settings.upstream_route_urls.values())))
-    refused = list(inspection.find_refusal("upstream_bootstrap", lambda: read_root(settings)))
+    refused = list(inspection.find_refusal("upstream_bootstrap", lambda: opening.read_root(settings)))
     yield from refused
     unusable = set(filter(is_from_root, urls)) if refused else set[str]()
     for url in urls:
@@ -64,10 +57,10 @@ def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
 def _find_site_problems(inspection: Inspection, url: str) -> Iterator[Finding]:
     """A file of a site that cannot be used, or with which `cert` or `auth` fails."""
     name = _name_setting(inspection.settings, url)
-    if refused := list(inspection.find_refusal(name, lambda: read_named_sites(url))):
+    if refused := list(inspection.find_refusal(name, lambda: opening.read_named_sites(url))):
         yield from refused
         return
-    sites = read_named_sites(url).sites
+    sites = opening.read_named_sites(url).sites
     if not all(server.public_key for site in sites for server in site.servers):
         text = "a server has no key in the file, so its answers about cert cannot be verified"
         yield Finding("warning", inspection.source(name), f"{url}: {text}", _COPY)
@@ -96,9 +89,11 @@ async def examine_transports(settings: Settings, url: str) -> list[Finding]:
 
 async def _examine_root(settings: Settings, url: str) -> list[Finding]:
     """Every interface of every server of the root, at the same time: silent ones take all of their time."""
-    sites = list_root_interfaces(settings)[:_MAX_INTERFACES]
+    sites = opening.list_root_interfaces(settings)[:_MAX_INTERFACES]
     deadline = min(_DEADLINE, settings.upstream_timeout)
-    results = await asyncio.gather(*(_time(probe_interface(settings, url, site, _allow), deadline) for site in sites))
+    results = await asyncio.gather(
+        *(_time(opening.probe_interface(settings, url, site, _allow), deadline) for site in sites)
+    )
     findings = [
         Finding("note", f"{url} {_name_interface(site)}", _describe(failure, text, _NOT_QUERIED))
         for site, (failure, text) in zip(sites, results, strict=True)
@@ -123,7 +118,7 @@ def _describe(failure: Exception | None, text: str, not_queried: str) -> str:
 
 async def _probe(settings: Settings, url: str, protocol: TransportProtocol | None = None) -> None:
     """Query the control name. A server that is not responsible for it works too."""
-    source = open_native(settings, url, QueryTokens(_allow, _admit), only=protocol)
+    source = opening.open_native(settings, url, opening.QueryTokens(_allow, _admit), only=protocol)
     try:
         await source.probe()
     finally:

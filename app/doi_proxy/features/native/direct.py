@@ -21,26 +21,23 @@ from doi_proxy.system.host_lookup import look_up
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from handle_protocol.referral import HandleService, Question
+from handle_protocol.wire import site_value
 from handle_protocol.wire.message import UNKNOWN_SERIAL
 from handle_protocol.wire.response import Response
-from handle_protocol.wire.site_value import (
-    Interface,
-    Purpose,
-    Server,
-    ServiceSite,
-    TransportProtocol,
-    pack_address,
-)
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
 #: The operator names one port. Which transports the server offers there is learned.
-_TRANSPORTS: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP)
-_NO_SITE: Final = ServiceSite(UNKNOWN_SERIAL, ())
+_TRANSPORTS: Final = (
+    site_value.TransportProtocol.UDP,
+    site_value.TransportProtocol.TCP,
+    site_value.TransportProtocol.HTTP,
+)
+_NO_SITE: Final = site_value.ServiceSite(UNKNOWN_SERIAL, ())
 
 Asker = Callable[[HandleService, Question], Awaitable[Response]]
 #: Asks a service for the site information of its server. Raises HandleProtocolError.
-SiteReader = Callable[[HandleService], Awaitable[ServiceSite]]
+SiteReader = Callable[[HandleService], Awaitable[site_value.ServiceSite]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class NamedServer:
     host: str
     port: int
     limits: DirectLimits
-    known: Sequence[ServiceSite] = ()
+    known: Sequence[site_value.ServiceSite] = ()
 
 
 class DirectServer:
@@ -78,7 +75,7 @@ class DirectServer:
         *,
         clock: Callable[[], float],
         may_ask_again: Callable[[], Awaitable[bool]],
-        report: Callable[[ServiceSite], None],
+        report: Callable[[site_value.ServiceSite], None],
     ) -> None:
         self._named = named
         self._limits = named.limits
@@ -161,25 +158,27 @@ class DirectServer:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        sites = tuple(self._to_site(pack_address(address)) for address in self._addresses)
+        sites = tuple(self._to_site(site_value.pack_address(address)) for address in self._addresses)
         self._service = HandleService(sites, is_verified=False)
 
-    def _to_site(self, address: bytes) -> ServiceSite:
+    def _to_site(self, address: bytes) -> site_value.ServiceSite:
         """The server at one address: the ports that it announced, then the one that the operator named."""
-        named = tuple(Interface(Purpose.QUERY, protocol, self._named.port) for protocol in _TRANSPORTS)
+        named = tuple(
+            site_value.Interface(site_value.Purpose.QUERY, protocol, self._named.port) for protocol in _TRANSPORTS
+        )
         known, key = self._find_known(address)
-        server = Server(1, address, key, self._find_interfaces(address) + named)
+        server = site_value.Server(1, address, key, self._find_interfaces(address) + named)
         # The operator named this server, so `auth` queries it too, whatever it says about its site.
         site = replace(_NO_SITE, serial=self._site.serial, attributes=self._site.attributes, servers=(server,))
         return replace(site, major=known.major, minor=known.minor)
 
-    def _find_interfaces(self, address: bytes) -> tuple[Interface, ...]:
+    def _find_interfaces(self, address: bytes) -> tuple[site_value.Interface, ...]:
         servers = self._site.servers
         # Behind an address translator, the only server of a site announces an address that is not the one named here.
         here = servers if len(servers) == 1 else [server for server in servers if server.address == address]
         return tuple(interface for server in here for interface in server.interfaces)
 
-    def _find_known(self, address: bytes) -> tuple[ServiceSite, bytes]:
+    def _find_known(self, address: bytes) -> tuple[site_value.ServiceSite, bytes]:
         """The trusted site with a server at this address, and the key of the server."""
         servers = ((site, server) for site in self._named.known for server in site.servers)
         found = ((site, server.public_key) for site, server in servers if server.address == address)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, field_validator
 
-from doi_proxy.features.feature import Feature, Listener
+from doi_proxy.features import feature
 from doi_proxy.system.meter import CounterData
 from doi_proxy.system.options import Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.native_listener.listener import NativeServer
 
 #: A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing about
@@ -49,7 +48,7 @@ class NativeListenerSettings(SettingsGroup):
         return value
 
 
-class NativeProtocol(Feature):
+class NativeProtocol(feature.Feature):
     """The listener, which the server of each worker serves."""
 
     name = "native_listener"
@@ -61,7 +60,7 @@ class NativeProtocol(Feature):
         """Whether there is an address to listen on."""
         return settings.group(NativeListenerSettings).native_listen is not None
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the listener."""
         from doi_proxy.features.native_listener.listener import NativeListener
         from doi_proxy.features.native_listener.responder import Responder
@@ -73,4 +72,4 @@ class NativeProtocol(Feature):
         def listen(stages: Any, connections: Any) -> NativeServer:
             return listener.open(Responder(core.destinations, stages, clock=context.clock, count=count), connections)
 
-        return listener, Listener("native_listen", listen)
+        return listener, feature.Listener("native_listen", listen)

@@ -15,6 +15,7 @@ from handle_protocol.answer import ResponseCode
 from handle_protocol.errors import MalformedMessage
 from handle_protocol.json_wire import to_wire
 from handle_protocol.record import Record
+from handle_protocol.wire import site_value
 from handle_protocol.wire.encoding import decode_filters, encode_message, encode_values
 from handle_protocol.wire.fields import U8, encode_string
 from handle_protocol.wire.message import (
@@ -32,15 +33,6 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.query import Filters
 from handle_protocol.wire.response import DIGEST_NAMES
-from handle_protocol.wire.site_value import (
-    Interface,
-    Purpose,
-    Server,
-    ServiceSite,
-    TransportProtocol,
-    encode_site,
-    pack_address,
-)
 from handle_protocol.wire.value import TtlType, Value
 
 #: Bytes of the longest request. A name has at most 8 KiB, and a request at most a thousand types.
@@ -151,8 +143,12 @@ def write_site(request: HandleRequest, host: str, port: int, *, has_udp: bool, n
     A client queries primary sites alone about what must be authoritative, and the listener fetches it from one. UDP is
     last: few of its answers are sent, and a client waits in vain for the rest.
     """
-    protocols = (TransportProtocol.TCP, TransportProtocol.HTTP, *[TransportProtocol.UDP] * has_udp)
-    ports = tuple(Interface(Purpose.QUERY, protocol, port) for protocol in protocols)
+    protocols = (
+        site_value.TransportProtocol.TCP,
+        site_value.TransportProtocol.HTTP,
+        *[site_value.TransportProtocol.UDP] * has_udp,
+    )
+    ports = tuple(site_value.Interface(site_value.Purpose.QUERY, protocol, port) for protocol in protocols)
     address = read_address(host) or IPv6Address(0)
-    site = ServiceSite(_SERIAL, (Server(1, pack_address(address), b"", ports),))
-    return encode_answer(request, ResponseStatus.SUCCESS, encode_site(site), now)
+    site = site_value.ServiceSite(_SERIAL, (site_value.Server(1, site_value.pack_address(address), b"", ports),))
+    return encode_answer(request, ResponseStatus.SUCCESS, site_value.encode_site(site), now)

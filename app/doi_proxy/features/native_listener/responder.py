@@ -16,25 +16,8 @@ from typing import Final
 from doi_names.errors import NotUTF8
 from doi_names.name import HandleName
 from doi_names.prefix_record import without_home
-from doi_proxy.errors import (
-    FAILURES,
-    ClientDenied,
-    CouldNotVerify,
-    DoiProxyError,
-    PrefixDenied,
-    ShareSpent,
-    TooManyRequests,
-    UnreadableName,
-    as_failure,
-)
-from doi_proxy.features.native_listener.messages import (
-    HandleRequest,
-    convert_record,
-    select_requested_values,
-    write_record,
-    write_refusal,
-    write_site,
-)
+from doi_proxy import errors
+from doi_proxy.features.native_listener import messages
 from doi_proxy.rationing.accounts import FORGEABLE
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.options import Conditions
@@ -52,13 +35,13 @@ log = logging.getLogger(__name__)
 #: Values that one turn of the event loop converts. 1,000 take up to 15 ms.
 _VALUES_A_TURN: Final = 100
 #: The response code for an error, of the first class that fits.
-_CODES: Final[tuple[tuple[type[DoiProxyError], int], ...]] = (
-    (PrefixDenied, ResponseStatus.NOT_RESPONSIBLE),
-    (ShareSpent, ResponseStatus.SERVER_BUSY),
-    (TooManyRequests, ResponseStatus.SERVER_BUSY),
-    (ClientDenied, ResponseStatus.ACCESS_DENIED),
-    (UnreadableName, ResponseStatus.INVALID_HANDLE),
-    (DoiProxyError, ResponseStatus.ERROR),
+_CODES: Final[tuple[tuple[type[errors.DoiProxyError], int], ...]] = (
+    (errors.PrefixDenied, ResponseStatus.NOT_RESPONSIBLE),
+    (errors.ShareSpent, ResponseStatus.SERVER_BUSY),
+    (errors.TooManyRequests, ResponseStatus.SERVER_BUSY),
+    (errors.ClientDenied, ResponseStatus.ACCESS_DENIED),
+    (errors.UnreadableName, ResponseStatus.INVALID_HANDLE),
+    (errors.DoiProxyError, ResponseStatus.ERROR),
 )
 #: The route of a native request in the access log.
 NATIVE_ROUTE: Final = "native"
@@ -104,7 +87,7 @@ class Responder:
         #: Whether clients reach this service by UDP too.
         self.has_udp = False
 
-    def answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
+    def answer_now(self, request: messages.HandleRequest, peer: Peer) -> bytes | None:
         """The answer, if it takes no task. None if `answer` gives it, which then does not admit the client again."""
         began = 0.0 if self._log is None else time.perf_counter()
         answer = self._answer_now(request, peer)
@@ -112,14 +95,14 @@ class Responder:
             self._write_line(request, peer, answer, began)
         return answer
 
-    def _answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
+    def _answer_now(self, request: messages.HandleRequest, peer: Peer) -> bytes | None:
         try:
             self._admit(peer)
             if (refusal := self._refuse(request)) is not None:
                 return refusal
             if request.op_code == OpCode.SITE_INFORMATION:
                 self.count("answered")
-                return write_site(request, peer.host, peer.port, has_udp=self.has_udp, now=self._clock())
+                return messages.write_site(request, peer.host, peer.port, has_udp=self.has_udp, now=self._clock())
             name = _read_name(request)
             if not self._destinations.resolves_here(name):
                 return self._write_refusal(request, ResponseStatus.NOT_RESPONSIBLE, _NOT_RESPONSIBLE)
@@ -129,13 +112,15 @@ class Responder:
             if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
                 return None
             self._resolver.count_answer(found)
-            return self._write(request, found, select_requested_values(request, found).derive(convert_record))
-        except FAILURES as error:
-            return self._write_error(request, as_failure(error))
+            return self._write(
+                request, found, messages.select_requested_values(request, found).derive(messages.convert_record)
+            )
+        except errors.FAILURES as error:
+            return self._write_error(request, errors.as_failure(error))
         except Exception:
             return self._write_fault(request)
 
-    async def answer(self, request: HandleRequest, peer: Peer) -> bytes:
+    async def answer(self, request: messages.HandleRequest, peer: Peer) -> bytes:
         """The answer to a request that `answer_now` did not answer."""
         began = 0.0 if self._log is None else time.perf_counter()
         answer = await self._answer(request, peer)
@@ -143,22 +128,22 @@ class Responder:
             self._write_line(request, peer, answer, began)
         return answer
 
-    def _write_line(self, request: HandleRequest, peer: Peer, answer: bytes, began: float) -> None:
+    def _write_line(self, request: messages.HandleRequest, peer: Peer, answer: bytes, began: float) -> None:
         """Log a request. Its status is the response code of the protocol."""
         if self._log is not None:
             path, code = b"/" + request.filters.handle, int.from_bytes(answer[_CODE], "big")
             line = PreparedRequest("HDL", path, b"", code, len(answer), None, NATIVE_ROUTE)
             self._log(line, peer.client, time.perf_counter() - began)
 
-    async def _answer(self, request: HandleRequest, peer: Peer) -> bytes:
+    async def _answer(self, request: messages.HandleRequest, peer: Peer) -> bytes:
         try:
             found = await self._resolver.resolve(_read_name(request), self._conditions(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure
             return self._write(request, found, await convert(request, found))
-        except FAILURES as error:
-            return self._write_error(request, as_failure(error))
+        except errors.FAILURES as error:
+            return self._write_error(request, errors.as_failure(error))
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -172,7 +157,7 @@ class Responder:
             if not gate.admits_all:
                 gate.admit(peer.client, is_forgeable=peer.is_forgeable)
 
-    def _refuse(self, request: HandleRequest) -> bytes | None:
+    def _refuse(self, request: messages.HandleRequest) -> bytes | None:
         envelope = request.message.envelope
         if envelope.session_id or envelope.is_encrypted:
             return self._write_refusal(request, ResponseStatus.SESSION_TIMEOUT, _NO_SESSIONS)
@@ -180,7 +165,7 @@ class Responder:
             return self._write_refusal(request, ResponseStatus.OPERATION_DENIED, _READ_ONLY)
         return None
 
-    def _conditions(self, request: HandleRequest, peer: Peer) -> Conditions:
+    def _conditions(self, request: messages.HandleRequest, peer: Peer) -> Conditions:
         return Conditions(
             request.has(OpFlag.AUTHORITATIVE),
             request.has(OpFlag.CERTIFIED),
@@ -189,29 +174,29 @@ class Responder:
             due=time.monotonic() + REQUEST_SECONDS,
         )
 
-    def _write(self, request: HandleRequest, found: Resolution, values: Iterable[Value]) -> bytes:
-        data = write_record(request, found, values, self._clock())
+    def _write(self, request: messages.HandleRequest, found: Resolution, values: Iterable[Value]) -> bytes:
+        data = messages.write_record(request, found, values, self._clock())
         self.count("answered")
         return data
 
-    def _write_refusal(self, request: HandleRequest, code: int, text: str) -> bytes:
+    def _write_refusal(self, request: messages.HandleRequest, code: int, text: str) -> bytes:
         self.count("refused")
-        return write_refusal(request, code, text, self._clock())
+        return messages.write_refusal(request, code, text, self._clock())
 
-    def _write_error(self, request: HandleRequest, error: DoiProxyError) -> bytes:
+    def _write_error(self, request: messages.HandleRequest, error: errors.DoiProxyError) -> bytes:
         code = next(code for kind, code in _CODES if isinstance(error, kind))
-        self.count("failed" if isinstance(error, CouldNotVerify) else "refused")
-        return write_refusal(request, code, error.message, self._clock())
+        self.count("failed" if isinstance(error, errors.CouldNotVerify) else "refused")
+        return messages.write_refusal(request, code, error.message, self._clock())
 
-    def _write_fault(self, request: HandleRequest) -> bytes:
+    def _write_fault(self, request: messages.HandleRequest) -> bytes:
         log.exception("an answer of the native listener failed")
         self.count("failed")
-        return write_refusal(request, ResponseStatus.ERROR, _FAULT, self._clock())
+        return messages.write_refusal(request, ResponseStatus.ERROR, _FAULT, self._clock())
 
 
-async def convert(request: HandleRequest, found: Resolution) -> Sequence[Value]:
+async def convert(request: messages.HandleRequest, found: Resolution) -> Sequence[Value]:
     """The values that are requested. Many of them are converted in several turns of the event loop."""
-    selected, converted = select_requested_values(request, found).values, list[Value]()
+    selected, converted = messages.select_requested_values(request, found).values, list[Value]()
     for start in range(0, len(selected), _VALUES_A_TURN):
         converted += to_wire(selected[start : start + _VALUES_A_TURN])
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
@@ -219,7 +204,7 @@ async def convert(request: HandleRequest, found: Resolution) -> Sequence[Value]:
     return converted
 
 
-def _read_name(request: HandleRequest) -> HandleName:
+def _read_name(request: messages.HandleRequest) -> HandleName:
     """The name that a request is about. Raises InvalidName."""
     try:
         text = request.filters.handle.decode()

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features import feature
 from doi_proxy.system.options import SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others, Part
     from doi_proxy.web.operations import Face
 
 _STANDARD_OUTPUT: Final = 1
@@ -29,7 +28,7 @@ class AccessLogSettings(SettingsGroup):
     )
 
 
-class Privacy(Feature):
+class Privacy(feature.Feature):
     """The stage that logs each answer, the page, and its link in the footer of every page."""
 
     name = "privacy"
@@ -44,7 +43,7 @@ class Privacy(Feature):
         facts = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)
         return {"privacy": {"privacy": facts, "cookies": "privacy.cookies_none"}}
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the log that the settings describe, or take the one that was supplied."""
         from doi_proxy.features.privacy.access_log import new_access_log
         from doi_proxy.features.privacy.line import LineFormat
@@ -59,7 +58,7 @@ class Privacy(Feature):
         log = new_access_log(level, self.context.clock, writer.write)
         return log, LineService(writer, core.meter.counter(LOST_LINES))
 
-    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+    def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the page."""
         from doi_proxy.features.privacy.page import add_privacy
 

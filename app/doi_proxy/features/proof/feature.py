@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import ConfigurationError, InvalidRequest
-from doi_proxy.features.feature import Feature, require_libraries
+from doi_proxy.features import feature
 from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others, Part
     from doi_proxy.web.operations import Face
     from handle_protocol.referral import HandleService
 
@@ -31,7 +30,7 @@ class NotVerified(InvalidRequest):
     title = "The cache has no proof of the name"
 
 
-class Proof(Feature):
+class Proof(feature.Feature):
     """The endpoint /api/proof/<name>, the link to it if names are found from the root, and the line of signatures."""
 
     name = "proof"
@@ -46,18 +45,18 @@ class Proof(Feature):
         signature = {"state": "valid", "signer": "300:10.1000/key", "covered": 3, "total": 3}
         return {"proof": {"is_proven": True}, "signature": {"signature": signature}}
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The sections of the page of a record."""
         from doi_proxy.features.proof.section import ProofLink
         from doi_proxy.features.proof.signature_line import SignatureLine
 
         self._root = _read_root(self.context.settings)
-        sections: list[Part] = [] if self._root is None else [ProofLink(core)]
+        sections: list[feature.Part] = [] if self._root is None else [ProofLink(core)]
         if _has_libraries():
             sections.append(SignatureLine(core, _read_keys(self.context.settings), self.context.clock))
         return sections
 
-    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+    def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the endpoint."""
         from doi_proxy.features.proof.http import add_proof
 
@@ -80,7 +79,7 @@ def _has_libraries() -> bool:
     from doi_proxy.features.native.feature import Native
 
     try:
-        require_libraries(Native)
+        feature.require_libraries(Native)
     except ConfigurationError:
         return False
     return True

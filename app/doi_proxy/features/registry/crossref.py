@@ -11,15 +11,8 @@ from typing import Final
 
 import msgspec
 
+from doi_proxy.features.registry import record
 from doi_proxy.features.registry.json_values import JsonReader
-from doi_proxy.features.registry.record import (
-    InvalidRegistryRecord,
-    RecordDates,
-    RegistryRecord,
-    make_record,
-    parse_date,
-    show,
-)
 
 AGENCY: Final = "Crossref"
 #: The end of the reason for a work that does not say where its name leads.
@@ -61,11 +54,11 @@ class CrossrefReader(JsonReader[_Work]):
         super().__init__(_Work, _members, _to_record, _has_locations)
 
 
-def _to_record(work: _Work, dates: RecordDates) -> RegistryRecord:
+def _to_record(work: _Work, dates: record.RecordDates) -> record.RegistryRecord:
     url = work.resource.primary.URL if work.resource and work.resource.primary else None
     if work.DOI and not url:
-        raise InvalidRegistryRecord(f"{show(work.DOI)} {NO_TARGET}")
-    return make_record(work.DOI, url, AGENCY, dates.of(_date_of(work)))
+        raise record.InvalidRegistryRecord(f"{record.show(work.DOI)} {NO_TARGET}")
+    return record.make_record(work.DOI, url, AGENCY, dates.of(_date_of(work)))
 
 
 def _members(work: _Work) -> list[_Work] | None:
@@ -88,6 +81,6 @@ def _date_of(work: _Work) -> int | None:
             continue
         if moment.timestamp is not None:
             return int(moment.timestamp // _MILLISECONDS)
-        if (date := parse_date(moment.date_time)) is not None:
+        if (date := record.parse_date(moment.date_time)) is not None:
             return date
     return None

@@ -10,16 +10,8 @@ import csv
 from dataclasses import dataclass
 from typing import Final
 
+from doi_proxy.features.registry import record
 from doi_proxy.features.registry.reading import Findings
-from doi_proxy.features.registry.record import (
-    MAX_AGENCY_CHARACTERS,
-    InvalidRegistryRecord,
-    RecordDates,
-    RegistryRecord,
-    make_record,
-    parse_date,
-    show,
-)
 
 _BOM: Final = b"\xef\xbb\xbf"
 _DELIMITERS: Final = (",", ";", "\t")
@@ -69,7 +61,7 @@ class TableReader:
         self._form = form
         self._is_header_due = form.has_header
 
-    def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
+    def read(self, block: bytes, dates: record.RecordDates, findings: Findings) -> None:
         """See BlockReader."""
         lines = block.removeprefix(_BOM).split(b"\n")
         if self._is_header_due:
@@ -81,28 +73,28 @@ class TableReader:
             findings.read += 1
             try:
                 findings.records.append(self._record(line, dates))
-            except InvalidRegistryRecord as error:
+            except record.InvalidRegistryRecord as error:
                 findings.refuse(str(error))
 
-    def _record(self, line: bytes, dates: RecordDates) -> RegistryRecord:
+    def _record(self, line: bytes, dates: record.RecordDates) -> record.RegistryRecord:
         form = self._form
         try:
             cells = _cells(line.decode().rstrip("\r"), form.delimiter)
         except UnicodeDecodeError as error:
-            raise InvalidRegistryRecord("the row is not UTF-8") from error
+            raise record.InvalidRegistryRecord("the row is not UTF-8") from error
         except csv.Error as error:
-            raise InvalidRegistryRecord(f"the row cannot be read: {error}") from error
+            raise record.InvalidRegistryRecord(f"the row cannot be read: {error}") from error
 
         def cell(place: int) -> str:
             return cells[place] if 0 <= place < len(cells) else ""
 
         agency = cell(form.agency).strip()
-        if len(agency) > MAX_AGENCY_CHARACTERS or not agency.isprintable():
-            raise InvalidRegistryRecord(f"{show(agency)} is not the name of an agency")
-        date = parse_date(text) if (text := cell(form.date).strip()) else None
+        if len(agency) > record.MAX_AGENCY_CHARACTERS or not agency.isprintable():
+            raise record.InvalidRegistryRecord(f"{record.show(agency)} is not the name of an agency")
+        date = record.parse_date(text) if (text := cell(form.date).strip()) else None
         if text and date is None:
-            raise InvalidRegistryRecord(f"{show(text)} is not a date of ISO 8601")
-        return make_record(cell(form.doi), cell(form.url), agency, dates.of(date))
+            raise record.InvalidRegistryRecord(f"{record.show(text)} is not a date of ISO 8601")
+        return record.make_record(cell(form.doi), cell(form.url), agency, dates.of(date))
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

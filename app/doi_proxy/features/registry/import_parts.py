@@ -15,18 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.registry import import_streams
 from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive, is_tar
-from doi_proxy.features.registry.import_streams import (
-    HEAD_BYTES,
-    PIECE_BYTES,
-    OversizeRecord,
-    Read,
-    UnreadablePart,
-    cut_blocks,
-    decompress_head,
-    is_gzip,
-    open_stream,
-)
 from doi_proxy.system.regular_file import open_regular
 from doi_proxy.system.standard_streams import STANDARD_INPUT
 
@@ -153,13 +143,13 @@ def _parts_of_file(path: Path, now: int) -> Iterator[Part | LeftOut]:
         with open_regular(path) as file:
             found = os.fstat(file.fileno())
             date = int(found.st_mtime)
-            head = file.read(HEAD_BYTES)
+            head = file.read(import_streams.HEAD_BYTES)
             file.seek(0)
             if is_tar(head):
                 archive = ArchiveReader(file.read, lambda count: _skip(file, count))
                 yield from _parts_of_archive(str(path), archive, _Weight(file.tell), found.st_size)
                 return
-            is_archive = is_gzip(head) and is_tar(decompress_head(head))
+            is_archive = import_streams.is_gzip(head) and is_tar(import_streams.decompress_head(head))
             if found.st_size <= MAX_PART_BYTES and not is_archive:
                 yield Part(str(path), date, found.st_size, str(path), 0, found.st_size)
                 return
@@ -198,17 +188,17 @@ def _parts_of_archive(
             yield Part(name, member.date, weight.take(), path, member.offset, member.size)
 
 
-def _parts_of_stream(name: str, read: Read, date: int, weight: _Weight) -> Iterator[Part | LeftOut]:
+def _parts_of_stream(name: str, read: import_streams.Read, date: int, weight: _Weight) -> Iterator[Part | LeftOut]:
     """The parts of bytes that only this process can read: an archive or blocks, compressed or not."""
     try:
-        head, read = open_stream(read)
+        head, read = import_streams.open_stream(read)
         if is_tar(head):
             yield from _parts_of_archive(name, ArchiveReader(read), weight)
             return
         first_line = b""
-        pieces = iter(lambda: read(PIECE_BYTES), b"")
-        for number, block in enumerate(cut_blocks(pieces, BLOCK_BYTES, MAX_RECORD_BYTES)):
+        pieces = iter(lambda: read(import_streams.PIECE_BYTES), b"")
+        for number, block in enumerate(import_streams.cut_blocks(pieces, BLOCK_BYTES, MAX_RECORD_BYTES)):
             yield Part(f"{name}#{number}", date, weight.take(), data=block, first_line=first_line)
-            first_line = first_line or block[: block.find(b"\n") + 1][:HEAD_BYTES]
-    except (InvalidArchive, OversizeRecord, UnreadablePart, OSError) as error:
+            first_line = first_line or block[: block.find(b"\n") + 1][: import_streams.HEAD_BYTES]
+    except (InvalidArchive, import_streams.OversizeRecord, import_streams.UnreadablePart, OSError) as error:
         yield LeftOut(name, str(error), is_failure=True)

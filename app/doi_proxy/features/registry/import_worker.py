@@ -17,21 +17,13 @@ from typing import Final
 
 import msgspec
 
+from doi_proxy.features.registry import import_streams, reading
 from doi_proxy.features.registry.crossref import CrossrefReader
 from doi_proxy.features.registry.csv_file import InvalidTable, TableReader, read_table_form
 from doi_proxy.features.registry.datacite import DataCiteReader
 from doi_proxy.features.registry.import_job import hold_folder
 from doi_proxy.features.registry.import_parts import MAX_RECORD_BYTES, Part
 from doi_proxy.features.registry.import_runs import PartReport, RunHeader, run_path, write_run
-from doi_proxy.features.registry.import_streams import OversizeRecord, UnreadablePart, cut_blocks, gunzip, is_gzip
-from doi_proxy.features.registry.reading import (
-    MAX_REASONS,
-    BlockReader,
-    Findings,
-    RegistryFormat,
-    detect_format,
-    is_list_of_states,
-)
 from doi_proxy.features.registry.record import RecordDates, RegistryRecord
 from doi_proxy.features.registry.wire import RegistryRow, to_row
 from doi_proxy.system.regular_file import open_regular
@@ -58,7 +50,7 @@ class WorkerOptions:
     folder: Path
     session: int
     worker: int
-    form: RegistryFormat | None
+    form: reading.RegistryFormat | None
     #: Records with an earlier date are not imported, in seconds since the epoch.
     since: int
     #: The latest plausible date, in seconds since the epoch.
@@ -126,7 +118,7 @@ class RunWriter:
 
     def add(self, report: PartReport, rows: list[RegistryRow]) -> None:
         """Add the rows of one part. Raises OSError."""
-        if sum(len(part.reasons) for part in self._parts[-MAX_REASONS:]) >= MAX_REASONS:
+        if sum(len(part.reasons) for part in self._parts[-reading.MAX_REASONS :]) >= reading.MAX_REASONS:
             report = msgspec.structs.replace(report, reasons=[])
         if not self._parts:
             self._began = self._clock()
@@ -156,7 +148,7 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
     """Read one part: its report and its rows, in the order of the file. What was read before a failure counts."""
     rows: list[RegistryRow] = []
     agencies: set[str] = set()
-    findings, failure, left_out, has_states = Findings(), "", "", False
+    findings, failure, left_out, has_states = reading.Findings(), "", "", False
     try:
         for records in _read_blocks(part, options, findings):
             for record in records:
@@ -164,12 +156,12 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
                     rows.append(to_row(record))
                 agencies.add(record.agency)
             if len(rows) > _MAX_PART_RECORDS:
-                raise UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")
+                raise import_streams.UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")
     except ListOfStates:
         has_states = True
     except UnknownFormat as error:
         left_out = str(error)
-    except (UnreadablePart, OversizeRecord, InvalidTable) as error:
+    except (import_streams.UnreadablePart, import_streams.OversizeRecord, InvalidTable) as error:
         failure = str(error)
     except OSError as error:
         failure = f"it cannot be read to its end: {error.strerror or error}"
@@ -178,28 +170,28 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
     return PartReport(part.name, *counts, *found, failure, left_out, findings.several, has_states), rows
 
 
-def _read_blocks(part: Part, options: WorkerOptions, findings: Findings) -> Iterator[list[RegistryRecord]]:
+def _read_blocks(part: Part, options: WorkerOptions, findings: reading.Findings) -> Iterator[list[RegistryRecord]]:
     """The records of each block. `findings` counts those of the whole part."""
     dates = RecordDates(default=part.date, latest=options.now)
-    reader: BlockReader | None = None
-    for block in cut_blocks(_open(part), _BLOCK_BYTES, MAX_RECORD_BYTES):
+    reader: reading.BlockReader | None = None
+    for block in import_streams.cut_blocks(_open(part), _BLOCK_BYTES, MAX_RECORD_BYTES):
         reader = reader or _choose_reader(part, block, options.form)
         reader.read(block, dates, findings)
         yield findings.records
         findings.records = []
 
 
-def _choose_reader(part: Part, block: bytes, form: RegistryFormat | None) -> BlockReader:
+def _choose_reader(part: Part, block: bytes, form: reading.RegistryFormat | None) -> reading.BlockReader:
     """The reader for a part, from its first block. Raises ListOfStates, UnknownFormat and InvalidTable."""
     head = (part.first_line or block)[:_DETECT_BYTES]
-    if is_list_of_states(head):
+    if reading.is_list_of_states(head):
         raise ListOfStates
-    form = form or detect_format(head)
-    if form is RegistryFormat.CROSSREF:
+    form = form or reading.detect_format(head)
+    if form is reading.RegistryFormat.CROSSREF:
         return CrossrefReader()
-    if form is RegistryFormat.DATACITE:
+    if form is reading.RegistryFormat.DATACITE:
         return DataCiteReader()
-    if form is RegistryFormat.CSV:
+    if form is reading.RegistryFormat.CSV:
         table = read_table_form(part.first_line or block.partition(b"\n")[0])
         # A later block of the file does not have the line with the names of the columns.
         return TableReader(replace(table, has_header=False) if part.first_line else table)
@@ -212,10 +204,12 @@ def _open(part: Part) -> Iterator[bytes]:
     first = next(pieces, b"")
     pieces = chain((first,), pieces)
     total = 0
-    for piece in gunzip(pieces) if is_gzip(first) else pieces:
+    for piece in import_streams.gunzip(pieces) if import_streams.is_gzip(first) else pieces:
         total += len(piece)
         if total > _MAX_PART_BYTES:
-            raise UnreadablePart(f"it decompresses to more than {_MAX_PART_BYTES} bytes; decompress it first")
+            raise import_streams.UnreadablePart(
+                f"it decompresses to more than {_MAX_PART_BYTES} bytes; decompress it first"
+            )
         yield piece
 
 
@@ -228,6 +222,6 @@ def _read_slice(part: Part) -> Iterator[bytes]:
         while left:
             piece = file.read(min(left, _READ_BYTES))
             if not piece:
-                raise UnreadablePart("the file was cut while it was read; begin again")
+                raise import_streams.UnreadablePart("the file was cut while it was read; begin again")
             left -= len(piece)
             yield piece

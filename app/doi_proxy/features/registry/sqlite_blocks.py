@@ -18,19 +18,7 @@ from typing import Final
 
 from doi_names.name import MAX_NAME_BYTES
 from doi_proxy.errors import DamagedEntry
-from doi_proxy.features.registry.wire import (
-    Compress,
-    RegistryRow,
-    find_keys,
-    find_line,
-    find_row,
-    pack_block,
-    read_line,
-    split_lines,
-    unpack_block,
-    unpack_lines,
-    write_block_line,
-)
+from doi_proxy.features.registry import wire
 from doi_proxy.store.compression import compress
 
 #: The block of a key: its first key, the number of its records, and its data.
@@ -105,13 +93,13 @@ class _Writes:
         self._puts: list[tuple[str, int, bytes]] = []
         self._added = 0
 
-    def replace(self, block: _Block, compress: Compress) -> None:
+    def replace(self, block: _Block, compress: wire.Compress) -> None:
         """Add the lines of a block in place of what the file has, in as many blocks as they need."""
         is_kept = False
-        for lines in split_lines(block.lines):
+        for lines in wire.split_lines(block.lines):
             first = lines[0].partition(b"\t")[0].decode()
             is_kept = is_kept or first == block.first
-            self._puts.append((first, len(lines), pack_block(first, lines, compress)))
+            self._puts.append((first, len(lines), wire.pack_block(first, lines, compress)))
         if block.first is not None and not is_kept:
             self._gone.append((block.first,))
         self._added += len(block.lines) - block.records
@@ -129,10 +117,10 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.executescript(_TABLES)
 
 
-def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
+def find(connection: sqlite3.Connection, key: str) -> wire.RegistryRow | None:
     """The record of a key. Also raises DamagedEntry."""
     block = connection.execute(SELECT_BLOCK, (key,)).fetchone()
-    return None if block is None else find_row(key, block[0], block[2])
+    return None if block is None else wire.find_row(key, block[0], block[2])
 
 
 def find_near(
@@ -148,14 +136,14 @@ def find_near(
         keys = [candidates[int(place)] for place in places.split(",")]
         for (data,) in connection.execute("SELECT data FROM registry_blocks WHERE first = ?", (first,)):
             with suppress(DamagedEntry):
-                found += find_keys(keys, first, data)
+                found += wire.find_keys(keys, first, data)
     earlier = connection.execute(_EARLIER, (key,))
     before = [row_key for first, data in earlier for row_key, *_ in reversed(_try_unpack(first, data)) if row_key < key]
     after = [row_key for row_key, *_ in islice(read_rows(connection, key), _NEIGHBOURS)]
     return found, before[:_NEIGHBOURS], after
 
 
-def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[RegistryRow]:
+def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[wire.RegistryRow]:
     """The records whose key follows `after` and is `start` or follows it, in order. Damaged blocks are left out."""
     lowest = max(after, start)
     block = connection.execute(SELECT_BLOCK, (lowest,)).fetchone()
@@ -166,7 +154,9 @@ def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") 
         yield from (row for row in _try_unpack(first, data) if row[0] > after and row[0] >= start)
 
 
-def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress: Compress) -> tuple[bool, WriteCounts]:
+def write(
+    connection: sqlite3.Connection, rows: Sequence[wire.RegistryRow], compress: wire.Compress
+) -> tuple[bool, WriteCounts]:
     """Write rows in the order of their keys. A later date wins. Returns whether a record in the file changed."""
     outcomes, has_changed, writes = list[str](), False, _Writes()
     for block, part in _group(connection, rows):
@@ -180,9 +170,9 @@ def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress:
 def delete(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     """Delete the records of keys, and return their number."""
     gone, writes = 0, _Writes()
-    rows: list[RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
+    rows: list[wire.RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
     for block, part in _group(connection, rows):
-        places = [at for at, is_known in (find_line(block.lines, row[0].encode()) for row in part) if is_known]
+        places = [at for at, is_known in (wire.find_line(block.lines, row[0].encode()) for row in part) if is_known]
         gone += len(places)
         for at in reversed(places):
             del block.lines[at]
@@ -207,15 +197,15 @@ def count(connection: sqlite3.Connection, prefix: str) -> int:
 
 def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     """The number of these sorted keys that have a record."""
-    rows: list[RegistryRow] = [(key, 0, "", "") for key in keys]
+    rows: list[wire.RegistryRow] = [(key, 0, "", "") for key in keys]
     return sum(
-        sum(find_line(block.lines, row[0].encode())[1] for row in part) for block, part in _group(connection, rows)
+        sum(wire.find_line(block.lines, row[0].encode())[1] for row in part) for block, part in _group(connection, rows)
     )
 
 
 def _group(
-    connection: sqlite3.Connection, rows: Sequence[RegistryRow]
-) -> Iterator[tuple[_Block, Sequence[RegistryRow]]]:
+    connection: sqlite3.Connection, rows: Sequence[wire.RegistryRow]
+) -> Iterator[tuple[_Block, Sequence[wire.RegistryRow]]]:
     """The rows by the block that they belong to. The caller may replace blocks at any time."""
     at, ahead = 0, 1
     while at < len(rows):
@@ -239,12 +229,12 @@ def _group(
         ahead = min(4 * used, _MAX_AHEAD)
 
 
-def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> bool:
+def _merge(block: _Block, rows: Sequence[wire.RegistryRow], outcomes: list[str]) -> bool:
     """Merge rows into the lines of a block, and append their outcomes. Returns whether a line has changed."""
     has_changed, lines, at = False, block.lines, 0
     for row in rows:
-        at, is_known = find_line(lines, row[0].encode(), at)
-        line = write_block_line(row)
+        at, is_known = wire.find_line(lines, row[0].encode(), at)
+        line = wire.write_block_line(row)
         outcome, is_newer = _compare(row, line, lines[at]) if is_known else ("new", True)
         outcomes.append(outcome)
         if is_newer:
@@ -256,12 +246,12 @@ def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> b
     return has_changed
 
 
-def _compare(row: RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:
+def _compare(row: wire.RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:
     """The outcome of a row, and whether its own `line` replaces the `known` one of its key."""
     if line == known:
         return "same", False
     try:
-        _, date, agency, url = read_line(row[0], known)
+        _, date, agency, url = wire.read_line(row[0], known)
     except DamagedEntry:
         return "new", True
     if row[1] < date:
@@ -273,13 +263,13 @@ def _read_block(first: str, records: object, data: object) -> _Block:
     """A block with its lines. A damaged one has none."""
     number = records if isinstance(records, int) else 0
     try:
-        return _Block(first, number, unpack_lines(first, data))
+        return _Block(first, number, wire.unpack_lines(first, data))
     except DamagedEntry:
         return _Block(first, number, [])
 
 
-def _try_unpack(first: str, data: object) -> list[RegistryRow]:
+def _try_unpack(first: str, data: object) -> list[wire.RegistryRow]:
     try:
-        return unpack_block(first, data)
+        return wire.unpack_block(first, data)
     except DamagedEntry:
         return []

@@ -16,8 +16,8 @@ from doi_proxy.features.registry import sqlite_blocks as registry_blocks
 from doi_proxy.features.registry.record import RegistryRecord
 from doi_proxy.features.registry.sqlite_blocks import WriteCounts
 from doi_proxy.features.registry.wire import Compress, RegistryRow, to_record
+from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.batch import announce
-from doi_proxy.features.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
 from doi_proxy.store.compression import compress
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
@@ -48,13 +48,13 @@ class RegistryTable:
 
     def __init__(self, path: Path, *, now: float) -> None:
         """Open the store at `path`, and create it if it is missing. `now` is in seconds since the epoch."""
-        prepare(path, now, registry_blocks.create_tables)
+        file.prepare(path, now, registry_blocks.create_tables)
         #: The file of the store.
         self.path = path
         #: What compresses the blocks that are written.
         self.compress: Compress = compress
         with self._translate_errors():
-            self._connection = connect(path, timeout=WRITE_TIMEOUT)
+            self._connection = file.connect(path, timeout=file.WRITE_TIMEOUT)
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
 
     def __enter__(self) -> Self:
@@ -173,6 +173,6 @@ class RegistryTable:
         try:
             yield
         except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
-            if is_damage(error):
-                mark_damaged(self.path)
+            if file.is_damage(error):
+                file.mark_damaged(self.path)
             raise StoreError(f"The registry records of {self.path} failed: {error}.") from error

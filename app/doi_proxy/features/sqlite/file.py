@@ -15,15 +15,7 @@ from typing import Final
 
 from doi_proxy.cache.store import StoreUnavailable
 from doi_proxy.errors import StoreError
-from doi_proxy.store.file import (
-    APPLICATION_ID,
-    connect_to_read,
-    decode_row_text,
-    find_tables,
-    has_reader,
-    read_format,
-    read_pragma,
-)
+from doi_proxy.store import file
 from doi_proxy.store.stored_entry import READERS, STORE_FORMAT, Reader
 from doi_proxy.system.private_file import create_beside, create_file, make_folders, open_beside
 
@@ -90,7 +82,7 @@ _TABLES: Final = frozenset({"announcements", "entries", "hand", "notes", "purges
 def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
     """Open a connection in autocommit mode that waits `timeout` seconds for a lock. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-    connection.text_factory = decode_row_text
+    connection.text_factory = file.decode_row_text
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -132,11 +124,11 @@ def prepare(
             # SQLite creates its log and its index with the permissions of the file.
             create_file(path)
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
-                if read_format(connection) == 0:
+                if file.read_format(connection) == 0:
                     _create(connection)
                 if create is not None:
                     create(connection)
-                if read_format(connection) != max(readers):
+                if file.read_format(connection) != max(readers):
                     connection.execute(f"PRAGMA user_version = {max(readers)}")
 
 
@@ -166,9 +158,9 @@ def open_to_read(path: Path) -> sqlite3.Connection:
                 f"The store {path} is damaged: {reason}. It was not changed; start doi-proxy with it to rename it and"
                 " create an empty store."
             )
-        connection = connect_to_read(path)
+        connection = file.connect_to_read(path)
         try:
-            if read_format(connection) == 0:
+            if file.read_format(connection) == 0:
                 raise StoreError(f"The file {path} is not a store of doi-proxy: it is empty; check the path.")
         except BaseException:
             connection.close()
@@ -189,7 +181,7 @@ def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(_SCHEMA)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA application_id = {file.APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
     connection.execute("COMMIT")
 
@@ -244,7 +236,7 @@ def _why_damaged(path: Path, readers: Mapping[int, Reader] = READERS) -> str | N
     try:
         # If a process was killed while it created the file, a journal remains. Only a writer can roll it back.
         killed = Path(f"{path}-journal").exists()
-        with closing(connect(path, timeout=WRITE_TIMEOUT) if killed else connect_to_read(path)) as connection:
+        with closing(connect(path, timeout=WRITE_TIMEOUT) if killed else file.connect_to_read(path)) as connection:
             reason = _why_unreadable(path, connection, readers)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
@@ -254,16 +246,18 @@ def _why_damaged(path: Path, readers: Mapping[int, Reader] = READERS) -> str | N
 
 
 def _why_unreadable(path: Path, connection: sqlite3.Connection, readers: Mapping[int, Reader]) -> str | None:
-    if not has_reader(connection, readers):
+    if not file.has_reader(connection, readers):
         raise StoreError(
             f"The file {path} is a store of another format than {max(readers)}, or a database of another program. It is"
             " not changed; name another file in store_url."
         )
-    if read_format(connection) and not find_tables(connection) >= _TABLES:
+    if file.read_format(connection) and not file.find_tables(connection) >= _TABLES:
         return "tables are missing"
     log_length = _length(Path(f"{path}-wal"))
     length = _length(path)
-    if not log_length and length < read_pragma(connection, "page_count") * read_pragma(connection, "page_size"):
+    if not log_length and length < file.read_pragma(connection, "page_count") * file.read_pragma(
+        connection, "page_size"
+    ):
         return "its end is missing"
     if length + log_length <= FULL_CHECK_BYTES:
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()

@@ -15,18 +15,10 @@ from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.store import NearKeys, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.batch import write_batch
 from doi_proxy.features.sqlite.bounds import StoreBounds
 from doi_proxy.features.sqlite.coordination import CoordinationFile
-from doi_proxy.features.sqlite.file import (
-    WRITE_TIMEOUT,
-    can_pass,
-    connect,
-    exclusive_lock,
-    is_damage,
-    prepare,
-    translate_open_errors,
-)
 from doi_proxy.features.sqlite.near import NearSearch
 from doi_proxy.features.sqlite.notes import read_note, write_note
 from doi_proxy.features.sqlite.place import StorePlace
@@ -69,7 +61,7 @@ class SqliteStore:
         first, then the least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since
         the epoch. `records` are those of a feature. Raises StoreError.
         """
-        prepare(path, clock(), None if records is None else records.create)
+        file.prepare(path, clock(), None if records is None else records.create)
         self._path = path
         self._clock = clock
         self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
@@ -77,18 +69,18 @@ class SqliteStore:
         self._near = NearSearch(path, self._records)
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
-        with translate_open_errors(path, "for writing"), exclusive_lock(path):
-            reading = connect(path, timeout=READ_TIMEOUT)
+        with file.translate_open_errors(path, "for writing"), file.exclusive_lock(path):
+            reading = file.connect(path, timeout=READ_TIMEOUT)
             self._place = StorePlace(path, reading)
             self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage, records=self._records)
-            self._writing = connect(path, timeout=WRITE_TIMEOUT)
+            self._writing = file.connect(path, timeout=file.WRITE_TIMEOUT)
             for pragma in self._bounds.pragmas:
                 self._writing.execute(pragma)
             self._coordination = self._open_coordination()
         self._writer = BatchWriter(
             self._write,
             gather=gather,
-            can_pass=can_pass,
+            can_pass=file.can_pass,
             rows=self._bounds.rows,
             batch_bytes=self._bounds.batch_bytes,
         )
@@ -263,7 +255,7 @@ class SqliteStore:
         """See Store."""
         await asyncio.to_thread(self._writer.close)
         await asyncio.to_thread(self._near.close)
-        with translate_open_errors(self._path, "for writing"):
+        with file.translate_open_errors(self._path, "for writing"):
             self._rows.connection.close()
             self._writing.close()
             self._coordination.close()
@@ -273,7 +265,7 @@ class SqliteStore:
             now, max_bytes = self._clock(), self._bounds.entries + self._find_freed()
             write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, records=self._records)
         except sqlite3.Error as error:
-            if is_damage(error):
+            if file.is_damage(error):
                 self._place.report_damage(error)
             raise
 
@@ -302,7 +294,7 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
             self._coordination_failure, self._coordination_failed_at = str(error), self._clock()
-            if is_damage(error):
+            if file.is_damage(error):
                 self._replace_coordination()
             raise StoreError(f"The coordination file of {self._path} failed: {error}.") from error
         self._coordination_failure = ""
@@ -310,6 +302,6 @@ class SqliteStore:
     def _replace_coordination(self) -> None:
         # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
         # The event loop must not wait. The next use after the pause tries again.
-        with suppress(sqlite3.Error, OSError), exclusive_lock(self._path, waits=False):
+        with suppress(sqlite3.Error, OSError), file.exclusive_lock(self._path, waits=False):
             self._coordination.close()
             self._coordination = self._open_coordination()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, field_validator
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features import feature
 from doi_proxy.system.background import Service
 from doi_proxy.system.options import SettingsGroup, require_networks
 from doi_proxy.system.setting_values import TextList
@@ -17,7 +17,6 @@ from doi_proxy.system.setting_values import TextList
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others, Part
     from doi_proxy.features.status.clients import ClientCounts
     from doi_proxy.features.status.keeping import StatusKeeper
     from doi_proxy.features.status.models import Status
@@ -50,7 +49,7 @@ class StatusSettings(SettingsGroup):
         return value
 
 
-class StatusPages(Feature, Service):
+class StatusPages(feature.Feature, Service):
     """/healthz and /readyz for everyone, /status for those who may see it; the history and the events behind it."""
 
     name = "status"
@@ -73,7 +72,7 @@ class StatusPages(Feature, Service):
 
         return sample_status()
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Count clients and prefixes, and record the history and the events."""
         from doi_proxy.features.metrics.feature import Metrics
         from doi_proxy.features.metrics.history import SharedHistory
@@ -100,7 +99,7 @@ class StatusPages(Feature, Service):
         counted = () if self._shown is None else (self._shown,)
         return self._clients, *counted, self._upstreams, self
 
-    def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
+    def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the routes, that of /status also behind the gates of operators."""
         from doi_proxy.features.status.http import add_health
         from doi_proxy.features.status.models import STATUS_PATH

@@ -14,18 +14,8 @@ from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
 from doi_proxy.features.metrics.gauges import set_process_state
 from doi_proxy.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
+from doi_proxy.features.status import models
 from doi_proxy.features.status.clients import ClientCounts
-from doi_proxy.features.status.models import (
-    BudgetStatus,
-    ClientStatus,
-    EventStatus,
-    HistoryPoint,
-    PrefixCount,
-    Readiness,
-    Status,
-    StoreStatus,
-    UpstreamName,
-)
 from doi_proxy.features.status.prefixes import PrefixCounts, PrefixKind
 from doi_proxy.features.status.readiness import describe_readiness
 from doi_proxy.features.status.summary import read_english, summarize, write_sentence
@@ -124,11 +114,11 @@ class StatusReader:
             self._store_down = None
             self._events.add(Event("store", began, int(now)))
 
-    async def describe_readiness(self) -> Readiness:
+    async def describe_readiness(self) -> models.Readiness:
         """The body of `/readyz`."""
         return await describe_readiness(self._context, self._core, self._upstreams, self.services)
 
-    async def read(self, prefixes: PrefixCounts | None) -> Status:
+    async def read(self, prefixes: PrefixCounts | None) -> models.Status:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
         readiness = await self.describe_readiness()
         set_process_state(self._core, self._metrics.state, self._metrics.features)
@@ -140,7 +130,7 @@ class StatusReader:
         hits = totals.series()["hits"]
         unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
         denied = unverified.pop(PrefixDenied.token, 0)
-        status = Status(
+        status = models.Status(
             version=read_version(),
             started=int(self._started),
             uptime=int(self._context.clock() - self._started),
@@ -163,7 +153,7 @@ class StatusReader:
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
-            events=[EventStatus(**asdict(event)) for event in reversed(self._events.read())],
+            events=[models.EventStatus(**asdict(event)) for event in reversed(self._events.read())],
             history=[_describe(point) for point in points],
         )
         now = self._context.clock()
@@ -171,24 +161,24 @@ class StatusReader:
         summary = summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
         return status.model_copy(update={"summary": summary})
 
-    def _name_upstreams(self) -> Iterator[UpstreamName]:
+    def _name_upstreams(self) -> Iterator[models.UpstreamName]:
         defaults = self._context.settings.upstream_url
         for url, (state, since) in self._upstreams.read().items():
             down_since = None if since is None else int(since)
-            yield UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)
+            yield models.UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)
 
     def _collect(self) -> Totals:
         self._metrics.exposition.flush()
         return read_totals(self._metrics.exposition.collect())
 
-    def _clients(self) -> ClientStatus:
+    def _clients(self) -> models.ClientStatus:
         shares = self._client_counts.shares()
-        return ClientStatus(
+        return models.ClientStatus(
             networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
         )
 
-    async def _budget(self, totals: Totals) -> BudgetStatus:
-        return BudgetStatus(
+    async def _budget(self, totals: Totals) -> models.BudgetStatus:
+        return models.BudgetStatus(
             tokens=await self._core.read_tokens(),
             rate=self._context.settings.upstream_rate,
             in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
@@ -196,10 +186,10 @@ class StatusReader:
             clients_waiting=int(totals.sum("doi_proxy_upstream_clients_waiting")),
         )
 
-    async def _store(self, totals: Totals) -> StoreStatus:
+    async def _store(self, totals: Totals) -> models.StoreStatus:
         stats = await self._core.cache.stats()
         store, scheme = stats.store, self._context.settings.store_url.partition(":")[0]
-        return StoreStatus(
+        return models.StoreStatus(
             kind="memory" if scheme == "memory" else "sqlite" if scheme == "sqlite" else "server",
             healthy=stats.healthy,
             read_only=stats.state == "read-only",
@@ -221,9 +211,9 @@ def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
     return seconds
 
 
-def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[PrefixCount]]:
+def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[models.PrefixCount]]:
     top = prefixes.top().items()
-    return {kind: [PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
+    return {kind: [models.PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
 
 
 def _host(url: str) -> str:
@@ -243,9 +233,9 @@ def _note_start(memory: SharedMemory, now: float) -> tuple[float, bool]:
     return float(memory.read() or now), is_first
 
 
-def _describe(point: Point) -> HistoryPoint:
+def _describe(point: Point) -> models.HistoryPoint:
     counts = ("requests", "answers", "hits", "stale", "unverified", "questions", "down")
-    return HistoryPoint(
+    return models.HistoryPoint(
         start=point.start,
         **{name: int(point.sums.get(name, 0)) for name in counts},
         upstream_seconds=_mean([point], "question_seconds", "questions"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from doi_proxy.features.status.models import EventStatus, HistoryPoint, PrefixCount, Status, StatusSummary
+from doi_proxy.features.status import models
 from doi_proxy.features.status.page import page_facts
 
 #: The time of the sample, in seconds since the epoch.
@@ -36,7 +36,7 @@ _STATUS: Final[Mapping[str, Any]] = {
     },
     "local_records": None,
     "clients": {"networks": 3, "half": 1, "nine_tenths": 2, "largest_share": 0.67},
-    "prefixes": {"asked": [PrefixCount(prefix="10.1000", names=7)], "missing": [], "unverified": []},
+    "prefixes": {"asked": [models.PrefixCount(prefix="10.1000", names=7)], "missing": [], "unverified": []},
     "connections": 1,
     "refused": {},
     "loop_delay": 0.001,
@@ -45,7 +45,7 @@ _STATUS: Final[Mapping[str, Any]] = {
 
 def sample_status() -> dict[str, Mapping[str, Any]]:
     """The facts of the page by its template."""
-    summary = StatusSummary(
+    summary = models.StatusSummary(
         state="working",
         upstreams=[],
         down_since=None,
@@ -54,10 +54,12 @@ def sample_status() -> dict[str, Mapping[str, Any]]:
         failed_share=0.0,
         problems=["DoiProxyStoreFails"],
     )
-    point = HistoryPoint(start=_START, requests=9, answers=8, hits=5, stale=1, unverified=1, questions=3, down=60)
+    point = models.HistoryPoint(
+        start=_START, requests=9, answers=8, hits=5, stale=1, unverified=1, questions=3, down=60
+    )
     events = [
-        EventStatus(kind="start", at=_START, until=None, detail="1.0.0", count=1),
-        EventStatus(kind="outage", at=_START, until=_START + 90, detail="doi.org", count=1),
+        models.EventStatus(kind="start", at=_START, until=None, detail="1.0.0", count=1),
+        models.EventStatus(kind="outage", at=_START, until=_START + 90, detail="doi.org", count=1),
     ]
-    status = Status.model_validate({**_STATUS, "summary": summary, "events": events, "history": [point]})
+    status = models.Status.model_validate({**_STATUS, "summary": summary, "events": events, "history": [point]})
     return {"status": page_facts(status)}

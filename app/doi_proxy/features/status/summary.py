@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from doi_proxy.errors import BudgetSpent, PlacesFull, ResourcesShort, UpstreamSlow
-from doi_proxy.features.status.models import EventStatus, HistoryPoint, State, Status, StatusSummary, UpstreamName
+from doi_proxy.features.status import models
 from doi_proxy.features.status.numbers import write_count, write_share
 from doi_proxy.sharing.events import LASTING
 from doi_proxy.web.date import write_moment
@@ -23,7 +23,7 @@ _DELAY: Final = 0.25
 #: Of fewer names, a share says nothing: one failure in a quiet night is not trouble.
 _MIN_NAMES: Final = 5
 #: The state of an upstream that decides a state of the service, the best first.
-_DECIDING: Final[dict[State, str]] = {
+_DECIDING: Final[dict[models.State, str]] = {
     "working": "ok",
     "paused": "backing-off",
     "down": "failing",
@@ -36,7 +36,7 @@ _HEADLINES: Final = frozenset(
 )
 
 
-def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> StatusSummary:
+def summarize(status: models.Status, upstreams: Sequence[models.UpstreamName], now: float) -> models.StatusSummary:
     """The summary of a status. `now` is in seconds since the epoch."""
     recent = status.history[-_RECENT:]
     requests, answers, hits, stale, failed = (
@@ -45,7 +45,7 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
     names = answers + failed
     seconds = max(now - max(recent[0].start, status.started), 1.0) if recent else 1.0
     deciding = [upstream for upstream in upstreams if not upstream.is_route]
-    summary = StatusSummary(
+    summary = models.StatusSummary(
         state=find_state(status.mode, {upstream.state for upstream in deciding}, is_draining=status.draining),
         upstreams=list(upstreams),
         down_since=min((upstream.down_since for upstream in deciding if upstream.down_since is not None), default=None),
@@ -61,7 +61,7 @@ def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> 
     return summary.model_copy(update={"problems": problems})
 
 
-def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> State:
+def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> models.State:
     """The state of the service, given the states of the upstreams of all names. A route has a few."""
     if is_draining:
         return "draining"
@@ -75,7 +75,12 @@ def _is_much(part: int, names: int, most: float) -> bool:
 
 
 def _find_problems(
-    status: Status, summary: StatusSummary, recent: Sequence[HistoryPoint], *, failed: bool, stale: bool
+    status: models.Status,
+    summary: models.StatusSummary,
+    recent: Sequence[models.HistoryPoint],
+    *,
+    failed: bool,
+    stale: bool,
 ) -> Iterator[str]:
     """The entries of the runbook about what is wrong, the worst first."""
     states = {upstream.state for upstream in summary.upstreams}
@@ -103,7 +108,7 @@ def read_english() -> Catalogue:
     return Catalogue("en", {**read_packaged(CORE, "en"), **read_packaged("doi_proxy.features.status", "en")})
 
 
-def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
+def write_sentence(texts: Catalogue, summary: models.StatusSummary) -> str:
     """The state as a sentence or two, in the language of the texts: the worst that is wrong, or how upstreams are."""
     language, key = texts.language, f"status.sentence_{summary.state}"
     worst = next((problem for problem in summary.problems if problem in _HEADLINES), None)
@@ -130,7 +135,7 @@ def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
     )
 
 
-def _write_traffic(texts: Catalogue, summary: StatusSummary) -> str:
+def _write_traffic(texts: Catalogue, summary: models.StatusSummary) -> str:
     """How many requests there are, and which share the cache answers, if there was a request."""
     rate = write_count(texts, "status.rate", round(summary.requests_per_second, 1))
     if summary.hit_share is None:
@@ -138,7 +143,7 @@ def _write_traffic(texts: Catalogue, summary: StatusSummary) -> str:
     return str(texts("status.traffic", rate=rate, hits=write_share(texts.language, summary.hit_share)))
 
 
-def write_event(texts: Catalogue, event: EventStatus) -> str:
+def write_event(texts: Catalogue, event: models.EventStatus) -> str:
     """An event in words, in the language of the texts."""
     key, duration = f"status.event_{event.kind}", ""
     if event.kind in LASTING and event.until is None:

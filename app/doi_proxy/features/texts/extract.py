@@ -13,12 +13,12 @@ from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.endpoints.suggestion_model import ReadingModel
 from doi_proxy.features.texts.feature import EXTRACT_PATH
+from doi_proxy.list_formats import extraction
 from doi_proxy.list_formats.body import BodyBuffer, ListLimits, decompress_body, read_body_format
-from doi_proxy.list_formats.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, find_names_of, write_position
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.web.media_types import CSV, NDJSON
 
-_FIELDS: Final = ("doi", *POSITION_FIELDS)
+_FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
 
 
 class FoundNameModel(ReadingModel):
@@ -46,10 +46,10 @@ class ExtractedAnswer(StreamedAnswer):
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
-        names = find_names_of(decode_text(pieces), self._hold_turn)
+        names = extraction.find_names_of(extraction.decode_text(pieces), self._hold_turn)
         async with output.open_rows(self._output_type, _FIELDS) as rows:
             async for found in names:
-                if not await rows.write([{"doi": found.name.text, **write_position(found)}]):
+                if not await rows.write([{"doi": found.name.text, **extraction.write_position(found)}]):
                     return
 
 
@@ -63,14 +63,16 @@ def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
         Names that a line break cuts are joined, and errors are undone. Whether a name exists is not known.
         """
         headers = request.headers
-        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), supported=TEXT_TYPES)
+        form = read_body_format(
+            headers.get("content-type"), headers.get("content-encoding"), supported=extraction.TEXT_TYPES
+        )
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
         return ExtractedAnswer(hold_turn, is_gzip=form.is_gzip, media_type=media_type)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
     text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
-    body: dict[str, Any] = dict.fromkeys(TEXT_TYPES, text)
+    body: dict[str, Any] = dict.fromkeys(extraction.TEXT_TYPES, text)
     app.add_api_route(
         EXTRACT_PATH,
         extract_names,

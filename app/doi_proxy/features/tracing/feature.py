@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from doi_proxy.features.feature import Extra, Feature, Observers
+from doi_proxy.features import feature
 from doi_proxy.system.background import Service
 from doi_proxy.system.options import Settings, SettingsGroup, require_host
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.tracing.opening import Traces
 
 
@@ -39,13 +38,13 @@ class TracingSettings(SettingsGroup):
         return value
 
 
-class Tracing(Feature, Service):
+class Tracing(feature.Feature, Service):
     """The spans of one process. They are exported at its end."""
 
     name = "tracing"
     summary = "spans of requests and queries for OpenTelemetry"
     settings = TracingSettings
-    extra = Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
+    extra = feature.Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
 
     _traces: Traces
 
@@ -54,7 +53,7 @@ class Tracing(Feature, Service):
         """Whether there is a collector."""
         return settings.group(TracingSettings).otel_endpoint is not None
 
-    def observe(self) -> Observers:
+    def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
         from doi_proxy.features.tracing.opening import Export, open_traces
         from doi_proxy.server.proxies import trusted_addresses
@@ -64,9 +63,9 @@ class Tracing(Feature, Service):
         endpoint = settings.group(TracingSettings).otel_endpoint
         trusted = trusted_addresses(settings.trusted_proxies)
         self._traces = open_traces(Export(endpoint or ""), read_version(), trusted, time.time_ns)
-        return Observers(upstream=lambda number: partial(self._traces.trace_query, number))
+        return feature.Observers(upstream=lambda number: partial(self._traces.trace_query, number))
 
-    def open(self, core: Core, others: Others) -> Iterable[Part]:
+    def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The stage that opens a span for each request."""
         from doi_proxy.features.tracing.stage import TracedRequests
 

@@ -15,22 +15,12 @@ from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.purges import has_many_keys, scopes_of
 from doi_proxy.cache.store import StoreStats
 from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
+from doi_proxy.features.valkey import scripts
 from doi_proxy.features.valkey.announcements import read_announcements
 from doi_proxy.features.valkey.layout import Partition, find_layout
 from doi_proxy.features.valkey.node import Access, Script, Work, command
 from doi_proxy.features.valkey.replies import read_anything, read_data, read_number
 from doi_proxy.features.valkey.scan import scan_entries
-from doi_proxy.features.valkey.scripts import (
-    ANNOUNCE,
-    BACK_OFF,
-    LEASE,
-    PURGE,
-    PUT,
-    RELEASE,
-    RENEW,
-    SETTLING_REPLY,
-    TAKE,
-)
 from doi_proxy.features.valkey.servers import call, open_servers
 from doi_proxy.features.valkey.url import parse_store_url
 from doi_proxy.store.stored_entry import pack, unpack
@@ -44,14 +34,14 @@ _MAX_UNREAD: Final = 10_000
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
-_ANNOUNCE: Final = Script(ANNOUNCE)
-_PUT: Final = Script(PUT)
-_PURGE: Final = Script(PURGE)
-_TAKE: Final = Script(TAKE)
-_BACK_OFF: Final = Script(BACK_OFF)
-_LEASE: Final = Script(LEASE)
-_RELEASE: Final = Script(RELEASE)
-_RENEW: Final = Script(RENEW)
+_ANNOUNCE: Final = Script(scripts.ANNOUNCE)
+_PUT: Final = Script(scripts.PUT)
+_PURGE: Final = Script(scripts.PURGE)
+_TAKE: Final = Script(scripts.TAKE)
+_BACK_OFF: Final = Script(scripts.BACK_OFF)
+_LEASE: Final = Script(scripts.LEASE)
+_RELEASE: Final = Script(scripts.RELEASE)
+_RENEW: Final = Script(scripts.RENEW)
 
 
 class ValkeyStore:
@@ -265,7 +255,7 @@ class ValkeyStore:
 
 def _read_wait(reply: Any) -> float | None:
     """Seconds until there are tokens. None while the bucket settles."""
-    if reply == SETTLING_REPLY:
+    if reply == scripts.SETTLING_REPLY:
         return None
     wait = float(reply)
     if not wait >= 0:

@@ -16,12 +16,11 @@ from doi_proxy.features.lists.references.errors import TooManyReferences, Unread
 from doi_proxy.features.lists.references.form import SentBibliography
 from doi_proxy.features.lists.verdict import read_input
 from doi_proxy.features.metadata.match import read_cited
+from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
 from doi_proxy.list_formats.docx import UnreadableDocument, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
 from doi_proxy.list_formats.extraction import find_names_of
-from doi_proxy.list_formats.formats import HEAD_CHARACTERS, TEXT, ListFormat, format_of_head, format_of_name
-from doi_proxy.list_formats.lines import MAX_ENTRY_CHARACTERS, MAX_EXCERPT, NO_DOI, ListItem, UnreadableItem
 from doi_proxy.list_formats.reference_list import find_list, find_references
 
 #: The references of one page.
@@ -75,8 +74,8 @@ async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibl
         text = await _read_document(sent.data)
         return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
     text = await _decode(sent.data)
-    form = format_of_name(name) or format_of_head(text[:HEAD_CHARACTERS])
-    if form is not None and form is not TEXT:
+    form = formats.format_of_name(name) or formats.format_of_head(text[: formats.HEAD_CHARACTERS])
+    if form is not None and form is not formats.TEXT:
         return await _read_entries(text, form, f"{stem}-corrected.{form.suffixes[0]}")
     return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=False)
 
@@ -106,7 +105,7 @@ async def _decode(data: bytes) -> str:
     return text
 
 
-async def _read_entries(text: str, form: ListFormat, file_name: str) -> Bibliography:
+async def _read_entries(text: str, form: formats.ListFormat, file_name: str) -> Bibliography:
     """The entries of an export, each with its title."""
     body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
     inputs: list[BatchInput] = []
@@ -114,9 +113,9 @@ async def _read_entries(text: str, form: ListFormat, file_name: str) -> Bibliogr
     async for item in read_list_body(_cut(text), body, ListLimits(names=MAX_REFERENCES + 1)):
         _require_few(len(inputs) + 1)
         inputs.append(read_input(item))
-        cited = read_cited(item.entry) if isinstance(item, ListItem) and item.entry else {}
+        cited = read_cited(item.entry) if isinstance(item, lines.ListItem) and item.entry else {}
         title = str(cited.get("title") or "").replace("{", "").replace("}", "")
-        titles.append(title[:MAX_EXCERPT])
+        titles.append(title[: lines.MAX_EXCERPT])
     return Bibliography(text, tuple(inputs), tuple(titles), file_name)
 
 
@@ -151,13 +150,15 @@ async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_docum
         has_name, block = False, text[start:stop].strip()
         while following is not None and following.start < stop:
             place = line + text.count("\n", start, max(start, following.start))
-            entry = block[:MAX_ENTRY_CHARACTERS]
-            inputs.append(ListItem(following.text, place, None, block[:MAX_EXCERPT], entry, following))
+            entry = block[: lines.MAX_ENTRY_CHARACTERS]
+            inputs.append(lines.ListItem(following.text, place, None, block[: lines.MAX_EXCERPT], entry, following))
             has_name, covered, following = True, following.end, next(waiting, None)
         if not has_name and covered <= start:
             place = line + text.count("\n", start, start + len(text[start:stop]) - len(text[start:stop].lstrip()))
-            derived = derive(block[:MAX_ENTRY_CHARACTERS])
-            item = UnreadableItem(block[:MAX_EXCERPT], place, _WITHOUT_DOI, None, None, NO_DOI, derived)
+            derived = derive(block[: lines.MAX_ENTRY_CHARACTERS])
+            item = lines.UnreadableItem(
+                block[: lines.MAX_EXCERPT], place, _WITHOUT_DOI, None, None, lines.NO_DOI, derived
+            )
             inputs.append(read_input(item))
         _require_few(len(inputs))
     return Bibliography(text, tuple(inputs), ("",) * len(inputs), file_name, is_running_text=True)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
+from doi_proxy import errors
 from doi_proxy.endpoints.own_pages import language_of, text_headers
-from doi_proxy.errors import FAILURES, DoiProxyError, Quota, TooManyRequests, UpstreamTimeout, as_failure
 from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.feature import TooManyBatches
@@ -84,19 +84,19 @@ class ReferencesPage:
         async def check_references(request: Request) -> Response:
             return _CheckedPage(self, request, language_of(request, self._face.pages), self.refuse(request))
 
-    def refuse(self, request: Request) -> DoiProxyError | None:
+    def refuse(self, request: Request) -> errors.DoiProxyError | None:
         """Count a request. Returns why its client may not have an answer."""
         try:
             self._admit(_address(request))
-        except DoiProxyError as error:
+        except errors.DoiProxyError as error:
             return error
         return None
 
     def render(
-        self, language: str, result: Result | None = None, error: DoiProxyError | None = None, *, total: int = 0
+        self, language: str, result: Result | None = None, error: errors.DoiProxyError | None = None, *, total: int = 0
     ) -> bytes:
         """The page without the text of its form. With a `total`, it is sent while so many references are checked."""
-        wait = choose_wait(max(1, ceil(error.retry_after))) if isinstance(error, TooManyRequests) else None
+        wait = choose_wait(max(1, ceil(error.retry_after))) if isinstance(error, errors.TooManyRequests) else None
         facts: dict[str, Any] = {
             "result": result,
             "total": total,
@@ -106,11 +106,13 @@ class ReferencesPage:
         }
         return self._face.pages.render("references", self._face.link, language, "references.title", **facts)
 
-    async def read_back(self, request: Request, body: BodyBuffer, received: bytearray, error: DoiProxyError) -> str:
+    async def read_back(
+        self, request: Request, body: BodyBuffer, received: bytearray, error: errors.DoiProxyError
+    ) -> str:
         """The text of a form that was refused. A refusal of the client comes before its form is read."""
-        if isinstance(error, TooManyRequests):
+        if isinstance(error, errors.TooManyRequests):
             client = self._client_at(_address(request))
-            with suppress(*FAILURES, TimeoutError), self._returned.enter(client, OpenList(body)):
+            with suppress(*errors.FAILURES, TimeoutError), self._returned.enter(client, OpenList(body)):
                 async with asyncio.timeout(_RETURN_SECONDS):
                     await _collect(body, received)
         await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
@@ -178,7 +180,9 @@ def _hold(place: OpenList, holding: AbstractContextManager[None]) -> Iterator[Op
 class _CheckedPage(StreamedAnswer):
     """The answer to a form. The work ends when the reader leaves."""
 
-    def __init__(self, page: ReferencesPage, request: Request, language: str, refusal: DoiProxyError | None) -> None:
+    def __init__(
+        self, page: ReferencesPage, request: Request, language: str, refusal: errors.DoiProxyError | None
+    ) -> None:
         super().__init__()
         self.read_ahead_bytes = MAX_BODY_BYTES if refusal is None else _PIECE
         self._page = page
@@ -194,8 +198,8 @@ class _CheckedPage(StreamedAnswer):
                     found = await self._page.read_form(self._request, body, received)
                     await self._answer_checked(found, place, output)
                 return
-            except FAILURES as raised:
-                error = as_failure(raised)
+            except errors.FAILURES as raised:
+                error = errors.as_failure(raised)
         text = await self._page.read_back(self._request, body, received, error)
         await self._send_whole(output, await _fill(self._page.render(self._language, None, error), text), error)
 
@@ -240,7 +244,7 @@ class _CheckedPage(StreamedAnswer):
             await asyncio.wait({looking}, timeout=_PROGRESS_INTERVAL)
         return True
 
-    async def _send_whole(self, output: Output, pieces: Sequence[bytes], error: DoiProxyError | None) -> None:
+    async def _send_whole(self, output: Output, pieces: Sequence[bytes], error: errors.DoiProxyError | None) -> None:
         status = 200 if error is None else error.status
         headers = [*_headers_of(error), (b"content-length", b"%d" % sum(map(len, pieces)))]
         await output.send({"type": "http.response.start", "status": status, "headers": headers})
@@ -255,8 +259,8 @@ _UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 _HEADERS: Final = (HTML, *PAGE_POLICY, VARY_LANGUAGE, NO_STORE)
 
 
-def _headers_of(error: DoiProxyError | None) -> tuple[Header, ...]:
-    more = quota_headers(error.quota, error.retry_after) if isinstance(error, TooManyRequests) else ()
+def _headers_of(error: errors.DoiProxyError | None) -> tuple[Header, ...]:
+    more = quota_headers(error.quota, error.retry_after) if isinstance(error, errors.TooManyRequests) else ()
     return (*_HEADERS, *more)
 
 
@@ -283,7 +287,7 @@ async def _collect(body: BodyBuffer, received: bytearray) -> None:
 
 
 def _too_busy() -> TooManyBatches:
-    quota = Quota(BATCHES, 1, int(_RETRY_SECONDS))
+    quota = errors.Quota(BATCHES, 1, int(_RETRY_SECONDS))
     return TooManyBatches(
         "This resolver reads many texts now; try again later.", quota=quota, retry_after=_RETRY_SECONDS
     )
@@ -298,4 +302,4 @@ def _too_late(item: BatchInput) -> ListRow:
     if isinstance(item, ListRow):
         return item
     place = item if isinstance(item, ListItem) else ListItem(item)
-    return ListRow(place.text, None, Verdict.UNVERIFIED, message=UpstreamTimeout().message).place(place)
+    return ListRow(place.text, None, Verdict.UNVERIFIED, message=errors.UpstreamTimeout().message).place(place)
