@@ -174,6 +174,6 @@ def attempt(step: Callable[[], object]) -> bool:
     """Do a step. Returns whether the next one follows."""
     try:
         step()
-    except (DoiProxyError, InvalidBundleLine):
+    except (DoiProxyError, HandleProtocolError, InvalidBundleLine):
         return False
     return True

@@ -17,7 +17,7 @@ _PAIRS: Final = ("()", "[]", "<>")
 #: What follows a name at once, and is a part of it or a glued word: a letter, a digit.
 _GLUED: Final = re.compile(r"[0-9A-Za-z]")
 #: Capitals after a digit are the end of a name, or the first word of a title that follows without a blank.
-_CAPITALS: Final = re.compile(r"(.*[0-9])[A-Z]{3,6}\Z", re.DOTALL)
+_CAPITALS: Final = re.compile(r"(?<=[0-9])[A-Z]{3,6}\Z")
 _TITLE: Final = re.compile(r"[^\S\r\n][A-Z]")
 #: A number after a blank. PDF readers write an underscore as a blank.
 _NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
@@ -38,7 +38,7 @@ def is_certain(name: str, after: str) -> bool:
         and all(name.count(opener) == name.count(closer) for opener, closer in _PAIRS)
         and ("<" not in name or sici.find_span(name) != (0, 0))
         and not sici.is_cut(name)
-        and not (_TITLE.match(after) and _CAPITALS.match(name))
+        and not (_TITLE.match(after) and _CAPITALS.search(name))
         and not (after and (_GLUED.match(after) or _NUMBER.match(after) or _NEXT_LINE.match(after)))
     )
 
@@ -47,8 +47,8 @@ def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
     """What else a name may be, each with its rule: a whole SICI, without a glued word, with the next number or line."""
     for whole in sici.complete(name):
         yield whole, "sici-check"
-    if (capitals := _CAPITALS.match(name)) and _TITLE.match(after):
-        yield capitals[1], "next-word"
+    if (capitals := _CAPITALS.search(name)) and _TITLE.match(after):
+        yield name[: capitals.start()], "next-word"
     if number := _NUMBER.match(after):
         yield f"{name}_{number[1]}", "underscore"
     if line := _NEXT_LINE.match(after):
