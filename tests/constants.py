@@ -24,7 +24,7 @@ STORE_TIMEOUT: Final = "doi_proxy.assembly.stores.STORE_TIMEOUT"
 QUEUE_TIMEOUT: Final = "doi_proxy.assembly.upstreams.QUEUE_TIMEOUT"
 MOST_WAITING: Final = "doi_proxy.assembly.upstreams.MOST_WAITING"
 #: Seconds for requests under way, and for idle connections, at the end.
-GRACE: Final = "doi_proxy.commands.serve.GRACE"
+GRACE: Final = "doi_proxy.server.http_server.GRACE"
 LINGER: Final = "doi_proxy.server.http_server.LINGER"
 #: Of connections.
 HEAD_TIMEOUT: Final = "doi_proxy.assembly.core.HEAD_TIMEOUT"

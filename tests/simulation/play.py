@@ -53,7 +53,6 @@ _SETTINGS: Final[dict[str, Any]] = {
     "upstream_max_concurrency": PLACES,
     "admin_token": _TOKEN,
     # SQLite would wait in real time for the lock of another process.
-    "doi_proxy.features.sqlite.store.WRITE_TIMEOUT": 0.0,
     "doi_proxy.features.sqlite.file.WRITE_TIMEOUT": 0.0,
     "doi_proxy.features.sqlite.notes.WRITE_TIMEOUT": 0.0,
 }
