@@ -32,7 +32,7 @@ NOT_DECIDING: Final = frozenset(
         "doi_proxy/features/admin/show.py",  # the age of an entry, a key in JSON
         "doi_proxy/features/lists/verdict.py",  # the age in a row of a list
         "doi_proxy/list_formats/writing.py",
-        "doi_proxy/features/proof/document.py",  # the end of a proof, a key in JSON
+        "handle_protocol/proof_document.py",  # the end of a proof, a key in JSON
     }
 )
 
