@@ -470,6 +470,25 @@ async def scrape(proxy: ProcessProxy) -> dict[Sample, float]:
     return samples((await proxy.ask("/metrics")).body.decode())
 
 
+def test_a_file_that_a_starting_worker_has_just_created_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """prometheus-client creates the file of a process, and gives it a size a moment later."""
+    empty = tmp_path / "counter_0.db"
+    empty.touch()
+    reads, read = [], MultiProcessCollector.collect
+
+    def collect(self: MultiProcessCollector) -> Any:
+        reads.append(1)
+        if len(reads) == 3:
+            empty.unlink()
+        return read(self)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(MultiProcessCollector, "collect", collect)
+    assert "doi_proxy" not in Exposition(tmp_path).write(None).body.decode()
+    assert len(reads) == 3
+
+
 @pytest.mark.process
 @anyio
 async def test_two_workers_count_together_and_the_death_of_one_loses_no_count(

@@ -9,7 +9,8 @@ counts of its last second, and there are as many files as slots.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from doi_proxy.sharing.folder import FOLDER_VARIABLE, lock_file
 
 #: Twice the highest number of workers in the settings, because a worker and its replacement can overlap.
 MAX_SLOTS: Final = 128
+#: Reads of the files before one without a size is a fault.
+_READS: Final = 20
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
@@ -81,7 +84,15 @@ class Exposition:
             return assemble_histograms(self.registry.collect())
         self._slots.drop_ended_workers()
         workers = MultiProcessCollector(None, path=str(self._slots.folder))  # type: ignore[no-untyped-call]
-        return assemble_histograms(workers.collect())  # type: ignore[no-untyped-call]
+        return assemble_histograms(_read_files(workers))
+
+
+def _read_files(workers: MultiProcessCollector) -> Iterable[Metric]:
+    """What the files of all workers have. A worker that starts creates a file, and gives it a size a moment later."""
+    for _ in range(_READS - 1):
+        with suppress(struct.error):  # a file has no size yet
+            return list(workers.collect())  # type: ignore[no-untyped-call]
+    return list(workers.collect())  # type: ignore[no-untyped-call]
 
 
 class WorkerSlots:
