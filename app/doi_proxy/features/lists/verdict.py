@@ -86,8 +86,8 @@ class Judgement:
     tombstone: Tombstone | None = None
 
     def age(self, now: float) -> int | None:
-        """Whole seconds since the record was fetched."""
-        return None if self.fetched_at is None else max(0, int(now - self.fetched_at))
+        """Whole seconds since the record was fetched. None if nobody knows when, as of a seed without times."""
+        return max(0, int(now - self.fetched_at)) if self.fetched_at else None
 
 
 class JudgementMemory:
