@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tests.fake_upstream import FakeUpstream, Fault
 from tests.simulation.causes import AFTERMATH, BURST, RATE, Causes
 from tests.simulation.history import PATIENT, Request
-from tests.simulation.incidents import Incidents
+from tests.simulation.incidents import Incidents, name_event
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
 from tests.world.answer import Reply
@@ -102,6 +102,12 @@ KNOWN: Final = {
         40,
         "When the clock is set forward, the bucket in the store fills up, beside the tokens that each worker has taken "
         "and not spent.",
+    ),
+    name_event("store"): Known(
+        6001,
+        100,
+        "A failure of the store has its two lines in the log and no event of /status. Why is not known yet; one worker "
+        "of a machine records the events of all.",
     ),
 }
 
