@@ -284,7 +284,10 @@ def run_demo(namespace: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder, _start_proxy(stand_in.url, port, Path(folder), events) as proxy:
         proxy.wait_until_serving()
         with _read_keys(events) as has_keys:
-            is_complete = bool(proxy.url) and Demo(stand_in, proxy, events, has_keys).play()
+            try:
+                is_complete = bool(proxy.url) and Demo(stand_in, proxy, events, has_keys).play()
+            except OSError:  # the terminal is closed
+                is_complete = True
         proxy.end()
         if not is_complete:
             proxy.show_log()
@@ -315,7 +318,12 @@ def _start_proxy(upstream: str, port: str | None, folder: Path, events: SimpleQu
     with subprocess.Popen(  # noqa: S603
         command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        yield Proxy(process, events)
+        proxy = Proxy(process, events)
+        try:
+            yield proxy
+        finally:
+            # Without this, whatever ends the demo would leave it waiting for its proxy.
+            proxy.end()
 
 
 @contextmanager
