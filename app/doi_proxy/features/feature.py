@@ -153,6 +153,11 @@ class Opened:
     gates: Sequence[OperatorGate]
     listeners: Sequence[Listener]
 
+    def admit(self, address: str) -> None:
+        """Count a request of the client at an address, for a page that spends queries. See Admission.admit."""
+        for gate in self.stages.gates:
+            gate.admit(address)
+
 
 @dataclass(frozen=True, slots=True)
 class Extra:

@@ -46,7 +46,7 @@ async def test_a_registered_name_that_nobody_asked_for_is_looked_up_for_a_browse
     async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=NEW)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
-        assert page.status == 200 and "This DOI is registered." in page.text and NEW in page.text
+        assert page.status == 200 and "Its record leads to the address below." in page.text and NEW in page.text
         assert proxy.upstream.queries() == 1
 
 
@@ -71,7 +71,30 @@ async def test_a_name_that_cannot_be_looked_up_is_called_unknown() -> None:
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and "We do not know whether it exists." in page.text
         assert "The registry could not be reached." in page.text
-        assert "is registered" not in page.text
+        assert "Its record leads" not in page.text
+
+
+async def test_the_address_of_a_local_record_is_not_called_that_of_a_publisher(tmp_path: Path) -> None:
+    path = tmp_path / "local.toml"
+    path.write_text(f'[[record]]\ndoi = "{NAME}"\ntarget = "{NEW}"\n')
+    async with Proxy(local_records=path) as proxy:
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert page.status == 200 and NEW in page.text
+        assert "The people who run this resolver have set the address below." in page.text
+        assert "publisher can correct it" not in page.text
+
+
+async def test_a_program_is_not_told_that_the_registry_could_not_be_queried() -> None:
+    async with Proxy() as proxy:
+        page = await proxy.get(f"/help/{NAME}")
+        assert "could not be queried" not in page.text and "did not let it query the registry" in page.text
+
+
+async def test_the_page_counts_for_the_rate_of_its_client() -> None:
+    async with Proxy(client_rate=1) as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        got = [(await proxy.get(f"/help/{NAME}", accept=BROWSER)).status for _ in range(200)]
+        assert got[0] == 200 and got[-1] == 429
 
 
 async def test_an_expired_record_helps_during_an_outage() -> None:

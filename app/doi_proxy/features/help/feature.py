@@ -30,7 +30,7 @@ class Help(Feature):
         target, ways = "https://example.org/", (Way(Markup("Ask:"), (Markup("us"),)),)
         facts = {"target": target, "host": "example.org", "agency": "Crossref", "registered": "1 March 2026"}
         return {
-            "help": {"failure": None, **facts, "earlier": [(target, "1 March 2025")], "ways": ways},
+            "help": {"failure": None, "is_local": False, **facts, "earlier": [(target, "1 March 2025")], "ways": ways},
             "help_form": {"typed": "10.1000", "is_wrong": True},
         }
 
@@ -39,4 +39,5 @@ class Help(Feature):
         from doi_proxy.features.help.page import HelpPage
         from doi_proxy.store.url import find_store_file
 
-        HelpPage(opened.core, find_store_file(self.context.settings.store_url), self.context.clock).add_to(app, face)
+        store = find_store_file(self.context.settings.store_url)
+        HelpPage(opened.core, store, self.context.clock, opened.admit).add_to(app, face)

@@ -20,6 +20,7 @@ from doi_proxy.errors import CouldNotVerify, PrefixDenied
 from doi_proxy.features.feature import Core
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
 from doi_proxy.resolver.options import Conditions
+from doi_proxy.resolver.resolution import Origin
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_moment, write_timestamp
 from doi_proxy.web.freshness import NO_STORE, failure_token
@@ -43,9 +44,12 @@ _NOT_STORED: Final = {NO_STORE[0].decode(): NO_STORE[1].decode()}
 class HelpPage:
     """Shows the page. For a browser, a name that the cache does not have is looked up within the budget."""
 
-    def __init__(self, core: Core, store: Path | None, clock: Callable[[], float]) -> None:
-        """`store` is the file of a SQLite store."""
+    def __init__(
+        self, core: Core, store: Path | None, clock: Callable[[], float], admit: Callable[[str], None]
+    ) -> None:
+        """`store` is the file of a SQLite store. `admit` counts a request of the client at an address."""
         self._core = core
+        self._admit = admit
         self._store = store
         self._clock = clock
         #: The reads of earlier targets, with their client.
@@ -80,19 +84,22 @@ class HelpPage:
 
     async def _show(self, request: Request, name: HandleName, face: Face) -> Response:
         pages, language = face.pages, language_of(request, face.pages)
-        client = client_of(request.client.host if request.client else "")
+        address = request.client.host if request.client else ""
+        client = client_of(address)
         # A crawler that follows the links of pages must not spend the budget.
         conditions = Conditions(client=client, only_cached=not wants_page(request.headers.get("accept")))
         try:
+            self._admit(address)
             found = await self._core.resolver.resolve(name, conditions)
+            record = found.record
         except PrefixDenied:
             return _redirect(face, name)
         except CouldNotVerify as failure:
-            return self._show_unknown(face, language, name, failure)
+            return self._show_unknown(face, language, name, failure, is_asked=not conditions.only_cached)
         if found.tombstone is not None or found.entry.answer.code is not ResponseCode.SUCCESS:
             # The page of the name says that it is withdrawn, or not registered, and what to do then.
             return _redirect(face, name)
-        target = find_target(found.record.values)
+        target = find_target(record.values)
         if target is None:
             body = pages.render("help", face.link, language, "help.title", name, target=None, failure=None)
             return own_page(body, NO_STORE)
@@ -102,9 +109,10 @@ class HelpPage:
         facts: dict[str, Any] = {
             "target": target,
             "failure": None,
+            "is_local": found.origin is Origin.LOCAL,
             "host": host_of_address(target),
             "agency": agency.agency,
-            "registered": write_timestamp(texts, _registered_at(found.record)),
+            "registered": write_timestamp(texts, _registered_at(record)),
             "earlier": [(previous.target, write_moment(texts, previous.seen)) for previous in earlier],
             "ways": pages.list_ways(
                 language, name, "dead", helpers, target, *(previous.target for previous in earlier)
@@ -112,12 +120,15 @@ class HelpPage:
         }
         return own_page(pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
 
-    def _show_unknown(self, face: Face, language: str, name: HandleName, failure: CouldNotVerify) -> Response:
-        """The page of a name of which nothing is known."""
+    def _show_unknown(
+        self, face: Face, language: str, name: HandleName, failure: CouldNotVerify, *, is_asked: bool
+    ) -> Response:
+        """The page of a name of which nothing is known. `is_asked` says whether the upstream was to be asked."""
         ways = face.pages.list_ways(language, name, "unverified")
         facts: dict[str, Any] = {
             "target": None,
             "failure": face.pages.failure_reason(language, failure_token(failure)),
+            "is_asked": is_asked,
             "ways": ways,
         }
         return own_page(face.pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)

@@ -79,11 +79,7 @@ class Lists(Feature):
         from doi_proxy.web.client_network import client_of
         from doi_proxy.web.pages import PageLink
 
-        def admit(address: str) -> None:
-            for gate in opened.stages.gates:
-                gate.admit(address)
-
         face.own_api[RESOLVE_PATH.encode()] = "batch"
         add_resolve(app, self._batches, client_of)
         face.pages.links.append(PageLink("first", PATH, "references.title", home_key="references.lead"))
-        ReferencesPage(self._batches, face, client_of, admit).add_to(app)
+        ReferencesPage(self._batches, face, client_of, opened.admit).add_to(app)
