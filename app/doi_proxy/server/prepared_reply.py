@@ -175,14 +175,14 @@ def prepare_reply(
 def prepare_failure(
     target: bytes, variant: Variant, reply: responses.Reply, basis: responses.FailureBasis
 ) -> PreparedReply:
-    """The prepared form of a reply about a failure, whose freshness never changes."""
+    """The prepared form of a reply about a failure. Its freshness never changes, so `lines` have it."""
     return PreparedReply(
         target=target,
         variant=variant,
         name=basis.name,
         source=hash_failure(basis.failure),
         others=(),
-        freshness=lambda *_: reply.freshness,
+        freshness=lambda *_: (),
         token=basis.failure.token,
         status=reply.status,
         lines=responses.frame_lines(reply) + header_lines(reply.freshness),
