@@ -135,7 +135,7 @@ def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: 
     place = text.find(best.name.text)
     following = text[place + len(best.name.text) :] if place >= 0 else ""
     rest = (following + after)[:MAX_LOOK]
-    # A sign that was encoded is no doubt.
+    # An encoded sign is not a reason for doubt.
     is_encoded = place < 0 and unquote(text).endswith(best.name.text)
     if reading.confidence in ("literal", "sure") and not is_encoded and not is_certain(best.name.text, rest):
         reading = replace(reading, confidence="likely")

@@ -84,7 +84,7 @@ _NEXT_WORD: Final = re.compile(
             (?:[A-Z][a-z]{4,20}|Cite|View|Epub|Copy|Open|Save|Full|Read|From|This|Page|Link|Get|See|The)
             (?=[A-Z:\s,.]|\Z)
           | [A-Z][a-z]{2,20}[A-Z] | \.[A-Z][a-z]{1,20}:?\Z
-            # A long word of small letters or of capitals, which is no number of an article.
+            # A long word of small letters or of capitals, which is not the number of an article.
           | (?:[a-z]{7,20}|[A-Z]{7,20}:?)\Z
             # A label: capitals before a colon, and labels that stand without one.
           | \.?[A-Z]{3,20}: | ISSN | ISBN | DOI | RIS | PMC?ID | REVIEW | [Vv]ol\. | pp\. | [Ee]-?mail | \.?www\.

@@ -33,7 +33,7 @@ DOI_COLUMN: Final = "doi"
 #: Else the first whose name has this word, or is the tag of Web of Science: "DOI Link", "Article DOI", "DI".
 _DOI_WORD: Final = re.compile(r"(?:^|.*[^a-z])doi(?:[^a-z]|$)|di$", re.IGNORECASE | re.ASCII | re.DOTALL)
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-#: What a cell of a spreadsheet is written in, so that it is a text or a link: '10.1000/182, ="10.1000/182".
+#: What makes a cell of a spreadsheet a text or a link: '10.1000/182, ="10.1000/182".
 _FORMULA: Final = re.compile(r"""\s*(?:=\s*(?:HYPERLINK\(\s*)?"([^"]*)".*|'(.*))""", re.IGNORECASE | re.DOTALL)
 _SEPARATORS: Final = (",", ";", "\t")
 #: Column names in a message, and characters of each.

@@ -185,7 +185,7 @@ class Guard:
         except (errors.BreakerOpen, errors.UpstreamPaused, errors.NotAdmitted) as error:
             if not admitted:
                 self._count(error.token, began)
-            # A full share of one client is no trouble of others.
+            # The full share of one client does not concern the others.
             if (
                 priority is Priority.PERSON
                 and isinstance(error, errors.NotAdmitted)

@@ -52,8 +52,8 @@ def to_line(entry: Entry) -> bytes:
 def from_line(line: bytes) -> Entry:
     """Read one line of a bundle. Raises InvalidBundleLine.
 
-    A line without times, as in a file written by hand, has the times 0: nobody knows when an upstream confirmed it. The
-    upstream is queried about it if possible; otherwise the record stays usable for ever.
+    A line without times, as in a file written by hand, has the times 0: it is not known when an upstream confirmed
+    it. The upstream is queried about it if possible; otherwise the record stays usable for ever.
     """
     try:
         wire = _decoder.decode(line)

@@ -40,7 +40,7 @@ class Seed(Service):
         """Load the records."""
         loaded = known = refused = 0
         with open_regular(self._path) as file:
-            # A record without the time of its answer was never confirmed, as far as anybody knows.
+            # Of a record without times, it is not known whether an upstream ever confirmed it.
             for item in read_bundle(file):
                 now = self._clock()
                 if isinstance(item, Refused):

@@ -86,7 +86,7 @@ class Judgement:
     tombstone: Tombstone | None = None
 
     def age(self, now: float) -> int | None:
-        """Whole seconds since the record was fetched. None if nobody knows when, as of a seed without times."""
+        """Whole seconds since the record was fetched. None if that is not known, as of a seed without times."""
         return max(0, int(now - self.fetched_at)) if self.fetched_at else None
 
 

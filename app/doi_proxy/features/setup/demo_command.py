@@ -33,7 +33,7 @@ from doi_proxy.system.options import ENV_PREFIX, is_host_and_port
 _API: Final = "/api/handles/"
 #: Seconds for which a record is fresh. An outage soon shows stale answers.
 _TTL: Final = 5
-#: The name of every second, and two names that nobody has asked for before.
+#: The name of every second, and two names that are asked for once.
 _KNOWN: Final = "10.1000/182"
 _NEW_IN_OUTAGE, _NEW_AFTERWARDS = "10.5555/asked-in-the-outage", "10.5555/asked-afterwards"
 _TARGETS: Final[Mapping[str, str]] = MappingProxyType({_KNOWN: "http://www.doi.org/hb.html"})
@@ -328,7 +328,7 @@ def _start_proxy(upstream: str, port: str | None, folder: Path, events: SimpleQu
 
 @contextmanager
 def _read_keys(events: SimpleQueue[_Event]) -> Iterator[bool]:
-    """Read keys without Enter. Yields False without a terminal: then nobody can press one."""
+    """Read keys without Enter. Yields False without a terminal, which has no keys."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield False
         return
