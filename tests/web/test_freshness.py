@@ -47,6 +47,12 @@ def test_a_redirect_expires_with_its_record() -> None:
     }
 
 
+def test_a_record_whose_end_is_not_known_has_no_ttl() -> None:
+    undated = resolution(-NOW, Origin.STALE, age=NOW)
+    for headers in (Freshness().of_redirect(Chain(undated), NOW), Freshness().of_json(undated, NOW)):
+        assert fields(headers)["cache-status"] == "doi-proxy; hit; detail=upstream-timeout"
+
+
 def test_of_a_chain_the_record_that_ends_first_counts() -> None:
     headers = fields(Freshness(MAX_AGE).of_redirect(chain(60, 3_600), NOW))
     assert (headers["expires"], headers["cache-control"]) == (http_date(NOW + 60).decode(), "public, max-age=60")

@@ -20,9 +20,9 @@ def write_date(texts: Catalogue, iso: str) -> str:
     return str(texts("date.first" if day.day == 1 else "date.day", day=day.day, month=month, year=day.year))
 
 
-def write_moment(texts: Catalogue, at: float) -> str:
-    """A time in seconds since the epoch, such as "1 March 2026, 17:05 UTC"; "" if it is 0."""
-    if at <= 0:
+def write_moment(texts: Catalogue, at: float | None) -> str:
+    """A time in seconds since the epoch, such as "1 March 2026, 17:05 UTC"; "" if it is not known, or 0."""
+    if at is None or at <= 0:
         return ""
     iso = datetime.fromtimestamp(at, UTC).isoformat()
     return str(texts("date.moment", day=write_date(texts, iso[:10]), time=iso[11:16]))

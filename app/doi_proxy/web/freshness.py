@@ -12,6 +12,7 @@ from math import floor
 from typing import Final
 
 from doi_proxy.errors import CouldNotVerify
+from doi_proxy.resolver import claims
 from doi_proxy.resolver.options import NO_FACTS, ClientFact
 from doi_proxy.resolver.resolution import HIT, UNCONFIRMED, Chain, Origin, Resolution
 from doi_proxy.web.header import Header, http_date
@@ -225,15 +226,18 @@ def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Head
     """
     if resolution.origin is Origin.LOCAL:
         return _LOCAL_STATUS
-    left = floor(resolution.entry.ttl_left(now))
+    entry = resolution.entry
+    left = floor(entry.ttl_left(now))
     match resolution.origin:
         case Origin.HIT:
             return _hit_status(left, is_verified)
         case Origin.STALE:
-            # A record that ends within this second is past its TTL as well.
-            source = f"hit; ttl={min(left, -1) if left <= 0 else left}; detail={failure_token(resolution.failure)}"
+            # A record that ends within this second is past its TTL as well. Of an imported record without times, and of
+            # one from before a clock was set back, the end is not known.
+            ttl = "" if claims.fresh_until(entry) is None else f"; ttl={min(left, -1) if left <= 0 else left}"
+            source = f"hit{ttl}; detail={failure_token(resolution.failure)}"
         case Origin.REGISTRY:
-            source = f"hit; detail=registry; age={int(resolution.entry.age(now))}"
+            source = f"hit; detail=registry; age={claims.age(entry, now)}"
         case Origin.ASKED:
             source = f"fwd=uri-miss; stored; ttl={left}"
         case Origin.RENEWED:
@@ -242,7 +246,7 @@ def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Head
             source = f"fwd=uri-miss; collapsed; ttl={left}"
         case Origin.BYPASSED | Origin.RELOADED:
             source = f"fwd=request; stored; ttl={left}"
-    detail = VERIFIED if is_verified else resolution.entry.answer.detail
+    detail = VERIFIED if is_verified else entry.answer.detail
     if detail is not None and resolution.origin is not Origin.STALE:
         source += f"; detail={detail}"
     return _CACHE_STATUS, f"{CACHE_NAME}; {source}".encode()

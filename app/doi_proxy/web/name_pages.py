@@ -9,10 +9,11 @@ from typing import Final
 from msgspec import structs
 
 from doi_names.name import HandleName
+from doi_proxy.resolver import claims
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.options import NO_FACTS, Action, ResolveOptions
 from doi_proxy.resolver.prefix_chain import ReportContact
-from doi_proxy.resolver.resolution import UNCONFIRMED, Chain, Resolution
+from doi_proxy.resolver.resolution import Chain, Resolution
 from doi_proxy.resolver.target import list_candidates
 from doi_proxy.web.countdown import PageCountdown
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
@@ -118,7 +119,11 @@ class NamePages:
             stale=self._stale_note(language, resolution),
             note=note,
             sections=sections,
-            about=RecordSource(resolution.agency or contact.agency, resolution.entry.fetched_at),
+            about=RecordSource(
+                resolution.agency or contact.agency,
+                claims.confirmed_at(resolution.entry),
+                claims.find_standing(resolution) is claims.Standing.SET_HERE,
+            ),
         )
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
         # The records of issuers decide what a signature is worth.
@@ -157,11 +162,11 @@ class NamePages:
 
     def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
         """The note on a page about a record that could not be confirmed."""
-        if resolution.origin not in UNCONFIRMED:
+        if claims.is_up_to_date(resolution):
             return None
         entry = resolution.entry
         reason = self._pages.failure_reason(language, failure_token(resolution.failure))
         if resolution.agency is not None:
-            return StaleNote(entry.fetched_at, reason, from_registry=True)
+            return StaleNote(claims.dated_at(entry), reason, from_registry=True)
         # A request can refuse a record within its TTL, by "no-cache".
-        return StaleNote(entry.fetched_at, reason, entry.fresh_until if entry.fresh_until <= self._clock() else 0.0)
+        return StaleNote(claims.confirmed_at(entry), reason, claims.out_of_date_since(entry, self._clock()))

@@ -81,10 +81,14 @@ class PageLink:
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
-    """What is known about a record besides its values: its agency or "", and when an upstream confirmed it or 0."""
+    """What is known about a record besides its values.
+
+    Its agency or "", when an upstream confirmed it in seconds since the epoch, and whether an operator has set it.
+    """
 
     agency: str = ""
-    checked: float = 0.0
+    checked: float | None = None
+    is_set_here: bool = False
 
 
 UNKNOWN_SOURCE: Final = RecordSource()
@@ -92,14 +96,14 @@ UNKNOWN_SOURCE: Final = RecordSource()
 
 @dataclass(frozen=True, slots=True)
 class StaleNote:
-    """Why a record that could not be confirmed is shown. Times are in seconds since the epoch, 0 if they are unknown.
+    """Why a record that could not be confirmed is shown. Times are in seconds since the epoch, None if unknown.
 
-    `from_registry`: the record is from a file of its registration agency, and `fetched` is the date of the file.
+    `from_registry`: the record is from a file of its registration agency, and `fetched` is its date there.
     """
 
-    fetched: float
+    fetched: float | None
     reason: str
-    expired: float = 0.0
+    expired: float | None = None
     from_registry: bool = False
 
 
@@ -193,7 +197,8 @@ class Pages:
             "leads_to": shown_values.find_target(values),
         }
         facts |= {"leads_on": leads_on and note is None, "count": len(values)}
-        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked), "blocks": (), **sections}
+        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked)}
+        facts |= {"is_set_here": about.is_set_here, "blocks": (), **sections}
         return self.render("values", link, language, "values.title_", name, **facts)
 
     def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:

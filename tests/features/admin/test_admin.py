@@ -14,6 +14,10 @@ import pytest
 
 import doi_proxy.features.admin.gate
 from doi_proxy.assembly.settings import Settings
+from doi_proxy.cache.entry import FOREVER, Entry
+from doi_proxy.features.admin.models import EntryReport
+from doi_proxy.features.admin.show import describe_entry
+from handle_protocol.answer import Answer, ResponseCode
 from tests.cluster.processes import until
 from tests.table import table
 from tests.web.proxy import Proxy
@@ -54,6 +58,19 @@ async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling
     assert (entry["doi"], entry["state"], entry["age"], entry["tier"]) == (NAME, "fresh", 10, "memory")
     assert entry["values"][0]["data"]["value"] == "http://old.example/"
     assert not entry["verified"]
+
+
+async def test_an_entry_without_times_has_no_age_and_none_of_1970() -> None:
+    undated = Entry(NAME, Answer(ResponseCode.SUCCESS, b"[]"), 0.0, 0.0, FOREVER)
+    shown = describe_entry(undated, 1_800_000_000.0)
+    assert {key: shown[key] for key in ("state", "fetched", "fresh_until", "age", "ttl")} == {
+        "state": "stale",
+        "fetched": None,
+        "fresh_until": None,
+        "age": None,
+        "ttl": None,
+    }
+    assert EntryReport(**shown, tier="store").stale_until == "9999-12-31T23:59:59Z"
 
 
 async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None:

@@ -89,11 +89,17 @@ class EntryReport(BaseModel):
     )
     response_code: int = Field(description="1 found, 100 not found, 200 no values.")
     tier: Literal["memory", "store"] = Field(description="Where the entry was found: this process's memory, the store.")
-    fetched: str = Field(description="When the upstream gave the answer, in UTC.", examples=["2026-01-01T12:00:00Z"])
-    fresh_until: str
+    fetched: str | None = Field(
+        description="When the upstream gave the answer, in UTC; the date of the record if it is from an agency's file. "
+        "Null if it is not known, as of a seed without times.",
+        examples=["2026-01-01T12:00:00Z"],
+    )
+    fresh_until: str | None = Field(description="The end of its TTL, in UTC; null if it is not known.")
     stale_until: str
-    age: int = Field(description="Seconds since the answer arrived.")
-    ttl: int = Field(description="Seconds until the end of its TTL; negative for a stale entry.")
+    age: int | None = Field(description="Seconds since `fetched`; null if it is not known.")
+    ttl: int | None = Field(
+        description="Seconds until the end of its TTL; negative for a stale entry, null if it is not known."
+    )
     verified: bool = Field(description="Whether a handle server's signature proves the answer, until its TTL ends.")
     values: list[dict[str, Any]] = Field(description="The record's values, as the upstream sent them.")
     agency: str | None = Field(None, description="The registration agency whose file the record is from.")

@@ -9,32 +9,35 @@ from typing import Any
 import msgspec
 
 from doi_proxy.cache.entry import Entry
+from doi_proxy.resolver import claims
 from handle_protocol.answer import ResponseCode
 
 
 def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
-    """The name, the state, the times and the values of an entry. `now` is in seconds since the epoch."""
+    """The name, the state, the times and the values of an entry. `now` is in seconds since the epoch.
+
+    What is not known is None, such as when a record of a file without times was fetched.
+    """
+    ends = claims.fresh_until(entry)
     registry = {} if entry.is_confirmed else {"agency": entry.agency}
     values = msgspec.json.decode(entry.answer.values) if entry.answer.code is ResponseCode.SUCCESS else []
     return {
         "doi": entry.key,
-        "state": _state(entry, now),
+        "state": claims.find_currency(entry, now).value,
         "response_code": int(entry.answer.code),
-        "fetched": show_time(entry.fetched_at),
-        "fresh_until": show_time(entry.fresh_until),
+        "fetched": _show_known(claims.dated_at(entry)),
+        "fresh_until": _show_known(ends),
         "stale_until": show_time(entry.stale_until),
-        "age": int(entry.age(now)),
-        "ttl": floor(entry.ttl_left(now)),
+        "age": claims.age(entry, now),
+        "ttl": None if ends is None else floor(ends - now),
         "verified": entry.is_proof(now),
         "values": values,
         **registry,
     }
 
 
-def _state(entry: Entry, now: float) -> str:
-    if not entry.is_confirmed:
-        return "registry"
-    return "fresh" if entry.is_fresh(now) else "stale" if entry.is_usable(now) else "expired"
+def _show_known(seconds: float | None) -> str | None:
+    return None if seconds is None else show_time(seconds)
 
 
 def show_time(seconds: float) -> str:

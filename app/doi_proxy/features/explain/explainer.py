@@ -17,6 +17,7 @@ from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
 from doi_proxy.features.explain.models import DecisionName, DecisionReport, ExplainReport
 from doi_proxy.features.explain.rehearsal import RehearsedSource, rehearse
 from doi_proxy.features.feature import Context, Core
+from doi_proxy.resolver import claims
 from doi_proxy.resolver.destination import Destination, Destinations, Kind
 from doi_proxy.resolver.options import ORDINARY
 from doi_proxy.resolver.resolution import Origin, Resolution, next_step
@@ -321,10 +322,10 @@ def _describe_entry(entry: Entry, now: float) -> str:
     kind = {1: "a record", 100: "“not found”", 200: "“no values”"}.get(int(entry.answer.code), "an answer")
     if not entry.is_confirmed:
         agency = entry.agency or "a registration agency"
-        return f"a record from the file of {agency}, dated {_time(entry.fetched_at)}."
-    state = "fresh" if entry.is_fresh(now) else "stale" if entry.is_usable(now) else "expired"
-    times = f"fetched {_time(entry.fetched_at)}, fresh until {_time(entry.fresh_until)}"
-    return f"{kind}, {state}, {times}, usable in an outage until {_time(entry.stale_until)}."
+        return f"a record from the file of {agency}, dated {_time(claims.dated_at(entry))}."
+    fetched, fresh_until = _time(claims.dated_at(entry)), _time(claims.fresh_until(entry))
+    times = f"fetched {fetched}, fresh until {fresh_until}, usable in an outage until {_time(entry.stale_until)}"
+    return f"{kind}, {claims.find_currency(entry, now).value}, {times}."
 
 
 def _describe_origin(resolution: Resolution) -> str:
@@ -339,6 +340,8 @@ def _describe_refusal(refusal: Refusal) -> str:
     return f"No query is sent because of the {refusal.by} ({refusal.reason}).{until}"
 
 
-def _time(seconds: float) -> str:
+def _time(seconds: float | None) -> str:
     """A time as ISO 8601 in UTC; "always" for that of a local record."""
+    if seconds is None:
+        return "at an unknown time"
     return "always" if seconds == inf else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -16,8 +16,9 @@ from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy import errors
 from doi_proxy.list_formats.extraction import POSITION_FIELDS
 from doi_proxy.list_formats.lines import NO_DOI, Item, ListItem, Scalar
+from doi_proxy.resolver import claims
 from doi_proxy.resolver.destination import Destination, Kind
-from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution, Tombstone
+from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
 
 #: The message of a registered name without a redirect.
@@ -73,7 +74,7 @@ class Judgement:
 
     verdict: Verdict
     url: str | None = None
-    #: When the record was fetched. None for a local record, and without an answer.
+    #: When the record was fetched. None if that is not known, for a local record, and without an answer.
     fetched_at: float | None = None
     is_stale: bool = False
     message: str | None = None
@@ -87,7 +88,7 @@ class Judgement:
 
     def age(self, now: float) -> int | None:
         """Whole seconds since the record was fetched. None if that is not known, as of a seed without times."""
-        return max(0, int(now - self.fetched_at)) if self.fetched_at else None
+        return None if self.fetched_at is None else max(0, int(now - self.fetched_at))
 
 
 class JudgementMemory:
@@ -252,12 +253,12 @@ def read_fields(
 
 def judge_target(resolution: Resolution, target: Target) -> Judgement:
     """The judgement for one record that redirects every client to one target."""
-    is_stale = resolution.origin in UNCONFIRMED
+    is_stale = not claims.is_up_to_date(resolution)
     message = _explain_stale(resolution) if is_stale else None
     return Judgement(
         Verdict.RESOLVED,
         target.location,
-        _fetched_at(resolution),
+        claims.dated_at(resolution.entry),
         is_stale,
         message,
         resolution.entry.fresh_until,
@@ -269,11 +270,11 @@ def judge_destination(destination: Destination) -> Judgement:
     resolutions = destination.chain.resolutions
     last = destination.chain.last
     url = None if destination.target is None else destination.target.location
-    stale = next((resolution for resolution in resolutions if resolution.origin in UNCONFIRMED), None)
+    stale = next((resolution for resolution in resolutions if not claims.is_up_to_date(resolution)), None)
     return Judgement(
         _verdict(destination),
         url,
-        _fetched_at(last),
+        claims.dated_at(last.entry),
         stale is not None,
         _message(destination, stale),
         min(resolution.entry.fresh_until for resolution in resolutions),
@@ -354,7 +355,3 @@ def _explain_stale(stale: Resolution) -> str:
     fact = "past its TTL" if stale.origin is Origin.STALE else "from a registration agency's file"
     reason = "." if stale.failure is None else f": {stale.failure.message}"
     return f"The record is {fact}{reason}"
-
-
-def _fetched_at(resolution: Resolution) -> float | None:
-    return None if resolution.origin is Origin.LOCAL else resolution.entry.fetched_at
