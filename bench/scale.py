@@ -12,31 +12,22 @@ from typing import Final
 from bench.findings import Claim, Section, Table
 from bench.names import HOT
 from bench.plan import Plan
-from bench.popularity import Popularity, fit_exponent
+from bench.popularity import fit_exponent, group_shares, lru_share
 from bench.records import entry_of, values_of
 from bench.scale_check import Compared, Costs, compare, measure_costs
 from bench.simulation import MAX_REMEMBERED, Shares, SimulatedProxy, Sizes, simulate
 from doi_names.name import fold
 from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.setup.popularity import Popularity
+from doi_proxy.features.setup.sizing import BUSY, NOT_FOUND, PEAK, RECORD_BYTES, REGISTERED
 from handle_protocol.answer import Answer, ResponseCode
 
 _DAY: Final = 86_400.0
 _GIB: Final = 2**30
 #: Crossref: 1.1 billion resolutions a month, which is 95 % of all. A month has 30.4 days.
 RESOLUTIONS_A_SECOND: Final = 1.1e9 / 0.95 / (30.4 * _DAY)
-#: Registered names in 2025.
-REGISTERED: Final = 391_000_000
-#: Crossref: 2 to 4 % of all resolutions fail. Each of them needs an upstream query.
-NOT_FOUND: Final = 0.03
-#: The peak is three times the mean, as if all requests of a day came within eight hours.
-PEAK: Final = 3.0
 #: The DOI Foundation's status page, 2025-10-12: "spikes were large (100x normal traffic)".
 SPIKE: Final = 100.0
-#: Bytes of an answer with three values in a SQLite store of a million: `make bench ARGS=large`, docs/scale.md. Small
-#: stores have more, because the file grows in steps.
-RECORD_BYTES: Final = 200.0
-#: A core is half busy at the peak.
-BUSY: Final = 0.5
 _CORES_A_HOST: Final = 2
 LOADS: Final = (0.01, 0.1, 1.0)
 #: Requests and distinct names of a public log of downloads by DOI, September 2015 to February 2016 (Elbakyan and
@@ -112,7 +103,7 @@ class World:
     def __init__(self, names: Sequence[str], popularity: Popularity) -> None:
         self._keys = [fold(name) for name in names]
         random.Random(_SEED).shuffle(self._keys)
-        self._weights = list(accumulate(popularity.groups(len(names))))
+        self._weights = list(accumulate(group_shares(popularity, len(names))))
         self._group = popularity.names / len(names)
         self._answer = Answer(ResponseCode.SUCCESS, values_of(HOT))
 
@@ -225,7 +216,7 @@ def _memory_table(shares: Simulated, usual: Sizes, popularity: Popularity) -> Ta
     rows = []
     for size in _MEMORY:
         found = _percents(shares(replace(usual, memory_bytes=size), load).from_memory for load in LOADS)
-        rows.append((f"{size / _GIB:g} GiB", *found, f"{popularity.lru_share(size / each):.1%}"))
+        rows.append((f"{size / _GIB:g} GiB", *found, f"{lru_share(popularity, size / each):.1%}"))
     return Table((*_columns("Answered from memory, by its size"), "in memory, by formula"), tuple(rows))
 
 

@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from bench.popularity import Popularity, fit_exponent
+from bench.popularity import fit_exponent, group_shares, lru_share
 from bench.scale import LOGGED, LOGGED_NAMES
 from bench.simulation import SimulatedProxy, Sizes, simulate
 from bench.tests.simulated import ANSWER, entry_size
+from doi_proxy.features.setup.popularity import Popularity
 
 pytestmark = pytest.mark.repository
 
@@ -26,11 +27,11 @@ def weights(exponent: float) -> list[float]:
 def test_groups_have_the_shares_of_their_names(exponent: float) -> None:
     each = weights(exponent)
     expected = [sum(each[start : start + 4_000]) for start in range(0, NAMES, 4_000)]
-    assert Popularity(NAMES, exponent).groups(5) == pytest.approx(expected, rel=1e-7)
+    assert group_shares(Popularity(NAMES, exponent), 5) == pytest.approx(expected, rel=1e-7)
 
 
 def test_a_group_of_one_name_has_the_share_of_that_name() -> None:
-    assert Popularity(3, 1.0).groups(3) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+    assert group_shares(Popularity(3, 1.0), 3) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
 
 
 def test_the_expected_number_of_distinct_names_is_the_sum_of_their_chances() -> None:
@@ -53,11 +54,11 @@ def test_the_formula_of_lru_agrees_with_a_simulation(share: float) -> None:
     proxy = SimulatedProxy(Sizes(entries * entry_size(keys[0]), 0, 1e9, 0), ANSWER)
     simulate(proxy, [(key, 0.0) for key in drawn[:60_000]])
     found = simulate(proxy, [(key, 0.0) for key in drawn[60_000:]])
-    assert found.from_memory == pytest.approx(law.lru_share(entries), abs=0.01)
+    assert found.from_memory == pytest.approx(lru_share(law, entries), abs=0.01)
 
 
 def test_a_cache_of_all_names_answers_every_request() -> None:
-    assert Popularity(NAMES, 0.85).lru_share(NAMES) == 1.0
+    assert lru_share(Popularity(NAMES, 0.85), NAMES) == 1.0
 
 
 def test_the_formula_of_ttl_is_a_share_of_hits_for_each_name() -> None:

@@ -1,0 +1,34 @@
+"""`doi-proxy check --size`: what a load takes, beside what the settings allow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from doi_proxy.features.setup.sizing import Has, Load, need_of, write_rows
+
+if TYPE_CHECKING:
+    from doi_proxy.system.options import Settings
+
+#: Seconds of an answer of the public handle API: the median that docs/scale.md takes.
+_ANSWER: Final = 0.5
+
+
+def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: bool) -> int:
+    """Print what the load takes. `answer` is in seconds. Returns the exit status 0."""
+    has = Has(settings.upstream_rate, settings.upstream_max_concurrency, settings.workers)
+    need = need_of(load, answer or _ANSWER, settings.cache_ttl_ceiling, settings.cache_grace)
+    if as_json:
+        found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has).strip("`")}
+        print(json.dumps({**found, "advice": need.advice(has)}))
+        return 0
+    print(
+        f"{load.mean * 86_400:,.0f} requests a day, and an upstream that answers in {need.answer:g} s. "
+        "Everything below is computed: docs/scale.md says from what."
+    )
+    rows = [*write_rows([need], has), ("what to run", "; ".join(need.advice(has)))]
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        print(f"{label:{width}}  {value.replace('`', '')}")
+    return 0
