@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
+import msgspec
+
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.endpoints.fair_lock import HoldTurn
+from doi_proxy.errors import RequestTooLarge, UnreadableList
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
 from doi_proxy.web import media_types
 
@@ -20,8 +23,27 @@ TEXT_TYPES: Final = (
     media_types.RIS,
     media_types.CSV,
 )
+#: The bytes of a text in JSON, which is read as a whole. Decoding takes 1 ms.
+MAX_JSON_BYTES: Final = 1024 * 1024
 #: The members of a row about a name in a text, besides its verdict.
 POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
+
+
+class _TextBody(msgspec.Struct):
+    text: str
+
+
+async def decode_json(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
+    """The text in a JSON object. Raises UnreadableList and RequestTooLarge."""
+    body = bytearray()
+    async for piece in pieces:
+        body += piece
+        if len(body) > MAX_JSON_BYTES:
+            raise RequestTooLarge(f"The JSON is larger than {MAX_JSON_BYTES} bytes; send the text as text/plain.")
+    try:
+        yield msgspec.json.decode(body, type=_TextBody).text
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadableList('The body is not a JSON object such as {"text": "See 10.1000/182."}.') from error
 
 
 async def decode_text(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from doi_proxy.features.texts.extract import FoundNameModel
+from doi_proxy.list_formats import extraction
 from tests.table import table
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply
@@ -72,6 +73,24 @@ async def test_names_are_found_in_files_of_any_format(proxy: Proxy, kind: str) -
     packed = rows(await send(proxy, gzip.compress(BIBTEX.encode()), kind, content_encoding="gzip"))
     assert [one["doi"] for one in plain] == ["10.1000/18_2", "10.1000/18_2", "10.1000/b"]
     assert packed == plain
+
+
+async def test_a_text_in_json_has_the_same_rows_as_a_json_array(proxy: Proxy) -> None:
+    body = json.dumps({"text": TEXT, "other": 1})
+    assert (await send(proxy, body, "application/json")).json == rows(await send(proxy, TEXT))
+    packed = gzip.compress(body.encode())
+    assert len((await send(proxy, packed, "application/json", content_encoding="gzip")).json) == 3
+    assert rows(await send(proxy, body, "application/json", "?output=ndjson")) == rows(await send(proxy, TEXT))
+
+
+@table(
+    ("body", "status"),
+    [(body, 400) for body in ("", "[]", "{}", '{"text": 1}', '{"text": "\\ud800"}', b'{"text": "\xff"}', '{"text": "')]
+    + [(json.dumps({"text": "x" * extraction.MAX_JSON_BYTES}), 413)],
+)
+async def test_json_without_a_text_is_refused(proxy: Proxy, body: str | bytes, status: int) -> None:
+    got = await send(proxy, body, "application/json")
+    assert (got.status, got["content-type"]) == (status, "application/problem+json")
 
 
 async def test_other_bodies_and_parameters_are_refused(proxy: Proxy) -> None:

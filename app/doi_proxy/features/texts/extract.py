@@ -14,11 +14,16 @@ from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.endpoints.suggestion_model import ReadingModel
 from doi_proxy.features.texts.feature import EXTRACT_PATH
 from doi_proxy.list_formats import extraction
-from doi_proxy.list_formats.body import BodyBuffer, ListLimits, decompress_body, read_body_format
+from doi_proxy.list_formats.body import BodyBuffer, BodyFormat, ListLimits, decompress_body, read_body_format
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
-from doi_proxy.web.media_types import CSV, NDJSON
+from doi_proxy.web.media_types import CSV, JSON, NDJSON
 
 _FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
+_TEXT_IN_JSON: Final = {
+    "type": "object",
+    "required": ["text"],
+    "properties": {"text": {"type": "string", "description": "The text, at most 1 MiB with its JSON."}},
+}
 
 
 class FoundNameModel(ReadingModel):
@@ -38,15 +43,16 @@ class ExtractQuery(BaseModel):
 class ExtractedAnswer(StreamedAnswer):
     """The names of one text, each as soon as it is found."""
 
-    def __init__(self, hold_turn: HoldTurn, *, is_gzip: bool, media_type: str) -> None:
+    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, output_type: str) -> None:
         super().__init__()
         self._hold_turn = hold_turn
-        self._is_gzip = is_gzip
-        self._output_type = media_type
+        self._form = form
+        self._output_type = output_type
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
-        names = extraction.find_names_of(extraction.decode_text(pieces), self._hold_turn)
+        pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._form.is_gzip)
+        decode = extraction.decode_json if self._form.media_type == JSON else extraction.decode_text
+        names = extraction.find_names_of(decode(pieces), self._hold_turn)
         async with output.open_rows(self._output_type, _FIELDS) as rows:
             async for found in names:
                 if not await rows.write([{"doi": found.name.text, **extraction.write_position(found)}]):
@@ -60,19 +66,24 @@ def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
     async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
         """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
 
-        Names that a line break cuts are joined, and errors are undone. Whether a name exists is not known.
+        The `text` of a JSON object is read when the object is complete. Names that a line break cuts are joined, and
+        errors are undone. Whether a name exists is not known.
         """
         headers = request.headers
         form = read_body_format(
-            headers.get("content-type"), headers.get("content-encoding"), supported=extraction.TEXT_TYPES
+            headers.get("content-type"), headers.get("content-encoding"), supported=(JSON, *extraction.TEXT_TYPES)
         )
-        media_type = choose_output(query.output, headers.get("accept"), form.media_type)
+        output_type = choose_output(query.output, headers.get("accept"), form.media_type)
         hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
-        return ExtractedAnswer(hold_turn, is_gzip=form.is_gzip, media_type=media_type)
+        return ExtractedAnswer(hold_turn, form, output_type)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
     text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
-    body: dict[str, Any] = dict.fromkeys(extraction.TEXT_TYPES, text)
+    # Some generators of clients know only the first.
+    body: dict[str, Any] = {
+        JSON: {"schema": _TEXT_IN_JSON, "example": {"text": text["example"]}},
+        **dict.fromkeys(extraction.TEXT_TYPES, text),
+    }
     app.add_api_route(
         EXTRACT_PATH,
         extract_names,
@@ -87,6 +98,7 @@ def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
                 {
                     400: "The body cannot be read.",
                     403: "The network of the client is denied.",
+                    413: "The JSON is too large.",
                     415: "The body is not of one of these media types.",
                     429: "The client is over its limit.",
                 }

@@ -26,9 +26,9 @@ from doi_client.api.operate import (
     get_admin_deny, get_admin_entries, get_admin_explain, get_admin_settings, get_healthz, get_readyz, get_status,
     post_admin_deny, post_admin_purge, post_admin_refresh, post_admin_reload,
 )
-from doi_client.api.read import get_api_parse, post_api_parse
+from doi_client.api.read import get_api_parse, post_api_extract, post_api_parse
 from doi_client.api.resolve import get_api_handles, get_api_proof, get_doi, get_ra, get_ra_list
-from doi_client.models import DenyRequest, PurgeRequest, RefreshRequest
+from doi_client.models import DenyRequest, PostApiExtractJsonBody, PurgeRequest, RefreshRequest
 
 client = Client(sys.argv[1])
 admin = AuthenticatedClient(sys.argv[1], token=sys.argv[2])
@@ -40,6 +40,7 @@ print(json.dumps({
     "location": get_doi.sync_detailed("10.1000/182", client=client).headers["location"],
     "kind": get_api_parse.sync(client=client, doi="doi:10.1000/182").kind,
     "kinds": [row.kind for row in post_api_parse.sync(client=client, body=["10.1000/182", "hello"])],
+    "found": [row.doi for row in post_api_extract.sync(client=client, body=PostApiExtractJsonBody("See 10.1000/182."))],
     "agencies": [row.ra for row in get_ra.sync("10.1000/182", client=client)],
     "list": [row.doi for row in get_ra_list.sync(client=client, names=["10.1000/182", "10.1000"])],
     "verdicts": [row.verdict for row in post_api_resolve.sync(client=client, body=["10.1000/182", "10.5555/nope"])],
@@ -71,12 +72,14 @@ const found = await client.GET("/{doi}", {
 });
 const parsed = await client.GET("/api/parse", { params: { query: { doi: "doi:10.1000/182" } } });
 const many = await client.POST("/api/parse", { body: ["10.1000/182", "hello"] });
+const extracted = await client.POST("/api/extract", { body: { text: "See 10.1000/182." } });
+const found_names: string[] | null = Array.isArray(extracted.data) ? extracted.data.map((row) => row.doi) : null;
 const values: [number, string][] | undefined = typeof record.data === "string"
   ? undefined : record.data?.values?.map((value) => [value.index, value.type]);
 const kinds: string[] | null = Array.isArray(many.data) ? many.data.map((row) => row.kind) : null;
 console.log(JSON.stringify({
-  values, kinds, missing: missing.response.status, kind: parsed.data?.kind, status: found.response.status,
-  location: found.response.headers.get("location"),
+  values, kinds, found: found_names, missing: missing.response.status, kind: parsed.data?.kind,
+  status: found.response.status, location: found.response.headers.get("location"),
 }));
 """
 #: What each client reads: of each answer a member, or that member of all its rows.
@@ -114,10 +117,7 @@ const answers = {
   parsed: await api.getApiParse({ baseUrl, query: { doi: "doi:10.1000/182" } }),
   many: await api.postApiParse({ baseUrl, body: names }),
   rows: await api.postApiResolve({ baseUrl, body: names }),
-  found: await api.postApiExtract({
-    baseUrl, body: "See 10.1000/182.", query: { output: "json" }, headers: { "Content-Type": "text/plain" },
-    bodySerializer: (text: unknown) => String(text), parseAs: "json",
-  }),
+  found: await api.postApiExtract({ baseUrl, body: { text: "See 10.1000/182." } }),
   agencies: await api.getRaList({ baseUrl, query: { names: [doi, "10.1000"] } }),
   path: await api.getRa({ baseUrl, path: { names: doi } }),
   proof: await api.getApiProof({ baseUrl, path: { name: doi } }),
@@ -152,7 +152,7 @@ const answers = {
   parsed: await client.api.getApiParse({ doi: "doi:10.1000/182" }),
   many: await client.api.postApiParse(names),
   rows: await client.api.postApiResolve(names),
-  found: await client.api.postApiExtract("See 10.1000/182.", { output: "json" }),
+  found: await client.api.postApiExtract({ text: "See 10.1000/182." }),
   agencies: await client.ra.getRaList({ names: [doi, "10.1000"] }),
   path: await client.ra.getRa(doi),
   proof: await client.api.getApiProof(doi).catch((problem) => problem),
@@ -189,7 +189,7 @@ const answers = {
   parsed: await api.getApiParse({ doi: "doi:10.1000/182" }),
   many: await read(await api.postApiParse(names, {}, json)),
   rows: await read(await api.postApiResolve(names, {}, json)),
-  found: await read(await api.postApiExtract("See 10.1000/182.", { output: "json" }, { headers: {} })),
+  found: await read(await api.postApiExtract({ text: "See 10.1000/182." }, {}, json)),
   agencies: await api.getRaList({ names: [doi, "10.1000"] }),
   path: await api.getRa(doi),
   proof: await api.getApiProof(doi),
@@ -248,6 +248,7 @@ def test_a_python_client_works(site: Site, python_programs: Path, tmp_path: Path
         "location": "http://www.doi.org/hb.html",
         "kind": "doi",
         "kinds": ["doi", "not_a_doi"],
+        "found": ["10.1000/182"],
         "agencies": ["Example"],
         "list": ["10.1000/182", "10.1000"],
         "verdicts": ["resolved", "not_found"],
@@ -321,6 +322,7 @@ def test_a_typescript_client_works(site: Site, node: Path, tmp_path: Path) -> No
     assert got == {
         "values": [[1, "URL"]],
         "kinds": ["doi", "not_a_doi"],
+        "found": ["10.1000/182"],
         "missing": 404,
         "kind": "doi",
         "status": 302,
