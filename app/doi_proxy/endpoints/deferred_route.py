@@ -6,11 +6,14 @@ installed starlette.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path, get_name
+
+from doi_proxy.endpoints.known_parameters import list_parameters, refuse_slips
 
 #: The attributes that `Route.matches`, `Route.url_path_for` and our own list of paths read, all without building.
 USED: Final = ("path", "endpoint", "name", "methods", "path_regex", "path_format", "param_convertors")
@@ -38,3 +41,14 @@ class DeferredRoute(APIRoute):
         super().__init__(self.path, self.endpoint, methods=self.methods, **options)
         self._options = None
         return getattr(self, name)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What FastAPI calls, after a check of the names of the query parameters."""
+        answer, known = super().get_route_handler(), list_parameters(self.dependant)
+
+        async def check_and_answer(request: Request) -> Response:
+            if known and request.scope["query_string"]:
+                refuse_slips(request.query_params, known)
+            return await answer(request)
+
+        return check_and_answer
