@@ -129,6 +129,18 @@ NEVER_READ_AT_IMPORT: Final = "os.environ"
 #: The same as methods, whatever they are called on: `Path(__file__).read_text()`.
 NEVER_AT_IMPORT_METHODS: Final = frozenset({"mkdir", "open", "read_bytes", "read_text", "write_bytes", "write_text"})
 
+#: Where files are opened: nothing there waits for a pipe, or writes through a link. A tool for an archive or a package,
+#: such as `tarfile.open`, has an object in its place.
+FILE_HOMES: Final = frozenset({"doi_proxy.system.files", "doi_proxy.system.package_files"})
+#: What opens, creates, copies or replaces a file by its path. `Path.open` is recognized by its mode, or by what it is
+#: called on.
+OPENING_CALLS: Final = frozenset(
+    "open io.open os.open os.mkfifo os.link os.symlink os.rename os.replace shutil.copy shutil.copy2 shutil.copyfile "
+    "shutil.copytree shutil.move tempfile.mkstemp tempfile.NamedTemporaryFile tempfile.TemporaryFile".split()
+)
+OPENING_METHODS: Final = frozenset({"read_bytes", "read_text", "write_bytes", "write_text", "touch", "hardlink_to"})
+OPENING_MODES: Final = frozenset({"r", "w", "x", "a", "rb", "wb", "xb", "ab", "r+b", "w+b"})
+
 #: Names that say nothing about what is inside.
 EMPTY_NAMES: Final = frozenset(
     "util utils helper helpers common misc service services manager managers schema schemas".split()
@@ -293,6 +305,27 @@ def breaks_purity(of: Module) -> Iterator[str]:
             yield f"{of.name}:{node.lineno} calls {dotted(node.func, {})}"
 
 
+def breaks_file_homes(of: Module) -> Iterator[str]:
+    """Files opened by the service elsewhere than where files are opened."""
+    if of.name in FILE_HOMES or not _is_below(of.name, ("doi_proxy",)):
+        return
+    bound = {one.name: one.stands_for for one in imports(of.tree)}
+    for node in ast.walk(of.tree):
+        if isinstance(node, ast.Call) and _opens_a_file(node, dotted(node.func, bound)):
+            yield f"{of.name}:{node.lineno} calls {ast.unparse(node.func)}"
+
+
+def _opens_a_file(call: ast.Call, name: str) -> bool:
+    if not isinstance(call.func, ast.Attribute) or name in OPENING_CALLS - {"open"}:
+        return name in OPENING_CALLS
+    if name == "tarfile.open" or call.func.attr in OPENING_METHODS:
+        return name != "tarfile.open"
+    called_on = ast.unparse(call.func.value)
+    is_path = called_on.startswith("Path(") or called_on.endswith(("path", "file"))
+    has_mode = any(isinstance(value, ast.Constant) and str(value.value) in OPENING_MODES for value in call.args)
+    return call.func.attr == "open" and (is_path or has_mode)
+
+
 def breaks_import_silence(of: Module) -> Iterator[str]:
     """What is done while the module is imported, though it should not be."""
     bound = {one.name: one.stands_for for one in imports(of.tree)}
@@ -391,6 +424,7 @@ RULES: Final[dict[str, Rule]] = {
     "a library has one home": breaks_library_homes,
     "deciding is pure": breaks_purity,
     "nothing happens at import": breaks_import_silence,
+    "files are opened in one place": breaks_file_homes,
 }
 
 
@@ -520,6 +554,28 @@ def test_an_impure_line_in_a_pure_module_is_seen(text: str) -> None:
 )
 def test_a_deed_at_import_is_seen(text: str) -> None:
     assert list(breaks_import_silence(module("doi_proxy.web.api", text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(path): return open(path)",
+        "import os\ndef f(path): return os.open(path, os.O_RDONLY)",
+        "def f(place): return place.open('wb')",
+        "def f(self): return self._path.open()",
+        "from pathlib import Path\ndef f(name): return Path(name).read_text()",
+        "from shutil import copy2\ndef f(old, new): copy2(old, new)",
+        "import tempfile\ndef f(): return tempfile.mkstemp()",
+    ],
+)
+def test_a_file_opened_elsewhere_is_seen(text: str) -> None:
+    assert [*breaks_file_homes(module("doi_proxy.web.look", text))]
+    assert not [*breaks_file_homes(module("doi_proxy.system.files", text))]
+
+
+def test_what_is_called_open_and_opens_no_file_is_left_alone() -> None:
+    text = "stores.open(read_only=True)\ntarfile.open(fileobj=file, mode='w:gz')\nself.breaker.open(now)\ngroup.open()"
+    assert not [*breaks_file_homes(module("doi_proxy.web.look", text))]
 
 
 @pytest.mark.parametrize(

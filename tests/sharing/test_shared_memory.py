@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.sharing.folder import lock_file
 from doi_proxy.sharing.memory import SIZE, SharedMemory
+from doi_proxy.system.files import lock_beside
 
 
 def test_a_fork_and_its_parent_see_what_the_other_wrote(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_fork_and_its_parent_see_what_the_other_wrote(tmp_path: Path) -> None:
 
 def test_a_lock_of_another_worker_is_not_waited_for(tmp_path: Path) -> None:
     memory = SharedMemory(tmp_path / "lock")
-    held = lock_file(tmp_path / "lock")
+    held = lock_beside(tmp_path / "lock")
     assert held is not None
     assert not memory.change(lambda _: b"lost")
     os.close(held)

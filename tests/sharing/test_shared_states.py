@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from doi_proxy.sharing.folder import lock_file
 from doi_proxy.sharing.memory import SharedMemory, create_memories
 from doi_proxy.sharing.states import MAX_PARTS, PartState, SharedStates
+from doi_proxy.system.files import lock_beside
 
 
 def in_fork(work: Callable[[], bool]) -> bool:
@@ -50,7 +50,7 @@ def test_a_process_alone_knows_what_it_shared() -> None:
 
 def test_a_worker_that_stands_still_with_the_memory_keeps_no_line_back(tmp_path: Path) -> None:
     states = SharedStates(SharedMemory(tmp_path / "lock"))
-    held = lock_file(tmp_path / "lock")
+    held = lock_beside(tmp_path / "lock")
     assert held is not None
     assert states.begin("upstream 1", "down")
     assert states.share({"u": PartState("ok", 4.0)}) == {}

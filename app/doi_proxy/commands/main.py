@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from doi_proxy.commands.commands import COMMANDS, GROUPS
 from doi_proxy.commands.context import ParsedContext
 from doi_proxy.errors import FAILURES, ConfigurationError, refuse_stripped_texts
+from doi_proxy.system.files import open_null
 from doi_proxy.system.version import read_version
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in _UNWRITABLE:
             raise
         # The interpreter would write the rest at its end, and report the same error in its own words.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(open_null(), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return 130
         print(f"doi-proxy: the output cannot be written: {error.strerror}", file=sys.stderr)
@@ -129,7 +130,7 @@ def _replace_closed_streams() -> None:
     """Open /dev/null for each standard stream that was closed before the start. Python has None for it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
+            setattr(sys, name, os.fdopen(open_null(), mode, encoding="utf-8"))
 
 
 def _run(arguments: Sequence[str] | None) -> int:

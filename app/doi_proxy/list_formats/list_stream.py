@@ -18,6 +18,7 @@ from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
 from doi_proxy.list_formats.running_text import RunningTextReader
+from doi_proxy.system.files import open_input
 from doi_proxy.system.redaction import MAX_SHOWN
 from doi_proxy.system.standard_streams import STANDARD_INPUT
 
@@ -189,7 +190,7 @@ def _open(path: str) -> Iterator[int]:
         yield sys.stdin.fileno()
         return
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_input(path)
     except OSError as error:
         raise _unreadable(path, error) from error
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.regular_file import read_regular
+from doi_proxy.system.files import read_regular
 from doi_proxy.web.client_network import read_address
 
 #: Networks in one list.

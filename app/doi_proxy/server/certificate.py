@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.regular_file import require_regular
+from doi_proxy.system.files import require_regular
 
 #: The largest file of a certificate chain or of a key.
 _MAX_PEM_BYTES: Final = 1024 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import DoiProxyError
+from doi_proxy.system.files import lock_beside, lock_folder
 
 #: The environment variable with the folder. prometheus-client reads it in each worker.
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -35,7 +35,7 @@ def temporary_folder() -> Iterator[Path]:
             f"--workers: cannot create a temporary folder for the workers' files: {error}; set TMPDIR to a "
             "writable folder"
         ) from error
-    lock = lock_file(folder, os.O_RDONLY)
+    lock = lock_folder(folder)
     try:
         yield folder
     finally:
@@ -46,25 +46,14 @@ def temporary_folder() -> Iterator[Path]:
 
 def _remove_if_abandoned(folder: Path) -> None:
     """Remove a folder whose service and workers have all ended. A new folder without slots may not be locked yet."""
-    locks = [lock_file(folder, os.O_RDONLY)]
+    # Other users can create anything of such a name where they like, such as a pipe.
+    own = lock_folder(folder)
+    if own is None:
+        return
     # Workers outlive the service that started them for a moment.
-    locks += [lock_file(file, os.O_RDWR) for file in folder.glob("slot-*.lock")]
+    locks = [own, *(lock_beside(file) for file in folder.glob("slot-*.lock"))]
     if len(locks) > 1 and None not in locks:
         shutil.rmtree(folder, ignore_errors=True)
     for lock in locks:
         if lock is not None:
             os.close(lock)
-
-
-def lock_file(file: Path, mode: int = os.O_RDWR | os.O_CREAT) -> int | None:
-    """Open and lock a file. Returns None if another process holds the lock, or if the file cannot be opened."""
-    try:
-        descriptor = os.open(file, mode | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Final, Literal
 from zlib import crc32
 
-from doi_proxy.sharing.folder import lock_file
+from doi_proxy.system.files import lock_beside
 
 #: What is shared: counts of prefixes and of clients, the states of upstreams, those that are in the log, events, the
 #: history, denied networks, purges, and the start of the service.
@@ -72,7 +72,7 @@ class SharedMemory:
         for attempt in range(_ATTEMPTS if waits else 1):
             if attempt:
                 time.sleep(_BETWEEN)
-            lock = lock_file(self._lock)
+            lock = lock_beside(self._lock)
             if lock is not None:
                 try:
                     self._replace(change)

@@ -9,10 +9,11 @@ docs/decisions/0014-compression-of-the-store.md has the measurements.
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
+
+from doi_proxy.system.package_files import read_package_file
 
 
 @cache
 def read_dictionary_1() -> bytes:
     """The first dictionary: values of handle records, then beginnings and middle parts of URLs."""
-    return resources.files("doi_proxy.store").joinpath("dictionary_1.txt").read_bytes()
+    return read_package_file("doi_proxy.store", "dictionary_1.txt")

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.store.url import read_store_path
-from doi_proxy.system.private_file import replace_private
-from doi_proxy.system.regular_file import open_regular, read_regular
+from doi_proxy.system.files import open_regular, read_regular, replace_private
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from socket import gaierror
 from typing import Final
 
+from doi_proxy.system.files import open_null
+
 _SHORTAGES: Final = {
     errno.EMFILE: "this process has as many open files as it may (ulimit -n, LimitNOFILE=)",
     errno.ENFILE: "this machine has as many open files as it may (fs.file-max)",
@@ -37,7 +39,7 @@ def find_shortage(error: BaseException) -> str:
 
 def _try_to_open() -> str:
     try:
-        descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_null()
     except OSError as error:
         return _SHORTAGES.get(error.errno or 0, "")
     with suppress(OSError):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.private_file import open_private
-from doi_proxy.system.regular_file import read_regular
+from doi_proxy.system.files import Replacement, read_regular
 
 State = TypeVar("State", bound=msgspec.Struct)
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
-# Only the owner can read the file. A link that another user left is not followed.
-_FLAGS: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
 
 
 def read_state(path: Path, kind: type[State], label: str, remedy: str) -> State | None:
@@ -40,10 +36,6 @@ def write_state(path: Path, state: msgspec.Struct, *, is_durable: bool) -> None:
         content = msgspec.json.encode(state)
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"{error.object[:200]!r}: the name of this file is not UTF-8; rename it") from error
-    partial = path.with_name(path.name + ".partial")
-    with os.fdopen(open_private(partial, _FLAGS), "wb") as file:
-        file.write(content)
-        if is_durable:
-            file.flush()
-            os.fsync(file.fileno())
-    partial.replace(path)
+    with Replacement(path) as replacement:
+        replacement.file.write(content)
+        replacement.put(is_durable=is_durable)

@@ -8,10 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from doi_proxy.system.files import read_regular
+
 #: The one line that a release changes. ".dev" is for the commits before the release.
 VERSION: Final = "1.0.0.dev"
 #: The file beside this one in a wheel and in a source archive, which have no history. The build writes it.
 BUILT: Final = "built_version.txt"
+#: The longest content of that file.
+_MOST_BYTES: Final = 200
 #: `git archive` replaces it by the commit (gitattributes(5), export-subst).
 _ARCHIVED: Final = "$Format:%H$"
 #: Digits of a commit.
@@ -33,7 +37,7 @@ def read_version() -> str:
 def find_version(file: Path) -> str:
     """The version of the program whose copy of this file is `file`."""
     try:
-        return file.with_name(BUILT).read_text("ascii").strip()
+        return read_regular(file.with_name(BUILT), _MOST_BYTES).decode("ascii").strip()
     except OSError:
         pass
     if not VERSION.endswith(".dev"):

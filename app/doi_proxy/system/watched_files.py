@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.system.background import Service
-from doi_proxy.system.regular_file import read_regular
+from doi_proxy.system.files import read_regular
 from doi_proxy.system.toml_text import FileProblem
 
 #: Seconds between two looks at the files.

@@ -19,9 +19,9 @@ from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from doi_proxy.errors import ConfigurationError, InvalidAnswer, OversizedAnswer
+from doi_proxy.system.files import explain_failure, require_regular
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 from doi_proxy.system.host_lookup import look_up, write_address
-from doi_proxy.system.regular_file import explain_failure, require_regular
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
 _KEEP_IDLE_SECONDS: Final = 30.0

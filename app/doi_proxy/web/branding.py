@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from doi_names.uri import component
+from doi_proxy.system.package_files import read_package_file
 from doi_proxy.web.languages import LANGUAGES
 
 if TYPE_CHECKING:
@@ -88,13 +88,13 @@ def our_branding() -> Branding:
 
 def read_stylesheet() -> str:
     """Our stylesheet."""
-    return resources.files("doi_proxy.web").joinpath("static", "style.css").read_text("utf-8")
+    return read_package_file("doi_proxy.web", "static", "style.css").decode()
 
 
 def open_files(rules: str = "", draw_icon: Callable[[str], str] = str) -> tuple[str, dict[str, StaticFile]]:
     """The address of our stylesheet, with `rules` at its end, and the static files by path."""
     stylesheet = (read_stylesheet() + rules).encode()
-    icon = draw_icon(resources.files("doi_proxy.web").joinpath("static", _FAVICON).read_text("utf-8"))
+    icon = draw_icon(read_package_file("doi_proxy.web", "static", _FAVICON).decode())
     favicon = StaticFile("image/svg+xml", icon.encode())
     files = {
         _STYLESHEET: StaticFile("text/css;charset=utf-8", stylesheet),

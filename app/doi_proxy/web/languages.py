@@ -11,13 +11,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
 from markupsafe import Markup, escape
 
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.system.package_files import has_package_file, read_package_file
 
 #: Our languages. The first is the default, and every other language has its keys and placeholders.
 LANGUAGES: Final = ("en", "de", "fr", "es")
@@ -130,8 +130,10 @@ def read_all(packages: Sequence[str], name: str) -> dict[str, str]:
 @lru_cache(maxsize=128)  # a package has one file of a language
 def read_packaged(package: str, name: str) -> Mapping[str, str]:
     """The texts in a file of a package's folder `texts`, without its suffix. Empty without such a file."""
-    file = resources.files(package).joinpath("texts", f"{name}.toml")
-    return read_texts(f"{package}: texts/{name}.toml", file.read_text("utf-8")) if file.is_file() else {}
+    path = ("texts", f"{name}.toml")
+    if not has_package_file(package, *path):
+        return {}
+    return read_texts(f"{package}: texts/{name}.toml", read_package_file(package, *path).decode())
 
 
 def read_texts(where: str, toml: str) -> dict[str, str]:

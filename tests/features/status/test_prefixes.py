@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, SHOWN, PrefixCounts
-from doi_proxy.sharing.folder import lock_file
 from doi_proxy.sharing.memory import SharedMemory
+from doi_proxy.system.files import lock_beside
 from tests.clock import Clock
 from tests.web.proxy import Proxy
 
@@ -66,7 +66,7 @@ def test_counts_wait_while_another_worker_adds_its_own(tmp_path: Path) -> None:
     memory, clock = SharedMemory(tmp_path / "lock"), Clock()
     first, second = (PrefixCounts(network_of, clock, lambda: b"salt", memory) for _ in range(2))
     assert first.top() == second.top()
-    held = lock_file(tmp_path / "lock")
+    held = lock_beside(tmp_path / "lock")
     assert held is not None
     request(first, "10.1000", 9)
     first.refresh()

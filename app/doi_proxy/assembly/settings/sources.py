@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.system.files import explain_failure, read_regular
 from doi_proxy.system.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from doi_proxy.system.redaction import redact
-from doi_proxy.system.regular_file import explain_failure, read_regular
 
 #: The table whose keys have no prefix.
 _UNPREFIXED: Final = "server"

@@ -16,7 +16,7 @@ from doi_proxy.features.branding.feature import BrandingSettings
 from doi_proxy.features.branding.institution import Institution, read_institution
 from doi_proxy.features.branding.messages import Translation, read_messages
 from doi_proxy.features.branding.templates import open_templates
-from doi_proxy.system.regular_file import explain_failure, read_regular
+from doi_proxy.system.files import explain_failure, read_regular
 from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
 from doi_proxy.web import branding
 from doi_proxy.web.look import OwnTemplates, Renderer

@@ -11,7 +11,7 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.institution import LINKS, read_brand_links
-from doi_proxy.system.regular_file import explain_failure, read_regular
+from doi_proxy.system.files import explain_failure, read_regular
 from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
 from doi_proxy.web.branding import NamedLink
 from doi_proxy.web.languages import LANGUAGES, flatten_texts, read_all

@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, Template, Templ
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.samples import sample_context, sample_facts
-from doi_proxy.system.regular_file import require_regular
+from doi_proxy.system.files import require_regular
 from doi_proxy.web.branding import Brand
 from doi_proxy.web.look import OwnTemplates, Renderer
 

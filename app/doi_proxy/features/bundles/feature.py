@@ -11,8 +11,8 @@ from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Feature
+from doi_proxy.system.files import open_regular
 from doi_proxy.system.options import SettingsGroup
-from doi_proxy.system.regular_file import open_regular
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part

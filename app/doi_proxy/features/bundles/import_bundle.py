@@ -17,9 +17,9 @@ from doi_proxy.cache.entry import FOREVER, Entry, bound_times
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles import bundle
+from doi_proxy.system.files import open_regular
 from doi_proxy.system.gunzip import Gunzip, GzipLimits
 from doi_proxy.system.progress import Bar
-from doi_proxy.system.regular_file import open_regular
 from doi_proxy.system.standard_streams import STANDARD_INPUT
 from handle_protocol.answer import ResponseCode
 

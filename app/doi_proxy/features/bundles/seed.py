@@ -13,7 +13,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.bundles.bundle import Refused, read_bundle
 from doi_proxy.system.background import Service
-from doi_proxy.system.regular_file import open_regular
+from doi_proxy.system.files import open_regular
 
 log = logging.getLogger(__name__)
 

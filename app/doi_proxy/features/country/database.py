@@ -9,7 +9,7 @@ from typing import Final
 import maxminddb
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.regular_file import explain_failure, require_regular
+from doi_proxy.system.files import explain_failure, require_regular
 from doi_proxy.web.stage import Stage
 
 #: The largest database. Those of cities have less than 100 MB.

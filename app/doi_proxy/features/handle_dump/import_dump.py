@@ -27,10 +27,9 @@ from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.files import FileBounds, read_files
+from doi_proxy.system.files import Replacement, explain_failure, open_regular, replace_private
 from doi_proxy.system.options import Settings
-from doi_proxy.system.private_file import replace_private
 from doi_proxy.system.progress import Bar, progress
-from doi_proxy.system.regular_file import explain_failure, open_regular
 from doi_proxy.system.toml_text import FileProblem
 from doi_proxy.system.watched_files import list_toml_files
 from handle_protocol.dump import DumpRecord, read_dump
@@ -41,6 +40,8 @@ _MAX_KEYS: Final = 10_000
 _MAX_SIGNATURES: Final = 10
 _USUAL: Final = "1110"
 _STEP: Final = 200
+#: The public may read these records, and the service may be another user.
+_MODE: Final = 0o644
 _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
@@ -71,29 +72,28 @@ def import_dump(settings: Settings, path: Path, skip: Path | None = None) -> int
     require_libraries(HandleDump)
     # A proxy does not read a file whose name begins with a dot.
     target = folder / f"{path.name.lstrip('.').partition('.')[0]}.toml"
-    part = target.with_suffix(".part")
     try:
         _require_own(target)
-        counts, flaws = _write(path, part)
-        if flaws and skip is None:
-            for flaw in flaws:
-                print(f"doi-proxy: {path}: {flaw}", file=sys.stderr)
-            raise InvalidDump(f"records that cannot be used: {len(flaws)}; --skip-unusable FILE leaves them out")
-        if not counts["records"]:
-            raise InvalidDump("the dump has no records")
-        _require_usable(part, target)
-        if skip is not None:
-            lines = (f"{json.dumps(flaw.handle)}\t{flaw}\n" for flaw in flaws)
-            replace_private(skip, "".join(lines).encode())
-        part.replace(target)
+        with Replacement(target) as replacement:
+            os.fchmod(replacement.file.fileno(), _MODE)
+            counts, flaws = _write(path, replacement.file)
+            if flaws and skip is None:
+                for flaw in flaws:
+                    print(f"doi-proxy: {path}: {flaw}", file=sys.stderr)
+                raise InvalidDump(f"records that cannot be used: {len(flaws)}; --skip-unusable FILE leaves them out")
+            if not counts["records"]:
+                raise InvalidDump("the dump has no records")
+            _require_usable(replacement.partial, target)
+            if skip is not None:
+                lines = (f"{json.dumps(flaw.handle)}\t{flaw}\n" for flaw in flaws)
+                replace_private(skip, "".join(lines).encode())
+            replacement.put()
     except OSError as error:
         print(f"doi-proxy: {error.filename or path}: {explain_failure(error)}", file=sys.stderr)
         return 1
     except InvalidDump as error:
         print(f"doi-proxy: {path}: {error}; nothing was imported", file=sys.stderr)
         return 1
-    finally:
-        part.unlink(missing_ok=True)
     _report(counts, target)
     if skip is not None:
         print(f"{len(flaws)} records that cannot be used, left out; their names are in {skip}")
@@ -119,29 +119,27 @@ def _report(counts: Counter[str], target: Path) -> None:
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
 
 
-def _write(path: Path, part: Path) -> tuple[Counter[str], list[UnusableRecord]]:
-    """Write the records to a new file, without those that cannot be used. Raises OSError and InvalidDump."""
+def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[UnusableRecord]]:
+    """Write the records to an open file, without those that cannot be used. Raises OSError and InvalidDump."""
     flaws: list[UnusableRecord] = []
     size = path.stat().st_size
     with open_regular(path) as file, progress("importing", 2 * size, in_bytes=True) as bar:
         keys = _read_keys(file, bar)
         file.seek(0)
         records = _Records(keys)
-        with part.open("w", encoding="utf-8") as output:
-            output.write(_MARK)
-            position = 0
-            for number, record in enumerate(read_dump(file)):
-                try:
-                    output.write(records.write(record))
-                except UnusableRecord as flaw:
-                    flaws.append(flaw.with_traceback(None))
-                if len(flaws) > _MAX_FLAWS or records.counts["records"] > FileBounds().records:
-                    raise InvalidDump(f"over {_MAX_FLAWS} records cannot be used, or over {FileBounds().records} can")
-                if number % _STEP == 0:
-                    bar.advance(file.tell() - position)
-                    position = file.tell()
-            output.flush()
-            os.fsync(output.fileno())
+        output.write(_MARK.encode())
+        position = 0
+        for number, record in enumerate(read_dump(file)):
+            try:
+                output.write(records.write(record).encode())
+            except UnusableRecord as flaw:
+                flaws.append(flaw.with_traceback(None))
+            if len(flaws) > _MAX_FLAWS or records.counts["records"] > FileBounds().records:
+                raise InvalidDump(f"over {_MAX_FLAWS} records cannot be used, or over {FileBounds().records} can")
+            if number % _STEP == 0:
+                bar.advance(file.tell() - position)
+                position = file.tell()
+        output.flush()
     return records.counts, flaws
 
 

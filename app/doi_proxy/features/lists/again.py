@@ -27,9 +27,8 @@ from doi_proxy.features.lists.row_output import claim_file, report_rows
 from doi_proxy.features.lists.rows_file import ROWS_FORMATS, RowsFile, WrittenRow
 from doi_proxy.features.lists.verdict import FIELDS, GOOD, ListRow, Verdict
 from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.system.files import Replacement, open_regular
 from doi_proxy.system.interruption import INTERRUPTED, Stop, stop_on_signals
-from doi_proxy.system.private_file import open_private
-from doi_proxy.system.regular_file import open_regular
 
 #: Rows between two chances for other work.
 _GROUP: Final = 64
@@ -96,11 +95,10 @@ async def _replace_rows(
         names = sum(map(source.is_repeated, source.rows(file).rows()))
         if not names:
             return 0
-        partial = source.path.with_name(f"{source.path.name}.partial")
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
-        with os.fdopen(open_private(partial, flags, mode), "wb") as target:
-            copy = _Copy(source, file, target, verdicts)
+        with Replacement(source.path) as replacement:
+            os.fchmod(replacement.file.fileno(), mode)
+            copy = _Copy(source, file, replacement.file, verdicts)
             try:
                 async with open_rows(context, choice, _read_again(source, inputs), stop.event, None, FIELDS) as groups:
                     rows = _flatten(groups)
@@ -111,9 +109,7 @@ async def _replace_rows(
             finally:
                 # Also after a failure: what was answered is kept.
                 copy.finish()
-                target.flush()
-                os.fsync(target.fileno())
-                partial.replace(source.path)
+                replacement.put()
     return names
 
 

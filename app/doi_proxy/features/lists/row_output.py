@@ -18,8 +18,7 @@ from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.lines import WITHOUT_DOI
 from doi_proxy.list_formats.list_stream import write_all
 from doi_proxy.list_formats.writing import RowWriter
-from doi_proxy.system.private_file import open_private
-from doi_proxy.system.regular_file import open_regular
+from doi_proxy.system.files import open_output, open_regular
 
 
 class RowOutput:
@@ -33,7 +32,7 @@ class RowOutput:
             self._fd = sys.stdout.fileno()
         else:
             try:
-                self._fd = open_private(path, os.O_WRONLY, 0o666)
+                self._fd = open_output(path)
             except OSError as error:
                 raise ConfigurationError(f"{self._name}: cannot be written: {error.strerror or error}") from error
             self._files.callback(os.close, self._fd)

@@ -16,8 +16,8 @@ from prometheus_client.samples import Sample
 
 from doi_proxy.errors import NotCached, PrefixDenied, failure_tokens
 from doi_proxy.sharing.events import Moment
-from doi_proxy.sharing.folder import lock_file
 from doi_proxy.sharing.memory import SharedMemory
+from doi_proxy.system.files import lock_beside
 
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
@@ -174,7 +174,7 @@ class SharedHistory:
     def _take_lock(self, file: Path) -> bool:
         if self._lock is not None:
             return True
-        self._lock = lock_file(file)
+        self._lock = lock_beside(file)
         if self._lock is None:
             return False
         self._history = _read(self._memory.read())

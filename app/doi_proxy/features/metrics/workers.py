@@ -24,7 +24,8 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.metrics.durations import assemble_histograms
-from doi_proxy.sharing.folder import FOLDER_VARIABLE, lock_file
+from doi_proxy.sharing.folder import FOLDER_VARIABLE
+from doi_proxy.system.files import lock_beside
 
 #: Twice the highest number of workers in the settings, because a worker and its replacement can overlap.
 MAX_SLOTS: Final = 128
@@ -105,7 +106,7 @@ class WorkerSlots:
     def take(self) -> int:
         """Take the first free slot until this process ends, and return its number. Raises ConfigurationError."""
         for number in range(MAX_SLOTS):
-            lock = lock_file(self._file(number))
+            lock = lock_beside(self._file(number))
             if lock is not None:
                 self._held.append(lock)
                 self._drop_state(number)
@@ -118,7 +119,7 @@ class WorkerSlots:
     def drop_ended_workers(self) -> None:
         """Drop the gauges of workers that have ended, such as their queries under way."""
         for file in self.folder.glob("slot-*.lock"):
-            lock = lock_file(file)
+            lock = lock_beside(file)
             if lock is not None:
                 # The lock keeps a new worker out of the slot meanwhile.
                 self._drop_state(int(file.stem.removeprefix("slot-")))

@@ -24,8 +24,8 @@ from doi_proxy.features.native.root_file import RootFile, root_file_path
 from doi_proxy.features.native.service_records import ServiceRecords
 from doi_proxy.features.native.source import NativeSource, ProbedFinder
 from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
+from doi_proxy.system.files import read_regular
 from doi_proxy.system.options import Settings
-from doi_proxy.system.regular_file import read_regular
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.breaker import Breaker
 from doi_proxy.upstream.budget import SLOW_PREFIX_SECONDS, Budget

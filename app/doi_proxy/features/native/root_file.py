@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.private_file import replace_private
-from doi_proxy.system.regular_file import read_regular
+from doi_proxy.system.files import read_regular, replace_private
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.referral import HandleService
 from handle_protocol.root_chain import extend_chain, fingerprint, follow_chain

@@ -20,6 +20,7 @@ from doi_proxy.features.native_listener.stream import NativeStream, ServerState
 from doi_proxy.features.native_listener.tunnel import Tunnel
 from doi_proxy.server.connections import Connections
 from doi_proxy.system.background import Service
+from doi_proxy.system.files import open_beside
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class NativeListener(Service):
         await self._bound.wait()
         if not self._responder.has_udp:
             return
-        lock = None if self._lock is None else os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = None if self._lock is None else open_beside(self._lock)
         try:
             while lock is not None and not _try_lock(lock):  # noqa: ASYNC110 - other processes have the lock
                 await asyncio.sleep(_INTERVAL)

@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
 from typing import Any, Final
 
 from fastapi.openapi.utils import get_openapi
@@ -15,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from doi_proxy.features.openapi.models import AgencyModel, HandleAnswerModel, ProblemModel
+from doi_proxy.system.package_files import read_package_file
 from doi_proxy.web.media_types import JSON, NDJSON, TEXT
 
 #: A part of an OpenAPI document.
@@ -41,7 +41,7 @@ def write_document(
     server_url: str,
 ) -> Part:
     """The document about the routes of FastAPI, those of the admin API, and the paths of names."""
-    data, examples = (files(__package__).joinpath(name).read_text("utf-8") for name in ("api.toml", "examples.json"))
+    data, examples = (read_package_file(__package__, name).decode() for name in ("api.toml", "examples.json"))
     api = _Api(tomllib.loads(data), json.loads(examples))
     every = [*routes, *admin_routes]
     document = get_openapi(

@@ -13,7 +13,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, set_usage
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.native.feature import Native
-from doi_proxy.system.regular_file import explain_failure, read_regular
+from doi_proxy.system.files import explain_failure, read_regular
 from handle_protocol.errors import HandleProtocolError
 
 

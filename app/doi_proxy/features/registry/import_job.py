@@ -16,7 +16,7 @@ import msgspec
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry.import_parts import LeftOut, list_source_files
-from doi_proxy.system.private_file import make_folders, open_beside
+from doi_proxy.system.files import make_folders, open_beside, open_folder
 from doi_proxy.system.standard_streams import STANDARD_INPUT
 from doi_proxy.system.state_file import read_state, write_state
 
@@ -60,7 +60,7 @@ class JobFolder:
         self._file = path / "job.json"
         try:
             make_folders(path)
-            self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._lock = open_folder(path)
         except OSError as error:
             raise ConfigurationError(f"{path}: cannot be written: {error.strerror or error}") from error
         try:

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry import import_streams
 from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive, is_tar
-from doi_proxy.system.regular_file import open_regular
+from doi_proxy.system.files import open_regular
 from doi_proxy.system.standard_streams import STANDARD_INPUT
 
 #: Files and members up to this size are read by one process. Those of the agencies have 5 to 10 MB.

@@ -6,7 +6,6 @@ none and is read again.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -19,7 +18,7 @@ import msgspec
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry.import_streams import DamagedData, library
 from doi_proxy.features.registry.wire import RegistryRow
-from doi_proxy.system.private_file import open_private
+from doi_proxy.system.files import PARTIAL, Replacement, open_regular
 
 #: Rows in a block of a run. A merge holds one block of each run in memory.
 BLOCK_ROWS: Final = 1_000
@@ -65,12 +64,12 @@ class Run:
     def __init__(self, path: Path) -> None:
         """Raises ConfigurationError if the file is damaged."""
         self.path = path
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             self.header = _decode(path, _read_frame(file), RunHeader)
 
     def blocks(self) -> Iterator[list[RegistryRow]]:
         """The rows in the order of their keys, in blocks."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             _read_frame(file)
             while frame := _read_frame(file):
                 columns = _decode(self.path, frame, tuple[list[str], list[int], list[str], list[str]])
@@ -79,16 +78,14 @@ class Run:
 
 def write_run(path: Path, header: RunHeader, blocks: Iterable[Sequence[RegistryRow]]) -> None:
     """Write rows in the order of their keys. The file appears under its name when it is complete. Raises OSError."""
-    partial = path.with_name(path.name + ".partial")
-    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb") as file:
+    with Replacement(path) as replacement:
+        file = replacement.file
         _write_frame(file, msgspec.msgpack.encode(header))
         for block in blocks:
             for at in range(0, len(block), BLOCK_ROWS):
                 columns = tuple(zip(*block[at : at + BLOCK_ROWS], strict=True))
                 _write_frame(file, msgspec.msgpack.encode(columns))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+        replacement.put()
 
 
 def run_path(folder: Path, session: int, worker: int, number: int) -> Path:
@@ -103,7 +100,7 @@ def next_session(folder: Path) -> int:
 
 def open_runs(folder: Path) -> list[Run]:
     """The complete runs of a folder. Files of a run that was not finished, and runs that were merged, are removed."""
-    for partial in folder.glob("*.partial"):
+    for partial in folder.glob(f"*{PARTIAL}"):
         partial.unlink()
     runs = {path.name: Run(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
     for replaced in [name for run in runs.values() for name in run.header.replaces]:

@@ -26,7 +26,7 @@ from doi_proxy.features.registry.import_parts import MAX_RECORD_BYTES, Part
 from doi_proxy.features.registry.import_runs import PartReport, RunHeader, run_path, write_run
 from doi_proxy.features.registry.record import RecordDates, RegistryRecord
 from doi_proxy.features.registry.wire import RegistryRow, to_row
-from doi_proxy.system.regular_file import open_regular
+from doi_proxy.system.files import open_regular
 
 #: Characters of keys and URLs from which a run is written. They take about four times as much in memory.
 _RUN_BYTES: Final = 48 * 1024 * 1024

@@ -6,8 +6,6 @@ import difflib
 import json
 import os
 import re
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.system.files import Replacement, explain_failure, read_regular
 from doi_proxy.system.options import Settings
 from doi_proxy.system.redaction import MASK, redact
-from doi_proxy.system.regular_file import explain_failure, read_regular
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024
@@ -71,17 +69,22 @@ def write_planned(planned: PlannedFile) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         old = path.stat() if planned.before is not None else None
         folder = path.parent.stat()
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "wb") as file:
-            with suppress(PermissionError):
-                os.fchown(descriptor, *((old.st_uid, old.st_gid) if old else (-1, folder.st_gid)))
-            os.fchmod(descriptor, old.st_mode & 0o777 if old else _PRIVATE if planned.is_private else _SHARED)
-            file.write(planned.text.encode())
+        owner = (old.st_uid, old.st_gid) if old else (-1, folder.st_gid)
+        mode = old.st_mode & 0o777 if old else _PRIVATE if planned.is_private else _SHARED
         if old is not None:
-            shutil.copy2(path, f"{path}.before")
-        Path(name).replace(path)
+            _replace(Path(f"{path}.before"), read_regular(path, _MOST_BYTES), owner, mode)
+        _replace(path, planned.text.encode(), owner, mode)
     except OSError as error:
         raise ConfigurationError(f"{planned.path}: {explain_failure(error)}; run this command as root") from error
+
+
+def _replace(path: Path, content: bytes, owner: tuple[int, int], mode: int) -> None:
+    with Replacement(path) as replacement:
+        with suppress(PermissionError):
+            os.fchown(replacement.file.fileno(), *owner)
+        os.fchmod(replacement.file.fileno(), mode)
+        replacement.file.write(content)
+        replacement.put()
 
 
 def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) -> str:

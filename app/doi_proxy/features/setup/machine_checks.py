@@ -13,10 +13,13 @@ from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure
 from doi_proxy.proxy_client.server import server_on_this_machine
 from doi_proxy.server.listening import UNIX, listen, listen_at, release
 from doi_proxy.system.check import Finding, Inspection
+from doi_proxy.system.files import read_regular
 from doi_proxy.system.options import Settings
 
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
 _GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+#: The longest content of such a file, in bytes.
+_MOST_LIMIT_BYTES: Final = 4096
 _MIB: Final = 1024 * 1024
 #: Memory of one process without its caches, in bytes. Measured: 71 MB resident.
 _PROCESS_BYTES: Final = 80 * _MIB
@@ -54,8 +57,8 @@ def memory_limit() -> int | None:
     limits = [physical] if physical > 0 else []
     for path in _GROUP_LIMITS:
         try:
-            text = path.read_text("ascii").strip()
-        except OSError:
+            text = read_regular(path, _MOST_LIMIT_BYTES).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
             continue
         if text.isdecimal():
             limits.append(int(text))

@@ -81,7 +81,7 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
         draft = namespace.config = Path(folder) / config.name
         _write_draft(draft, before or read_shipped("systemd/doi-proxy.toml"))
         values = _ask(context, namespace)
-        text = change_settings(context.load(), draft.read_text("utf-8"), values)
+        text = change_settings(context.load(), read_existing(draft) or "", values)
         for name in _QUESTIONS:
             setattr(namespace, name, None)
         _write_draft(draft, text)
@@ -103,7 +103,9 @@ def _below(root: Path, path: Path) -> Path:
 
 
 def _write_draft(draft: Path, text: str) -> None:
-    draft.write_text(text, "utf-8")
+    from doi_proxy.system.files import replace_private
+
+    replace_private(draft, text.encode())
 
 
 # --- The questions ----------------------------------------------------------------------------------------------------

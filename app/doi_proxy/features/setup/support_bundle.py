@@ -25,6 +25,7 @@ from doi_proxy.features.command import CommandContext
 from doi_proxy.proxy_client.exchange import Exchange
 from doi_proxy.proxy_client.running_proxy import find_server
 from doi_proxy.proxy_client.server import ProxyServer
+from doi_proxy.system.files import create_new
 from doi_proxy.system.redaction import MASK, redact, redact_value
 from doi_proxy.system.setting_values import write_value
 from doi_proxy.system.version import read_version
@@ -46,7 +47,7 @@ def write_support_bundle(context: CommandContext, path: Path, server: str | None
     parts = _collect(context, find_server(context.settings, server))
     try:
         # A bundle is for the eyes of its operator first.
-        with open(path, "xb", opener=_open_private) as file:
+        with create_new(path) as file:
             _write_archive(file, parts)
     except FileExistsError:
         print(f"doi-proxy: --bundle {path}: this exists, and no file is replaced; name another file", file=sys.stderr)
@@ -64,10 +65,6 @@ def write_support_bundle(context: CommandContext, path: Path, server: str | None
 _NAME: Final = re.compile(r"10\.[0-9]{4,9}(?:/|%2F)[^\s'\"]+", re.IGNORECASE)
 #: What can be an address of IPv4 or IPv6, such as one in a line of a list of networks.
 _ADDRESS: Final = re.compile(r"(?<![\w.:])[0-9a-f.:]{2,45}", re.IGNORECASE)
-
-
-def _open_private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:

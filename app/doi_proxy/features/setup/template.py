@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Final
+
+from doi_proxy.system.package_files import read_package_file
 
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 
 def fill_file(path: str, values: Mapping[str, str]) -> str:
     """The text of a template, such as `nginx/doi-proxy.conf`, with its placeholders replaced."""
-    template = files("doi_proxy.features.setup").joinpath("templates", path).read_text("utf-8")
+    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
     return "".join(_fill(line, values) for line in template.splitlines(keepends=True))
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from doi_proxy.cache.coordination import MAX_IDLE
 from doi_proxy.features.sqlite.file import is_damage
 from doi_proxy.rationing.token_bucket import Bucket, back_off, take_token
-from doi_proxy.system.private_file import create_beside
+from doi_proxy.system.files import create_beside
 
 #: Seconds that a worker waits for the transaction of another worker, which takes microseconds.
 _BUSY_TIMEOUT: Final = 0.25

@@ -17,7 +17,7 @@ from doi_proxy.cache.store import StoreUnavailable
 from doi_proxy.errors import StoreError
 from doi_proxy.store import file
 from doi_proxy.store.stored_entry import READERS, STORE_FORMAT, Reader
-from doi_proxy.system.private_file import create_beside, create_file, make_folders, open_beside
+from doi_proxy.system.files import create_beside, create_file, make_folders, open_beside
 
 log = logging.getLogger(__name__)
 

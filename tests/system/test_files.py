@@ -1,4 +1,6 @@
-"""Files of operators: a regular file of a bounded size is read. Every reader refuses anything else at once."""
+"""The one opener of files: a regular file of a bounded size is read, anything else is refused at once, and nothing is
+written through a link that another user left.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,19 @@ from typing import Final
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.system.regular_file import open_regular, read_regular, require_regular
+from doi_proxy.system.files import (
+    Replacement,
+    create_beside,
+    create_new,
+    lock_beside,
+    lock_folder,
+    open_beside,
+    open_folder,
+    open_regular,
+    read_regular,
+    replace_private,
+    require_regular,
+)
 
 NOT_REGULAR: Final = "it is not a regular file"
 
@@ -149,3 +163,73 @@ def test_a_file_without_content_at_the_moment_is_refused(tmp_path: Path, monkeyp
         with pytest.raises(OSError, match="temporarily unavailable"):
             read(tmp_path / "file")
     assert len(list(Path("/proc/self/fd").iterdir())) == opened
+
+
+def link_victim(folder: Path) -> Path:
+    """A link to a file of somebody else, in the place of a file of ours."""
+    (folder / "victim").write_bytes(b"of another user")
+    (folder / "file.svg").symlink_to(folder / "victim")
+    return folder / "file.svg"
+
+
+@pytest.mark.parametrize("make", [*ODD, link_victim], ids=lambda make: make.__name__)
+def test_a_file_of_ours_is_neither_a_link_nor_a_pipe(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    with pytest.raises(OSError, match=r"(not a regular file|symbolic links|No such device)"):
+        open_beside(path)
+    assert lock_beside(path) is None
+    with pytest.raises(FileExistsError):
+        create_new(path)
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_socket, link_device, link_pipe], ids=lambda make: make.__name__)
+def test_a_folder_of_ours_is_a_folder(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        open_folder(path)
+    assert lock_folder(path) is None
+
+
+def test_a_link_to_a_folder_is_not_locked(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    assert lock_folder(tmp_path / "link") is None
+    held = lock_folder(tmp_path / "folder")
+    assert held is not None and lock_folder(tmp_path / "folder") is None
+    os.close(held)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a folder of another user")
+def test_a_folder_of_another_user_is_not_locked(tmp_path: Path) -> None:
+    os.chown(tmp_path, 64_321, 64_321)
+    assert lock_folder(tmp_path) is None
+
+
+def test_a_file_beside_another_keeps_its_content_and_its_lock_excludes(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"content")
+    for name in ("old", "new"):
+        held = lock_beside(tmp_path / name)
+        assert held is not None and lock_beside(tmp_path / name) is None
+        os.close(held)
+    assert (tmp_path / "old").read_bytes() == b"content"
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_replacement_writes_through_no_link(tmp_path: Path) -> None:
+    path = link_victim(tmp_path)
+    with pytest.raises(OSError, match="symbolic links"):
+        create_beside(path)
+    replace_private(path, b"ours")
+    assert not path.is_symlink() and path.read_bytes() == b"ours"
+    assert (tmp_path / "victim").read_bytes() == b"of another user"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_replacement_that_is_not_complete_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(ValueError, match="halfway"), Replacement(path) as replacement:
+        replacement.file.write(b"new")
+        raise ValueError("halfway")
+    assert path.read_bytes() == b"old"
+    assert [*tmp_path.iterdir()] == [path]

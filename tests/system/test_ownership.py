@@ -16,7 +16,7 @@ import pytest
 
 from doi_proxy.features.bundles.bundle import BundleWriter
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.system.private_file import create_file, make_folders, open_private
+from doi_proxy.system.files import create_file, make_folders, open_output
 from tests.cache.entries import entry
 
 #: Another user than root, which has no account here.
@@ -41,7 +41,7 @@ def owners(folder: Path) -> dict[str, tuple[int, int]]:
 def test_what_root_creates_belongs_to_the_owner_of_the_folder(folder: Path) -> None:
     make_folders(folder / "a" / "b")
     create_file(folder / "a" / "b" / "file")
-    os.close(open_private(folder / "list", os.O_WRONLY, 0o644))
+    os.close(open_output(folder / "list"))
     assert owners(folder) == dict.fromkeys(("a", "b", "file", "list"), (USER, USER))
 
 
