@@ -126,6 +126,31 @@ def test_a_full_disk_is_logged_once_and_its_lines_are_counted(caplog: pytest.Log
     ]
 
 
+class Refusing(LineFormat):
+    """A format with a fault: it cannot format every third line."""
+
+    def __call__(self, line: LogLine) -> bytes:
+        if int(line.request_id) % 3 == 0:
+            raise TypeError("a fault")
+        return super().__call__(line)
+
+
+def test_a_fault_in_the_format_costs_its_lines_alone_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        writer = LineWriter(file.fileno(), Refusing("json", 0))
+        for number in range(9):
+            writer.write(line(number))
+            if number % 2:
+                writer.close()
+        writer.close()
+    assert identifiers((tmp_path / "log").read_bytes()) == [1, 2, 4, 5, 7, 8]
+    assert writer.lost == 3
+    (message,) = [message for message in caplog.messages if "formatted" in message]
+    assert message == "a line of the access log cannot be formatted and is lost; please report this"
+
+
 END = """
 import asyncio, multiprocessing, sys
 from doi_proxy.features.privacy.line_writer import LineService

@@ -55,7 +55,7 @@ class LineWriter:
         # The caller alone changes the first two, and the thread alone the others, so none of them needs a lock.
         self._accepted = self._refused = 0
         self._done = self._failed = self._reported = 0
-        self._is_failing = False
+        self._is_failing = self._has_unformatted = False
 
     @property
     def lost(self) -> int:
@@ -87,7 +87,8 @@ class LineWriter:
         while is_open:
             line = self._lines.get()
             if line is not None and time.monotonic() - written_at < GATHER:
-                time.sleep(GATHER)
+                with suppress(OSError):  # where a sandbox refuses the system call
+                    time.sleep(GATHER)
             is_open, written_at = self._write_waiting(line, most), time.monotonic()
 
     def _write_waiting(self, line: LogLine | None, most: int) -> bool:
@@ -96,7 +97,7 @@ class LineWriter:
         size = 0
         with suppress(Empty):
             while line is not None:
-                text = self._form(line)
+                text = self._format(line)
                 if piece and size + len(text) > most:
                     self._write_piece(piece)
                     piece, size = [], 0
@@ -108,15 +109,28 @@ class LineWriter:
             self._write_piece(piece)
         return line is not None
 
+    def _format(self, line: LogLine) -> bytes:
+        """The text of a line. Empty if a fault of the program keeps it from being formatted; the first is logged."""
+        try:
+            return self._form(line)
+        except Exception:
+            # An exception that ended the thread would end the access log, and no line would say so.
+            self._failed += 1
+            if not self._has_unformatted:
+                log.exception("a line of the access log cannot be formatted and is lost; please report this")
+            self._has_unformatted = True
+            return b""
+
     def _write_piece(self, piece: list[bytes]) -> None:
         try:
             rest = memoryview(b"".join(piece))
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
-        except OSError as error:
+        except Exception as error:
             self._failed += len(piece)
             if not self._is_failing:
-                log.error("the access log cannot be written: %s; its lines are lost until it can", error.strerror)
+                reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+                log.error("the access log cannot be written: %s; its lines are lost until it can", reason)
             self._is_failing = True
         else:
             self._report_lost()
