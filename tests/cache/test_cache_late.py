@@ -70,6 +70,17 @@ async def test_a_service_starts_in_memory_and_its_store_gets_the_records_since(
         assert await store.get(NAME) == entry(NAME)
 
 
+async def test_a_store_that_opens_at_the_second_attempt_is_not_worth_a_line(
+    settings: Settings, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = open_service_cache(settings, clock)
+    repair(tmp_path)
+    await cache.open_late()
+    assert (await cache.stats()).healthy
+    assert not [message for message in caplog.messages if "The store" in message]
+    await cache.close()
+
+
 async def test_a_purge_before_the_store_was_open_holds_in_it(settings: Settings, tmp_path: Path, clock: Clock) -> None:
     cache = open_service_cache(settings, clock)
     repair(tmp_path)

@@ -22,7 +22,8 @@ class LateStore:
         self.reason = reason
         self._open_store = open_store
         self._began = time.monotonic()
-        self._logged = ""  # the last reason
+        #: The last reason that was logged. Empty if the log says nothing of a failure.
+        self._logged = ""
         #: Set while the cache uses the store.
         self.used = asyncio.Event()
         if not reason:
@@ -33,6 +34,7 @@ class LateStore:
         self.reason = reason
         self._began = time.monotonic()
         self.used.clear()
+        self._logged = reason
         log.error("%s", reason)
 
     async def open(self) -> SharedStore | None:
@@ -47,8 +49,10 @@ class LateStore:
                     "%s New records are kept in memory alone; the store is tried again every second.", self.reason
                 )
             return None
+        if self._logged:
+            seconds = time.monotonic() - self._began
+            log.warning("The store is open after %.0f seconds, and gets the records since.", seconds)
         self._logged = ""
-        log.warning("The store is open after %.0f seconds, and gets the records since.", time.monotonic() - self._began)
         return store
 
     async def replace(self, before: SharedStore | None) -> None:

@@ -62,7 +62,7 @@ class AdminClient:
                 raise exchange.refusal(_HINTS)
             try:
                 document = json.loads(exchange.read(_MAX_ANSWER))
-            except ValueError:
+            except (ValueError, RecursionError):
                 document = None
         if not isinstance(document, dict):
             raise DoiProxyError(
