@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from unittest.mock import patch
@@ -109,7 +110,9 @@ async def test_a_body_beside_an_upgrade_is_refused() -> None:
         (b"GET / HTTP/1.1\r\nHost: x/..\r\n\r\n", 400),
         (b"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n", 400),
         (b"GET /\r\n\r\n", 400),
-        (b"GET http://x HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET http://user@x/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET http://x/ HTTP/1.1\r\nHost: x y\r\n\r\n", 400),
+        (b"GET http://x HTTP/1.1\r\n\r\n", 400),
         (b"\0\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 70_000, 431),
     ],
@@ -133,6 +136,50 @@ async def test_a_body_that_is_too_long_has_one_answer() -> None:
         head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
         answers = await server.exchange(head + b"Content-Length: 1000000\r\n\r\n", *[b"x" * 10_000] * 100, end=True)
         assert statuses(answers) == [413]
+
+
+@lanes
+@table(
+    ("request_", "detail"),
+    [
+        (b"GET /10.5555/\xf0\x9f\x98\x80 HTTP/1.1\r\nHost: x\r\n\r\n", "percent-encode"),
+        (b"GET /10.5555/a?type=\xe4 HTTP/1.1\r\nHost: x\r\n\r\n", "percent-encode"),
+        (b"GET / HTTP/1.1\r\n\r\n", "no Host header"),
+    ],
+)
+async def test_a_refusal_of_the_server_is_a_problem_that_any_page_may_read(
+    request_: bytes, detail: str, lane: bool
+) -> None:
+    async with served(express_lane=lane) as server:
+        head, _, body = (await server.exchange(request_, end=True)).partition(b"\r\n\r\n")
+        assert {b"access-control-allow-origin: *", b"content-type: application/problem+json"} <= set(
+            head.split(b"\r\n")
+        )
+        found = json.loads(body)
+        assert (found["status"], found["type"]) == (400, "/docs#invalid-request")
+        assert detail in found["detail"]
+
+
+@lanes
+async def test_an_absolute_target_names_the_host_whatever_the_host_header_says(lane: bool) -> None:
+    # RFC 9112, section 3.2.2.
+    async with served(express_lane=lane) as server:
+        alias = {"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": "10.1000/182"}, "ttl": 86_400}
+        server.upstream.put("10.5555/alias", [alias])
+        for target in (b"http://y.example:81/10.5555/alias", b"HTTPS://y.example:81/10.5555/alias"):
+            answer = await server.exchange(GET.replace(b"/10.1000/182", target), end=True)
+            assert statuses(answer) == [301]
+            assert b"\r\nlocation: http://y.example:81/10.1000/182\r\n" in answer
+
+
+@lanes
+@table("target", [b"http://y.example", b"http://y.example?noredirect", b"http://y.example/"])
+async def test_an_absolute_target_without_a_path_is_the_home_page(target: bytes, lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        home = await server.exchange(GET.replace(b"/10.1000/182", b"/"), end=True)
+        assert (await server.exchange(GET.replace(b"/10.1000/182", target), end=True)).partition(b"\r\n\r\n")[2] == (
+            home.partition(b"\r\n\r\n")[2]
+        )
 
 
 @pytest.mark.parametrize("target", [b"/10.1000/182#a", b"/10.1000/182?a#b", b"http://x/10.1000/182", b"//10.1000/182"])

@@ -77,6 +77,7 @@ async def test_a_preflight_allows_what_is_answered(proxy: Proxy, path: str) -> N
     assert {"GET", "HEAD"} <= set((reply["access-control-allow-methods"] or "").split(", "))
     assert reply["access-control-allow-headers"] == "x-requested-with, if-none-match"
     assert int(reply["access-control-max-age"] or 0) > 0
+    assert reply["cache-control"] is None  # RFC 9110, section 9.3.7
 
 
 async def test_a_preflight_without_header_names_is_answered_too(proxy: Proxy) -> None:

@@ -127,7 +127,8 @@ async def test_a_value_comes_through_untouched_in_its_order(proxy: Proxy, shape:
     [
         ("type=URL", [1]),
         ("type=URL.", [1, 2]),
-        ("type=EMAIL;index=2", [2, 3]),
+        ("type=EMAIL&index=2", [2, 3]),
+        ("type=EMAIL;index=2", []),
         ("index=%201", None),
         ("index=+1", None),
         ("type=%ff", None),

@@ -19,9 +19,11 @@ from doi_proxy.server import framing, proxies
 from doi_proxy.server.application import ServedApplication, application_of
 from doi_proxy.server.connections import BODY_RATE, Phase, Reason
 from doi_proxy.server.cycle import ReadingFlow, keep_alive_after_body
+from doi_proxy.server.host import is_host
 from doi_proxy.server.plain_head import ORIGIN_FORM
 from doi_proxy.server.refusals import refusal
 from doi_proxy.server.request_stream import RequestStream
+from doi_proxy.server.target import split_absolute
 from doi_proxy.web.application import MARKS
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
@@ -33,6 +35,8 @@ _IDLE: Final = Phase.IDLE
 _CLIENT: Final = Reason.CLIENT
 _FINISHED: Final = Reason.FINISHED
 _MALFORMED: Final = "The request is malformed."
+_WRONG_URL: Final = "The path or the query has a character that a URL cannot have; percent-encode it (RFC 3986)."
+_WRONG_TARGET: Final = "The request target's host is not a host name with an optional port; correct it."
 _TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
 _TOO_LATE: Final = "The request did not arrive in time."
 _NO_ROOM: Final = "Too many connections are open; try again."
@@ -200,6 +204,9 @@ class ServerProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             # The parser pauses after such a request. The request gets a normal answer (RFC 9110, section 7.8).
             self._connections.malformed.count_upgrade()
+        except httptools.HttpParserInvalidURLError:
+            self._refuse(400, _WRONG_URL, Reason.MALFORMED)
+            return
         except httptools.HttpParserError:
             self._refuse(400, self._refusal, Reason.MALFORMED)
             return
@@ -210,6 +217,9 @@ class ServerProtocol(HttpToolsProtocol):
         """A head has arrived: answer it without a task if the application can; else uvicorn starts one."""
         fields, version = dict(self.headers), self.parser.get_http_version()
         fault = _MALFORMED if version == "0.9" else framing.host_fault(self.headers, fields, version)
+        if not self.url.startswith(b"/"):
+            fault = fault or self._use_target_host()
+            fields = dict(self.headers)
         if fault is not None:
             # The parser turns this exception into an HttpParserError; `_feed` answers 400.
             self._refusal = fault
@@ -235,6 +245,18 @@ class ServerProtocol(HttpToolsProtocol):
             answer, self._is_last = framing.add_close(answer), True
         self.transport.write(answer)
         self.server_state.total_requests += 1
+
+    def _use_target_host(self) -> str | None:
+        """Put the host that an absolute target names in the place of the Host header. Returns the fault of the target.
+
+        RFC 9112, section 3.2.2.
+        """
+        absolute = split_absolute(self.url)
+        if absolute is None:
+            return None
+        host, self.url = absolute
+        self.headers[:] = [(b"host", host), *(header for header in self.headers if header[0] != b"host")]
+        return None if is_host(host) else _WRONG_TARGET
 
     def on_message_complete(self) -> None:
         """A request has arrived completely."""

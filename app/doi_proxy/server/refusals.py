@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from typing import Final
+
+from doi_proxy.web.freshness import NO_STORE
+from doi_proxy.web.header import header_lines
+from doi_proxy.web.problem import problem
+from doi_proxy.web.responses import write_reply
 
 #: Seconds after which a client may try again if too many connections were open.
-RETRY_AFTER = 1
+RETRY_AFTER: Final = (b"retry-after", b"1")
+#: The connection ends after the answer (RFC 9112, section 9.6).
+_CLOSE: Final = header_lines(((b"connection", b"close"),))
+_TOKENS: Final = {503: "too-many-connections"}
 
 
 def refusal(status: int, text: str, default_headers: bytes) -> bytes:
-    """The bytes of an answer with `connection: close` (RFC 9112, section 9.6)."""
-    body = text.encode("ascii")
-    lines = [
-        b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode()),
-        default_headers,
-        b"content-type: text/plain;charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body),
-        b"retry-after: %d\r\n" % RETRY_AFTER if status == HTTPStatus.SERVICE_UNAVAILABLE else b"",
-        b"\r\n",
-        body,
-    ]
-    return b"".join(lines)
+    """The bytes of an answer with `connection: close`: a problem as the application writes it (RFC 9457)."""
+    headers = (RETRY_AFTER,) if status == 503 else ()
+    reply = problem(status, text, headers, token=_TOKENS.get(status), freshness=(NO_STORE,))
+    return write_reply(reply, default_headers, _CLOSE, head_only=False)

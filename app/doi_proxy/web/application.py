@@ -173,9 +173,8 @@ class Application:
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
             if route == "api":
-                return self._face.api.answer_now(
-                    request, api_part(request.path), read_query(request.query), can_wait=can_wait
-                )
+                parameters = read_query(request.query, semicolons=False)
+                return self._face.api.answer_now(request, api_part(request.path), parameters, can_wait=can_wait)
         except errors.FAILURES:
             return None  # awaiting meets the same error, and answers it
         except Exception as error:
@@ -269,7 +268,7 @@ class Application:
         # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
         if self._site.loop_id in (request.header(b"cdn-loop") or ""):
             raise errors.RequestLoop
-        parameters = await request.parameters()
+        parameters = await request.parameters(semicolons=route != "api")
         typed = parameters.first("hdl") if request.method == "POST" else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)

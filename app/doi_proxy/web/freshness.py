@@ -42,7 +42,6 @@ NO_STORE: Final[Header] = (CACHE_CONTROL, b"no-store")
 #: Our own pages change only with a release. A new release is visible within the hour.
 OWN_PAGE: Final[Header] = (CACHE_CONTROL, b"public, max-age=3600")
 STATIC_FILE: Final[Header] = (CACHE_CONTROL, b"public, max-age=86400")
-PREFLIGHT: Final[Header] = (CACHE_CONTROL, b"public, max-age=" + PREFLIGHT_MAX_AGE)
 VARY_PREFLIGHT: Final[Header] = (_VARY, b"Access-Control-Request-Headers")
 #: A prefix hardly ever moves to another registration agency.
 AGENCIES: Final[Header] = (CACHE_CONTROL, b"public, max-age=300")

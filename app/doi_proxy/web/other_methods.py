@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
-from doi_proxy.web.freshness import PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
+from doi_proxy.web.freshness import PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from doi_proxy.web.operations import Face
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Parameters
@@ -32,7 +32,10 @@ def answer_other_method(request: Request, route: str, allow: str | None, face: F
 
 
 def _answer_options(request: Request, allow: str) -> Reply:
-    """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): any site may read, without credentials."""
+    """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): any site may read, without credentials.
+
+    Caches may not store the answer (RFC 9110, section 9.3.7). A browser keeps a preflight by Access-Control-Max-Age.
+    """
     headers = [(b"allow", allow.encode())]
     if request.header(b"access-control-request-method") is not None:
         wanted = request.header(b"access-control-request-headers")
@@ -42,4 +45,4 @@ def _answer_options(request: Request, allow: str) -> Reply:
             (b"access-control-max-age", PREFLIGHT_MAX_AGE),
             VARY_PREFLIGHT,
         ]
-    return Reply(204, tuple(headers), freshness=(PREFLIGHT,))
+    return Reply(204, tuple(headers))

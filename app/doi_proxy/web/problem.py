@@ -50,6 +50,7 @@ TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "client-denied": "The network of the client is not served",
         "request-loop": "The request is a query of this resolver",
         "too-many-requests": "The client is over a limit",
+        "too-many-connections": "Too many connections are open",
         "rate-exceeded": "The client sent requests too fast",
         "not-answerable": "The handle system has no answer",
         "alias-chain-too-long": "The aliases of the name do not end",
@@ -83,6 +84,7 @@ _TOKENS_OF_STATUSES: Final = {
     414: "name-too-long",
     415: "unsupported-media-type",
     429: "too-many-requests",
+    431: "request-too-large",
 }
 
 

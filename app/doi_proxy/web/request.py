@@ -85,9 +85,12 @@ class Request:
         # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
         return f"{self.base_url}/%2F{path[1:]}" if path.startswith("/") else f"{self.base_url}/{path}"
 
-    async def parameters(self) -> request_path.Parameters:
-        """The parameters of the query and, for POST, of its form or JSON body after them."""
-        parameters = request_path.read_query(self.query)
+    async def parameters(self, *, semicolons: bool) -> request_path.Parameters:
+        """The parameters of the query and, for POST, of its form or JSON body after them.
+
+        `semicolons`: whether ";" separates parameters of the query too.
+        """
+        parameters = request_path.read_query(self.query, semicolons=semicolons)
         if self.method != "POST":
             return parameters
         media_type = media_type_of(self.header(b"content-type"))

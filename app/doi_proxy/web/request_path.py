@@ -66,7 +66,7 @@ def read_query(query: bytes, *, semicolons: bool = True) -> Parameters:
     """Read a query string: "&" and ";" separate, the first "=" splits, escapes are decoded once, "+" is a plus.
 
     Malformed escapes stay as they are, and bytes that are not UTF-8 become U+FFFD: a malformed option is not a reason
-    to refuse a DOI. Without `semicolons` a ";" is data, as in an OpenURL.
+    to refuse a DOI. Without `semicolons` a ";" is data, as in the REST API and in an OpenURL.
     """
     if not query:
         return NO_PARAMETERS

@@ -91,7 +91,7 @@ class Description:
             return
         found = self.answer(template, operation, status)
         kind = headers.get("content-type", "").partition(";")[0]
-        if status in _OF_THE_SERVER and (found is None or kind == "text/plain"):
+        if status in _OF_THE_SERVER and (found is None or headers.get("connection") == "close"):
             return
         assert found is not None, f"{method} {template} does not describe the status {status}"
         if method != "HEAD" and status != _NOT_MODIFIED and kind:
