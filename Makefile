@@ -21,6 +21,7 @@
 #   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
 #   make dist    set up, then build the wheel and the source archive in dist/
 #   make deb     set up, then build the Debian package in dist/ (DEB_PYTHON=/usr/bin/python3 will run it)
+#   make release VERSION=1.0.0  build all artefacts twice in dist/, compare, sum and sign them (docs/releases.md)
 #   make lock    rebuild requirements/*.lock (LOCK_FLAGS=--upgrade takes newer versions)
 #   make setup   set up only
 #   make clean   remove the files that set-up and checks created (not var/)
@@ -70,7 +71,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick near nightly clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb lock clean
+.PHONY: help setup run demo test quick near nightly clients pythons check lint bench attacks fuzz audit removable simulate mutants cov docs dist deb release lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -166,6 +167,11 @@ dist: setup
 
 deb: setup
 	@$(USE_PIP_INDEX); packaging/debian/build.sh $(UV) $(DEB_PYTHON) $(BIN)/python $(DEB_FOLDER)
+
+release: setup
+	@[ -n '$(VERSION)' ] || { echo 'make release VERSION=1.0.0: which version?' >&2; exit 2; }
+	@$(USE_PIP_INDEX); $(BIN)/python -m tools.release '$(VERSION)' --nightly '$(NIGHTLY)' --maintainer '$(MAINTAINER)' \
+		--homepage '$(HOMEPAGE)' --minisign-key '$(MINISIGN_KEY)' --deb-python '$(DEB_PYTHON)'
 
 lint: setup
 	$(call step,lint,$(BIN)/ruff check --quiet --output-format concise .)

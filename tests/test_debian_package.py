@@ -146,7 +146,7 @@ def test_the_package_says_what_it_needs_and_which_file_is_the_operator_s(package
     version = run(PYTHON, "-c", "import sys; print('%d.%d %d' % (*sys.version_info[:2], sys.version_info[1] + 1))")
     release, following = version.split()
     fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", package).splitlines() if ": " in line)
-    assert fields["Version"] == read_version().replace(".dev", "~dev")
+    assert fields["Version"] == read_version().replace(".dev", "~dev") + "-1"
     assert f"python3 (>= {release}), python3 (<< 3.{following})" in fields["Depends"]
     assert run("dpkg-deb", "--info", package, "conffiles").split() == [
         "/etc/doi-proxy/doi-proxy.toml",

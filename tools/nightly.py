@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from doi_proxy.system.version import VERSION
 from tools.changes import ROOT, find_base, list_changes, run_git
 
 FOLDER: Final = ROOT / "build" / "nightly"
@@ -87,6 +88,12 @@ PARTS: Final[dict[str, Part]] = {
             "tests/test_release.py",
             "tests/assembly/test_extras.py",
         ),
+    ),
+    # A candidate of the version line: its artefacts are built twice and compared.
+    "release": Part(
+        240,
+        ("tools/release/*", "Makefile", "docs/conf.py", *_PACKAGING),
+        command=("make", "release", f"VERSION={VERSION.removesuffix('.dev')}rc1", "NIGHTLY=skip", "ARGS="),
     ),
     "tutorial": Part(120, ("docs/tutorial.md",), ("tests/test_tutorial.py",)),
     "benchmarks": Part(240, ("bench/*",), ("bench/tests",)),

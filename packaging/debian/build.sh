@@ -48,14 +48,17 @@ rm -rf "$home/share"
 gzip -9n <CHANGELOG.md >"$root/usr/share/doc/doi-proxy/changelog.gz"
 chmod -R u+rwX,go+rX,go-w "$root"
 
-# In Debian, a tilde sorts before the end: 1.0.0~dev12 is older than 1.0.0.
-version=$("$home/bin/doi-proxy" --version | cut -d' ' -f2 | sed 's/\.dev/~dev/')
+# In Debian, a tilde sorts before the end: 1.0.0~dev12-1 and 1.0.0~rc1-1 are older than 1.0.0-1.
+version=$("$home/bin/doi-proxy" --version | cut -d' ' -f2 | sed 's/\.dev/~dev/; s/rc/~rc/')-1
 architecture=$(dpkg --print-architecture)
 release=$("$python" -c 'import sys; print("%d.%d %d.%d" % (*sys.version_info[:2], sys.version_info[0], sys.version_info[1] + 1))')
 # In KiB. The sizes of folders differ between two builds.
 size=$(find "$root" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print int(bytes / 1024) }')
 mkdir "$root/DEBIAN"
-sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" \
+# A package that nobody has released has nobody's address (RFC 2606, section 2).
+maintainer=${DOI_PROXY_MAINTAINER:-built by hand <nobody@doi-proxy.invalid>}
+sed -e "s/@VERSION@/$version/" -e "s|@MAINTAINER@|$maintainer|" -e "s|@HOMEPAGE@|${DOI_PROXY_HOMEPAGE:-}|" -e '/^Homepage: $/d' \
+    -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" \
     -e "s/@PYTHON@/${release% *}/" -e "s/@NEXT_PYTHON@/${release#* }/" packaging/debian/control.in >"$root/DEBIAN/control"
 printf '%s\n' /etc/doi-proxy/doi-proxy.toml /etc/doi-proxy/allow.txt >"$root/DEBIAN/conffiles"
 install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$root/DEBIAN/"

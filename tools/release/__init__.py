@@ -1,0 +1,1 @@
+"""`make release`: the artefacts of a release, from the commit alone."""

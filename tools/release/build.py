@@ -1,0 +1,145 @@
+"""Builds the artefacts of a release in one folder. Their bytes depend on the commit and on the arguments alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tools.changes import ROOT, run_git
+from tools.release.archives import read_fields, write_repository, write_tar
+from tools.release.packages import read_packages, write_licences, write_list
+
+_UV: Final = ROOT / ".tools/bin/uv"
+_BUILT_VERSION: Final = "app/doi_proxy/system/built_version.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a release is made of. `moment` is the time of the commit in seconds since 1970."""
+
+    version: str
+    commit: str
+    moment: int
+    #: `Name <address>`, and a URL. Empty if they were not given.
+    maintainer: str
+    homepage: str
+    #: The python3 of the Debian release that runs the package.
+    debian_python: Path
+
+
+class NotBuilt(Exception):
+    """This machine cannot build an artefact. The message says what is missing."""
+
+
+def build(release: Release, work: Path, output: Path) -> list[str]:
+    """Build all artefacts in the empty folder `output`. Returns a line for each that this machine cannot build.
+
+    `work` is an empty folder for what lies between. Raises `subprocess.CalledProcessError`.
+    """
+    source = _export(release, work / "source")
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(release.moment), "DOI_PROXY_MAINTAINER": release.maintainer}
+    environment |= {"DOI_PROXY_HOMEPAGE": release.homepage, "PYTHONHASHSEED": "0"}
+    os.umask(0o022)
+
+    def run(*words: str | Path) -> None:
+        subprocess.run([str(word) for word in words], cwd=source, env=environment, check=True)
+
+    missing = []
+    for step in (_build_python, _build_debian, _build_manual, _build_shell_files, _build_lists, _build_image):
+        try:
+            step(release, source, work, output, run)
+        except NotBuilt as error:
+            missing.append(str(error))
+    return missing
+
+
+_Run = Callable[..., None]
+
+
+def _export(release: Release, source: Path) -> Path:
+    """The files of the commit, with the version, the maintainer and the homepage written into them."""
+    source.mkdir(parents=True)
+    with subprocess.Popen(["git", "archive", release.commit], cwd=ROOT, stdout=subprocess.PIPE) as archive:
+        subprocess.run(["tar", "-x", "-C", source], stdin=archive.stdout, check=True)
+    (source / _BUILT_VERSION).write_text(release.version, encoding="ascii")
+    project = source / "pyproject.toml"
+    project.write_text(add_metadata(project.read_text(encoding="utf-8"), release), encoding="utf-8")
+    return source
+
+
+def add_metadata(project: str, release: Release) -> str:
+    """The text of pyproject.toml with the maintainer and the homepage of a release."""
+    name, _, address = release.maintainer.rstrip(">").partition(" <")
+    lines = [f'maintainers = [{{ name = "{name}", email = "{address}" }}]'] if release.maintainer else []
+    lines += [f'urls = {{ Homepage = "{release.homepage}" }}'] if release.homepage else []
+    return project.replace('dynamic = ["version"]\n', "\n".join(['dynamic = ["version"]', *lines, ""]), 1)
+
+
+def _build_python(_: Release, source: Path, __: Path, output: Path, run: _Run) -> None:
+    run(_UV, "build", "--quiet", "--no-build-isolation", "--python", sys.executable, "--out-dir", output, source)
+    # uv writes it beside what it builds.
+    (output / ".gitignore").unlink(missing_ok=True)
+
+
+def _build_debian(release: Release, source: Path, _: Path, output: Path, run: _Run) -> None:
+    if missing := [name for name in ("dpkg-deb", "dpkg") if shutil.which(name) is None]:
+        raise NotBuilt(f"no Debian package: there is no {missing[0]}")
+    if not release.debian_python.exists():
+        raise NotBuilt(f"no Debian package: there is no {release.debian_python} (DEB_PYTHON)")
+    run(source / "packaging/debian/build.sh", _UV, release.debian_python, sys.executable, output)
+    (package,) = output.glob("*.deb")
+    write_repository(package, read_fields(package), output / "apt", release.moment)
+
+
+def _build_manual(release: Release, source: Path, work: Path, output: Path, run: _Run) -> None:
+    manual = work / f"doi-proxy-{release.version}-manual"
+    for builder, name in (("dirhtml", "html"), ("text", "text")):
+        sphinx = (Path(sys.executable).with_name("sphinx-build"), "--quiet", "-d", work / "doctrees", "-c", "docs")
+        run(*sphinx, "-b", builder, ".", manual / name)
+    # It has the places of the sources, and serves a second build alone.
+    for path in [*manual.rglob(".buildinfo*"), *manual.rglob("objects.inv")]:
+        path.unlink()
+    shutil.copy(source / "LICENSE", manual)
+    write_tar(manual, output / f"{manual.name}.tar.gz", release.moment)
+
+
+def _build_shell_files(release: Release, source: Path, work: Path, output: Path, run: _Run) -> None:
+    files = work / f"doi-proxy-{release.version}-man-and-completion"
+    files.mkdir()
+    run(sys.executable, source / "packaging/built_files.py", files, release.version)
+    write_tar(files, output / f"{files.name}.tar.gz", release.moment)
+
+
+def _build_lists(release: Release, source: Path, _: Path, output: Path, __: _Run) -> None:
+    packages = read_packages((source / "requirements/runtime.lock").read_text(encoding="utf-8"))
+    moment = datetime.fromtimestamp(release.moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    parts = write_list(release.version, release.commit, moment, packages)
+    (output / f"doi-proxy-{release.version}.cdx.json").write_text(parts, encoding="utf-8")
+    (output / f"doi-proxy-{release.version}-licences.txt").write_text(write_licences(packages), encoding="utf-8")
+
+
+def _build_image(release: Release, source: Path, work: Path, output: Path, run: _Run) -> None:
+    if shutil.which("buildah") is None:
+        raise NotBuilt("no image: there is no buildah")
+    base = re.findall(r"^FROM (\S+)", (source / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    buildah = ["buildah", "--root", str(work / "images"), "--runroot", str(work / "running")]
+    if subprocess.run([*buildah, "pull", "--quiet", base], capture_output=True, check=False).returncode:
+        raise NotBuilt(f"no image: {base} cannot be fetched")
+    versions = ("--build-arg", f"VERSION={release.version}", "--build-arg", f"REVISION={release.commit}")
+    run(*buildah, "build", "--quiet", "--timestamp", str(release.moment), *versions, "--tag", "doi-proxy", source)
+    archive = output / f"doi-proxy-{release.version}-image.tar"
+    run(*buildah, "push", "--quiet", "doi-proxy", f"oci-archive:{archive}:doi-proxy:{release.version}")
+
+
+def read_commit(version: str, maintainer: str, homepage: str, debian_python: Path) -> Release:
+    """The release of the commit that is checked out."""
+    commit, moment = run_git("log", "-1", "--format=%H %ct").split()
+    return Release(version, commit, int(moment), maintainer, homepage, debian_python)

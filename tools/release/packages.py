@@ -1,0 +1,93 @@
+"""The packages of other people that the program is made of: a CycloneDX list, and their licences."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any, Final, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
+
+_LOCKED: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
+_LICENCE_FILE: Final = re.compile(r"(?:^|/)(?:licen[cs]e|copying|notice)[^/]*$", re.IGNORECASE)
+#: Longer texts in the field `License` are a whole licence, not its name.
+_LONGEST_NAME: Final = 80
+
+
+class Package(NamedTuple):
+    """A package of a lock. The licence is an SPDX expression, or the words of its author."""
+
+    name: str
+    version: str
+    licence: str
+    licence_texts: tuple[str, ...]
+
+
+def read_packages(lock: str) -> list[Package]:
+    """The packages of a lock, with the licences that the installed ones declare."""
+    return [_read(name, version) for name, version in _LOCKED.findall(lock)]
+
+
+def _read(name: str, version: str) -> Package:
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return Package(name, version, "", ())
+    return Package(name, version, _find_licence(found), tuple(_read_texts(found)))
+
+
+def _find_licence(found: metadata.Distribution) -> str:
+    about = found.metadata
+    if "License-Expression" in about:
+        return about["License-Expression"]
+    classifiers = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier", []) if line.startswith("License")]
+    named = about["License"].strip() if "License" in about else ""
+    return named if named and len(named) <= _LONGEST_NAME else ", ".join(classifiers)
+
+
+def _read_texts(found: metadata.Distribution) -> Iterator[str]:
+    for file in sorted(found.files or (), key=str):
+        if _LICENCE_FILE.search(file.as_posix()) and ".dist-info" in file.parent.as_posix():
+            yield file.read_text(encoding="utf-8")
+
+
+def write_list(version: str, commit: str, moment: str, packages: list[Package]) -> str:
+    """The list of parts as CycloneDX 1.6 (ECMA-424). `moment` is the time of the commit (RFC 3339)."""
+    about = {"type": "application", "name": "doi-proxy", "version": version, "purl": _purl("doi-proxy", version)}
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        # Two builds of a commit have the same one.
+        "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, f'doi-proxy:{version}:{commit}')}",
+        "version": 1,
+        "metadata": {"timestamp": moment, "component": {"bom-ref": about["purl"], **about}},
+        "components": [_write_component(package) for package in packages],
+        "dependencies": [
+            {"ref": about["purl"], "dependsOn": [_purl(package.name, package.version) for package in packages]}
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _write_component(package: Package) -> dict[str, Any]:
+    purl = _purl(package.name, package.version)
+    component = {"type": "library", "bom-ref": purl, "name": package.name, "version": package.version, "purl": purl}
+    if not package.licence:
+        return component
+    return {**component, "licenses": [{"license": {"name": package.licence}}]}
+
+
+def _purl(name: str, version: str) -> str:
+    """The package URL (ECMA-427) of a package of PyPI."""
+    return f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{version}"
+
+
+def write_licences(packages: list[Package]) -> str:
+    """The licence of each package, with its texts."""
+    parts = ["The licences of the packages that doi-proxy installs with it. Its own licence is Apache-2.0.\n"]
+    for package in packages:
+        named = package.licence or "not known: the package is not installed on the machine of the build"
+        texts = "".join(f"\n{text.strip()}\n" for text in package.licence_texts)
+        parts.append(f"{'=' * 80}\n{package.name} {package.version}: {named}\n{texts}")
+    return "\n".join(parts)
