@@ -150,6 +150,12 @@ def require_host(url: str) -> None:
         raise ValueError(f"the URL {redact(url)[:80]!r} has no host name")
 
 
+def require_no_secret(url: str) -> None:
+    """Refuse a URL with something that is masked where settings are shown. Others read this one. Raises ValueError."""
+    if redact(url) != url:
+        raise ValueError(f"the URL {redact(url)[:80]!r} has a user or a password, and others read it; leave them out")
+
+
 def require_networks(items: Iterable[str]) -> None:
     """Refuse what is neither an address nor a network. Raises ValueError."""
     for item in items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable
 from io import BytesIO
@@ -250,6 +251,21 @@ def test_a_dump_that_is_cut_or_wrong_imports_nothing(
     assert run(tmp_path, text) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert list((tmp_path / "records").iterdir()) == []
+
+
+def test_keys_that_no_algorithm_has_are_not_remembered(tmp_path: Path) -> None:
+    """Forty of 300 kB would be 12 MB more than two."""
+    key = {"index": 300, "type": "HS_PUBKEY", "data": {"format": "base64", "value": "AAAA" * 100_000}}
+    peaks = []
+    for count in (2, 42):
+        text = as_json({f"10.7777/{number}": [key | {"permissions": "1100"}] for number in range(count)}).encode()
+        tracemalloc.start()
+        try:
+            assert run(tmp_path, text) == 0
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 3_000_000
 
 
 @table(

@@ -78,6 +78,17 @@ def test_a_purge_and_the_entry_after_it_can_be_one_change(file: sqlite3.Connecti
     assert file.execute("SELECT key FROM announcements").fetchall() == [(KEY,)]
 
 
+def test_announcements_of_long_names_have_a_bound_in_bytes(file: sqlite3.Connection) -> None:
+    for at in range(0, 1_000, 100):
+        write(
+            file, *(Change(f"10.1/{number}".ljust(8_000, "é"), None, announce=True) for number in range(at, at + 100))
+        )
+    query = "SELECT sum(length(CAST(key AS BLOB))), max(number) FROM announcements"
+    size, newest = file.execute(query).fetchone()
+    assert 1_000_000 < size <= 1_048_576
+    assert newest == 1_000
+
+
 def test_the_file_has_the_last_5000_announcements(file: sqlite3.Connection) -> None:
     write(file, *(Change(f"10.1/{number}", None, announce=True) for number in range(5_001)))
     query = "SELECT count(*), min(key = '10.1/0'), max(key = '10.1/5000') FROM announcements"

@@ -122,6 +122,7 @@ class ServerSettings(options.SettingsGroup):
     def _name_public_host(cls, value: str | None) -> str | None:
         if value is not None:
             options.require_host(value)
+            options.require_no_secret(value)
         return value
 
     @model_validator(mode="after")

@@ -126,6 +126,13 @@ class UpstreamSettings(options.SettingsGroup):
         # The convention of polite clients is a URI, and people write an address.
         return f"mailto:{value}" if isinstance(value, str) and _ADDRESS.fullmatch(value) else value
 
+    @field_validator("upstream_contact")
+    @classmethod
+    def _check_contact(cls, value: str | None) -> str | None:
+        if value is not None:
+            options.require_no_secret(value)
+        return value
+
     @field_validator("upstream_url")
     @classmethod
     def _check_urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:

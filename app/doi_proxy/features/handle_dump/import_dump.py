@@ -35,8 +35,10 @@ from doi_proxy.system.watched_files import list_toml_files
 from handle_protocol.dump import DumpRecord, read_dump
 from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 
-#: Keys of the dump that are remembered to verify its signatures, and signatures of one record.
-_MAX_KEYS: Final = 10_000
+#: The largest key that is remembered to verify signatures, all of them with their names, and signatures of one record.
+#: A key of 8,192 bits, the longest that is verified, has three numbers of 1 KiB at most.
+_MAX_KEY_BYTES: Final = 4 * 1024
+_MAX_KEYS_BYTES: Final = 16 * 1024 * 1024
 _MAX_SIGNATURES: Final = 10
 _USUAL: Final = "1110"
 _STEP: Final = 200
@@ -47,8 +49,9 @@ _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
 #: Conflicts with other files that are shown.
 _MAX_SHOWN: Final = 20
-#: Records that cannot be used, after which the dump is not read on.
+#: Records that cannot be used, and bytes of their names, after which the dump is not read on.
 _MAX_FLAWS: Final = 100_000
+_MAX_FLAW_BYTES: Final = 64 * 1024 * 1024
 Values = Mapping[int, Mapping[str, Any]]
 
 
@@ -122,6 +125,7 @@ def _report(counts: Counter[str], target: Path) -> None:
 def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[UnusableRecord]]:
     """Write the records to an open file, without those that cannot be used. Raises OSError and InvalidDump."""
     flaws: list[UnusableRecord] = []
+    flaw_bytes = 0
     size = path.stat().st_size
     with open_regular(path) as file, progress("importing", 2 * size, in_bytes=True) as bar:
         keys = _read_keys(file, bar)
@@ -134,7 +138,9 @@ def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[UnusableRec
                 output.write(records.write(record).encode())
             except UnusableRecord as flaw:
                 flaws.append(flaw.with_traceback(None))
-            if len(flaws) > _MAX_FLAWS or records.counts["records"] > FileBounds().records:
+                flaw_bytes += len(flaw.handle)
+            is_flawed = len(flaws) > _MAX_FLAWS or flaw_bytes > _MAX_FLAW_BYTES
+            if is_flawed or records.counts["records"] > FileBounds().records:
                 raise InvalidDump(f"over {_MAX_FLAWS} records cannot be used, or over {FileBounds().records} can")
             if number % _STEP == 0:
                 bar.advance(file.tell() - position)
@@ -148,13 +154,18 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     from handle_protocol.value_signature import read_value_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
+    room = _MAX_KEYS_BYTES
     position = 0
     for number, record in enumerate(read_dump(file)):
         with suppress(UnusableRecord):
             for index, value in _index(record).items():
-                if value["type"].upper() == "HS_PUBKEY" and len(keys) < _MAX_KEYS:
+                if value["type"].upper() == "HS_PUBKEY":
                     with suppress(ValueError, KeyError, TypeError):
-                        keys[f"{index}:{record.handle.upper()}"] = read_value_data(value)
+                        key, name = read_value_data(value), f"{index}:{record.handle.upper()}"
+                        size = len(key) + len(name)
+                        if len(key) <= _MAX_KEY_BYTES and size <= room:
+                            keys[name] = key
+                            room -= size
         if number % _STEP == 0:
             bar.advance(file.tell() - position)
             position = file.tell()
