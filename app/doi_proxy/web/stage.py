@@ -83,6 +83,10 @@ class Admission:
         If the address can be forged, the request is charged to the account of all such peers.
         """
 
+    def is_exempt(self, address: str) -> bool:
+        """Whether the operator lifts the limits of requests for the network of an address."""
+        return False
+
     def explain_admission(self, address: str) -> Explanation:
         """What `admit` does with the client now. Nothing is counted."""
         raise NotImplementedError

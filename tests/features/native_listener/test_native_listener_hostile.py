@@ -6,6 +6,7 @@ What holds for every listener is in tests/server/test_listener_contract.py.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -80,6 +81,23 @@ async def test_programs_of_this_machine_are_answered_by_udp_without_a_limit() ->
             proxy.send_packet(REQUEST, (LOCAL, 4_000 + port))
         await asyncio.sleep(0.01)
         assert len(sent) == 10 * MAX_ANSWERS
+
+
+async def test_a_network_of_the_allow_list_is_answered_by_udp_without_a_limit(tmp_path: Path) -> None:
+    allowed = tmp_path / "networks.txt"
+    allowed.write_text("198.51.100.0/24\n")
+    async with listening(
+        native_listen_udp=True, client_allow_file=allowed, client_rate=0.001, client_burst=1
+    ) as proxy:
+        proxy.upstream.put(NAME, url="https://example.org/")
+        assert _code(await proxy.exchange(REQUEST)) == 1
+        sent = _watch_answers(proxy)
+        for network, answers in (("198.51.100", 10 * MAX_ANSWERS), ("203.0.113", MAX_ANSWERS)):
+            sent.clear()
+            for number in range(10 * MAX_ANSWERS):
+                proxy.send_packet(REQUEST, (f"{network}.{number}", 4_000))
+            await asyncio.sleep(0.01)
+            assert len(sent) == answers
 
 
 def test_a_flood_of_networks_does_not_free_the_answers_of_one() -> None:

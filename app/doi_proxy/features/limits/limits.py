@@ -101,8 +101,12 @@ class ClientLimits(Admission):
         if standing.is_denied:
             self._refused(DENIED)
             raise ClientDenied
-        if self._requests is not None:
+        if self._requests is not None and standing.client is not None:
             self._take(self._requests, self._requests.open(FORGEABLE) if is_forgeable else standing.accounts)
+
+    def is_exempt(self, address: str) -> bool:
+        """Whether client_allow_file has the address."""
+        return self._find(address).client is None
 
     def explain_admission(self, address: str) -> Explanation:
         """What the lists and the rate say about a client. Nothing is counted."""

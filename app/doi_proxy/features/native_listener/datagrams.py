@@ -1,7 +1,8 @@
 """UDP of the listener. The sender of a packet can be forged, so little is answered, and a client turns to TCP.
 
 The system drops a packet from outside whose sender is a loopback address (RFC 1122, section 3.2.1.3), so no limit holds
-for senders of this machine.
+for senders of this machine. None holds for client_allow_file either: it has networks of the operator, whose routers have
+to drop packets from outside that name them (RFC 2827).
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class NativeDatagrams(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """A packet of a client, or of a sender who forges its address."""
         is_forgeable = not ip_address(addr[0].partition("%")[0]).is_loopback
-        if is_forgeable and not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
+        is_limited = is_forgeable and not self._responder.is_exempt(addr[0])
+        if is_limited and not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
             self._responder.count("dropped")
             return
         try:

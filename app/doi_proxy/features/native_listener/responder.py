@@ -120,6 +120,10 @@ class Responder:
         except Exception:
             return self._write_fault(request)
 
+    def is_exempt(self, address: str) -> bool:
+        """Whether the operator lifts the limits of requests for a client."""
+        return any(gate.is_exempt(address) for gate in self._stages.gates)
+
     async def answer(self, request: messages.HandleRequest, peer: Peer) -> bytes:
         """The answer to a request that `answer_now` did not answer."""
         began = 0.0 if self._log is None else time.perf_counter()
