@@ -10,10 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.networks.allowed_addresses import AllowedAddresses
-from handle_protocol.health import ServerHealth
 from handle_protocol.json_sites import read_site_file
-from handle_protocol.site import rank_candidates
 from handle_protocol.wire.encoding import encode_message
 from handle_protocol.wire.message import Envelope, Header, Message, OpCode, OpFlag
 from handle_protocol.wire.query import Filters, Query, encode_digested, encode_query
@@ -182,22 +179,6 @@ async def test_the_file_of_the_manual_is_the_site_of_a_listener_without_udp() ->
         server, address=written.servers[0].address, interfaces=tuple(replace(i, port=2641) for i in server.interfaces)
     )
     assert written == replace(site, servers=(server,))
-
-
-async def test_the_file_of_the_manual_leads_an_authoritative_query_to_the_listener() -> None:
-    # A client queries primary sites alone then; the Java client reports NO_ACCEPTABLE_INTERFACES without one.
-    (block,) = re.findall(r"```json\n(.*?)```", _MANUAL.read_text("utf-8"), re.DOTALL)
-    async with listening() as proxy:
-        proxy.upstream.put(NAME, url=URL)
-        content = block.replace("192.0.2.10", "127.0.0.1").replace("2641", str(proxy.port))
-        sites = read_site_file(content.encode()).sites
-        allowed = AllowedAddresses(private=True)
-        candidates = rank_candidates(
-            sites, NAME.encode(), authoritative=True, allowed=allowed, health=ServerHealth(), now=0.0
-        )
-        assert {one.endpoint.protocol for one in candidates} == {TransportProtocol.TCP, TransportProtocol.HTTP}
-        flags = OpFlag.PUBLIC_ONLY | OpFlag.AUTHORITATIVE
-        assert (await proxy.resolve(NAME, flags=flags)).code == 1
 
 
 @pytest.mark.parametrize("by", TRANSPORTS)

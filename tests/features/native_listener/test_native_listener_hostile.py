@@ -86,9 +86,7 @@ async def test_programs_of_this_machine_are_answered_by_udp_without_a_limit() ->
 async def test_a_network_of_the_allow_list_is_answered_by_udp_without_a_limit(tmp_path: Path) -> None:
     allowed = tmp_path / "networks.txt"
     allowed.write_text("198.51.100.0/24\n")
-    async with listening(
-        native_listen_udp=True, client_allow_file=allowed, client_rate=0.001, client_burst=1
-    ) as proxy:
+    async with listening(native_listen_udp=True, client_allow_file=allowed, client_rate=0.001, client_burst=1) as proxy:
         proxy.upstream.put(NAME, url="https://example.org/")
         assert _code(await proxy.exchange(REQUEST)) == 1
         sent = _watch_answers(proxy)

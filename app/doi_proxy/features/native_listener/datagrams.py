@@ -1,8 +1,8 @@
 """UDP of the listener. The sender of a packet can be forged, so little is answered, and a client turns to TCP.
 
 The system drops a packet from outside whose sender is a loopback address (RFC 1122, section 3.2.1.3), so no limit holds
-for senders of this machine. None holds for client_allow_file either: it has networks of the operator, whose routers have
-to drop packets from outside that name them (RFC 2827).
+for senders of this machine. None holds for client_allow_file either: it has networks of the operator, whose routers
+have to drop packets from outside that name them (RFC 2827).
 """
 
 from __future__ import annotations
