@@ -20,10 +20,11 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from doi_proxy.system.version import read_version
+from doi_proxy.system.version import VERSION, read_version
 from tests.ports import free_port
 from tests.test_tutorial import commands, outputs, script, search_path
 from tools import clean_root
+from tools.release.build import build, build_debian, read_commit
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DEBIAN: Final = ROOT / "packaging/debian"
@@ -221,6 +222,48 @@ def test_an_upgrade_keeps_the_operator_s_settings_and_a_purge_removes_all_but_ot
 )
 def test_the_scripts_of_the_package_are_clean() -> None:
     run("shellcheck", *(DEBIAN / name for name in SCRIPTS))
+
+
+# --- An upgrade from a repository ---------------------------------------------------------------------------------
+
+#: Installs the package of this checkout, then upgrades it to a newer one from the repository of a release. The
+#: upstream has ended by then.
+UPGRADE: Final = """
+exec 2>&1
+apt-get install -qq -y ./old.deb > /dev/null
+systemctl restart doi-proxy
+curl -s -o /dev/null -w 'before: %{http_code}\\n' http://127.0.0.1:8000/10.1000/182
+echo '# of the operator' >> /etc/doi-proxy/doi-proxy.toml
+mv apt /srv/apt
+echo 'deb [trusted=yes] file:/srv/apt stable main' > /etc/apt/sources.list.d/doi-proxy.list
+only='-o Dir::Etc::sourcelist=/etc/apt/sources.list.d/doi-proxy.list -o Dir::Etc::sourceparts=/dev/null'
+apt-get $only -qq update
+apt-get $only -qq -y install --only-upgrade doi-proxy > /dev/null
+kill "$(cat /tmp/doi.org.pid)"
+systemctl restart doi-proxy
+echo "version: $(doi-proxy --version)"
+curl -s -o /dev/null -w 'after: %{http_code} %header{cache-status}\\n' http://127.0.0.1:8000/10.1000/182
+echo "settings: $(tail -n 1 /etc/doi-proxy/doi-proxy.toml)"
+"""
+
+
+def test_apt_upgrades_the_package_to_a_newer_one_of_a_repository_and_its_store_stays(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if absent := missing() or clean_root.missing():
+        pytest.skip(f"there is no Debian to upgrade on: {absent}")
+    package: Path = request.getfixturevalue("package")
+    release = read_commit(f"{VERSION.removesuffix('.dev')}.post1", "", "", PYTHON)
+    (tmp_path / "release").mkdir()
+    build(release, tmp_path / "work", tmp_path / "release", [build_debian])
+    repository = tmp_path / "release/apt"
+    files = {f"apt/{path.relative_to(repository)}": path for path in repository.rglob("*") if path.is_file()}
+    printed = clean_root.run(UPGRADE, {"old.deb": package, **files})
+    found = dict(line.split(": ", 1) for line in printed.splitlines() if ": " in line)
+    assert (found["before"], found["version"]) == ("302", f"doi-proxy {release.version}"), printed
+    assert found["after"].startswith("302 ")
+    assert "hit" in found["after"]
+    assert found["settings"] == "# of the operator"
 
 
 # --- docs/operations.md -------------------------------------------------------------------------------------------

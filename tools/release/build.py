@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,10 +39,17 @@ class NotBuilt(Exception):
     """This machine cannot build an artefact. The message says what is missing."""
 
 
-def build(release: Release, work: Path, output: Path) -> list[str]:
-    """Build all artefacts in the empty folder `output`. Returns a line for each that this machine cannot build.
+Run = Callable[..., None]
+#: Builds an artefact, given the release, its source, a folder for what lies between, the folder of the artefacts, and
+#: what runs a command in the source. Raises NotBuilt.
+Step = Callable[[Release, Path, Path, Path, Run], None]
 
-    `work` is an empty folder for what lies between. Raises `subprocess.CalledProcessError`.
+
+def build(release: Release, work: Path, output: Path, steps: Sequence[Step] | None = None) -> list[str]:
+    """Build all artefacts, or those of `steps`, in the empty folder `output`.
+
+    `work` is an empty folder for what lies between. Returns a line for each artefact that this machine cannot build.
+    Raises `subprocess.CalledProcessError`.
     """
     source = _export(release, work / "source")
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(release.moment), "DOI_PROXY_MAINTAINER": release.maintainer}
@@ -53,15 +60,12 @@ def build(release: Release, work: Path, output: Path) -> list[str]:
         subprocess.run([str(word) for word in words], cwd=source, env=environment, check=True)
 
     missing = []
-    for step in (_build_python, _build_debian, _build_manual, _build_shell_files, _build_lists, _build_image):
+    for step in STEPS if steps is None else steps:
         try:
             step(release, source, work, output, run)
         except NotBuilt as error:
             missing.append(str(error))
     return missing
-
-
-_Run = Callable[..., None]
 
 
 def _export(release: Release, source: Path) -> Path:
@@ -83,13 +87,13 @@ def add_metadata(project: str, release: Release) -> str:
     return project.replace('dynamic = ["version"]\n', "\n".join(['dynamic = ["version"]', *lines, ""]), 1)
 
 
-def _build_python(_: Release, source: Path, __: Path, output: Path, run: _Run) -> None:
+def _build_python(_: Release, source: Path, __: Path, output: Path, run: Run) -> None:
     run(_UV, "build", "--quiet", "--no-build-isolation", "--python", sys.executable, "--out-dir", output, source)
     # uv writes it beside what it builds.
     (output / ".gitignore").unlink(missing_ok=True)
 
 
-def _build_debian(release: Release, source: Path, _: Path, output: Path, run: _Run) -> None:
+def build_debian(release: Release, source: Path, _: Path, output: Path, run: Run) -> None:
     if missing := [name for name in ("dpkg-deb", "dpkg") if shutil.which(name) is None]:
         raise NotBuilt(f"no Debian package: there is no {missing[0]}")
     if not release.debian_python.exists():
@@ -99,7 +103,7 @@ def _build_debian(release: Release, source: Path, _: Path, output: Path, run: _R
     write_repository(package, read_fields(package), output / "apt", release.moment)
 
 
-def _build_manual(release: Release, source: Path, work: Path, output: Path, run: _Run) -> None:
+def _build_manual(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
     manual = work / f"doi-proxy-{release.version}-manual"
     for builder, name in (("dirhtml", "html"), ("text", "text")):
         sphinx = (Path(sys.executable).with_name("sphinx-build"), "--quiet", "-d", work / "doctrees", "-c", "docs")
@@ -111,14 +115,14 @@ def _build_manual(release: Release, source: Path, work: Path, output: Path, run:
     write_tar(manual, output / f"{manual.name}.tar.gz", release.moment)
 
 
-def _build_shell_files(release: Release, source: Path, work: Path, output: Path, run: _Run) -> None:
+def _build_shell_files(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
     files = work / f"doi-proxy-{release.version}-man-and-completion"
     files.mkdir()
     run(sys.executable, source / "packaging/built_files.py", files, release.version)
     write_tar(files, output / f"{files.name}.tar.gz", release.moment)
 
 
-def _build_lists(release: Release, source: Path, _: Path, output: Path, __: _Run) -> None:
+def _build_lists(release: Release, source: Path, _: Path, output: Path, __: Run) -> None:
     packages = read_packages((source / "requirements/runtime.lock").read_text(encoding="utf-8"))
     moment = datetime.fromtimestamp(release.moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     parts = write_list(release.version, release.commit, moment, packages)
@@ -126,7 +130,7 @@ def _build_lists(release: Release, source: Path, _: Path, output: Path, __: _Run
     (output / f"doi-proxy-{release.version}-licences.txt").write_text(write_licences(packages), encoding="utf-8")
 
 
-def _build_image(release: Release, source: Path, work: Path, output: Path, run: _Run) -> None:
+def _build_image(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
     if shutil.which("buildah") is None:
         raise NotBuilt("no image: there is no buildah")
     base = re.findall(r"^FROM (\S+)", (source / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)[0]
@@ -137,6 +141,16 @@ def _build_image(release: Release, source: Path, work: Path, output: Path, run: 
     run(*buildah, "build", "--quiet", "--timestamp", str(release.moment), *versions, "--tag", "doi-proxy", source)
     archive = output / f"doi-proxy-{release.version}-image.tar"
     run(*buildah, "push", "--quiet", "doi-proxy", f"oci-archive:{archive}:doi-proxy:{release.version}")
+
+
+STEPS: Final[tuple[Step, ...]] = (
+    _build_python,
+    build_debian,
+    _build_manual,
+    _build_shell_files,
+    _build_lists,
+    _build_image,
+)
 
 
 def read_commit(version: str, maintainer: str, homepage: str, debian_python: Path) -> Release:
