@@ -30,7 +30,7 @@ class BrandingSettings(SettingsGroup):
         min_length=1,
         max_length=80,
         description="Name of this resolver in the header and the title of every page. Set it to the name that "
-        "your readers know.",
+        "your readers know. With the default, pages call it DOI resolver, in the language of the reader.",
         json_schema_extra=RELOADED,
     )
     branding_folder: Path | None = Field(
