@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from doi_names.name import HandleName, fold
 from doi_names.repair.characters import OTHER_DIGITS
 from doi_names.repair.last_look import MAX_LOOK
+from doi_names.repair.prefix import SUFFIX_BEGINNING
 from doi_names.repair.surroundings import with_chapter, within_cell, without_blanks
 from doi_names.repair.table import Confidence
 from doi_names.suggestion import Reading, Suggestion, read_excerpt
@@ -32,18 +33,19 @@ _PLAIN: Final = (
     | OTHER_DIGITS
 )
 #: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
-#: in a URL or after a label.
+#: in a URL of the resolver or after a label.
 _START: Final = re.compile(
-    r"""(?: (?<![0-9]) (?<![0-9]\.) | (?<=\$[0-9]) ) (?: 10 | [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
+    r"""(?: (?<![0-9]) (?<![0-9]\.) | (?<=\$[0-9]) ) (?: 10 | (?<![a-z]) [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
         (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
-        (?: \s?/ | %(?:25)?2F | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
-      | (?<=doi\.org/) (?!(?:https?|doi|hdl|info|urn)(?::|%3A)) (?:10/)? [a-z][0-9a-z]{2,7}
-        (?![0-9a-z/_.-]{2}|[0-9a-z/_-])
-      | (?<=doi:) \s? (?: 10/[a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-]) | 10\.[0-9]{4,5}[._:-](?=[0-9a-z]) )""",
+        (?: \s?/ | \\?%(?:25)?2F | \.2F(?=[0-9a-z(]) | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
+      | (?<=doi\.org/) (?: (?<!\.doi\.org/) | (?<=[./]dx\.doi\.org/) | (?<=www\.doi\.org/) )
+        (?! (?:https?|doi|hdl|info|urn) (?: : | %3A ) ) (?:10/)? [a-z][0-9a-z]{2,7} (?! [0-9a-z/_.-]{2} | [0-9a-z/_-] )
+      | (?<=doi:) \s? (?: 10/[a-z][0-9a-z]{2,7} (?! [0-9a-z/_.-]{2} | [0-9a-z/_-] )
+                       | 10\.[0-9]{4,5}[._:|@-](?=[0-9a-z]) )""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-#: Characters before a name that decide whether it is one: "doi.org/".
-_LOOK_BEHIND: Final = 8
+#: Characters before a name that decide whether it is one: "www.doi.org/".
+_LOOK_BEHIND: Final = 12
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
 #: A name that is written after another one, without a blank.
 _GLUED: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/(?=[^\s/])")
@@ -54,7 +56,7 @@ _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
 #: A bracket with several words is not part of a name: (open access).
 _REMARK: Final = re.compile(r"[(\[][^()\[\]\s]{1,40}[^\S\n][^()\[\]\n]{0,80}[)\]]")
 #: A word after the first; a slash between blanks belongs to the word after it.
-_NEXT_WORD: Final = re.compile(r"(?:/[^\S\n]{1,4})?\S+")
+_NEXT_WORD: Final = re.compile(r"(?:[/.][^\S\n]{1,4})?\S+")
 #: The number of the next reference, after the full stop and the line end of the last one: "2. Author".
 _LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
@@ -118,7 +120,8 @@ class NameFinder:
                 break
             begin = found.start() + len(found[0]) - len(found[0].lstrip())
             limit = min(begin + MAX_NAME_CHARACTERS, len(text))
-            following = _START.search(text, found.end(), limit)
+            least = SUFFIX_BEGINNING.match(text, found.end(), limit)
+            following = _START.search(text, least.end() if least else found.end(), limit)
             limit = following.start() if following else limit
             glued = _GLUED.search(text, found.end(), limit)
             limit = glued.start() if glued else limit

@@ -149,9 +149,9 @@ def test_the_name_that_reading_finds_is_not_suggested() -> None:
 
 
 def test_a_doubtful_repair_of_a_name_is_suggested_and_not_the_reading() -> None:
-    parsed = parse("10.1000//182")
-    assert parsed.best is not None and (parsed.best.name.text, parsed.best.confidence) == ("10.1000//182", "literal")
-    assert [found.doi.text for found in parsed.suggestions] == ["10.1000/182"]
+    parsed = parse("10.1037//182")
+    assert parsed.best is not None and (parsed.best.name.text, parsed.best.confidence) == ("10.1037//182", "literal")
+    assert [found.doi.text for found in parsed.suggestions] == ["10.1037/182"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Final
 
 from doi_names.code_point import questionable
 
+# A long dash before a letter separates the parts of a sentence.
 # All repetitions are bounded: a search that backtracks over an unbounded one takes quadratic time.
 _DASHES: Final = re.compile(
-    r"[-\u00ad]{0,4}[\u2010-\u2015\u2043\u2212\ufe58\ufe63][-\u00ad\u2010-\u2015\u2212]{0,4}(?!\Z|\s\D)"
+    r"[-\u00ad]{0,4}(?:[\u2010-\u2013\u2043\u2212\ufe58\ufe63]|[\u2014\u2015](?![A-Za-z]))[-\u00ad\u2010-\u2015\u2212]{0,4}(?!\Z|\s\D)"
 )
 #: U+FF01 to U+FF5E, Fullwidth Exclamation Mark to Fullwidth Tilde, in the order of ASCII; U+3000; dots.
 _FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {

@@ -20,6 +20,7 @@ _ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffd")
 #: Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
 _OTHER_ENDINGS: Final = ("P", "No")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
+_EMPTY_PAIRS: Final = ("()", "[]", "{}", "<>")
 _BRACKET: Final = re.compile(r"[()\[\]{}]")
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 #: The rest of a text in which a bracket was opened before a word.
@@ -60,7 +61,8 @@ _MARKUP: Final = re.compile(
 _CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"'].*", re.DOTALL)
 _SIGN: Final = re.compile(
     r"""(?:
-        [\u00a9\u00ae\u2122*] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
+        # Marks of a publisher; arrows, symbols and emoji.
+        [\u00a9\u00ae\u2122*\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
         # A remark in brackets: one word in square ones, or several words.
       | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9])))
       | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]])
@@ -70,9 +72,15 @@ _SIGN: Final = re.compile(
 #: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter. "&" begins a parameter. Some
 #: names of Wiley end with "#": CO;2-#.
 _QUERY_OR_FRAGMENT: Final = re.compile(
-    r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&])|#:~|\?\Z|(?<!-)#\Z).*", re.DOTALL
+    r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&]|[0-9]{4}(?![0-9]))|#:~|\?\Z|(?<!-)#\Z).*", re.DOTALL
 )
 _SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
+#: A Publisher Item Identifier ends with a check character: S0140-6736(20)30183-5, B978-0-12-385118-5.00029-3. Nothing
+#: follows it in 8,861 registered names.
+_ITEM_NUMBER: Final = re.compile(
+    r"(/(?:[SB]?[0-9]{4}-[0-9]{3}[0-9X]\([0-9]{2}\)[0-9]{5}|B97[89]-[0-9-]{10,13}-[0-9X]\.[0-9]{5})-[0-9X]).*",
+    _CASELESS | re.DOTALL,
+)
 _FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
 #: A year in brackets belongs to a citation, unless an ISSN is before it.
 _YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<![0-9]{7}[0-9X].)(?:19|20)[0-9]{2}\)\Z")
@@ -89,6 +97,8 @@ _NEXT_WORD: Final = re.compile(
             # A label: capitals before a colon, and labels that stand without one.
           | \.?[A-Z]{3,20}: | ISSN | ISBN | DOI | RIS | PMC?ID | REVIEW | [Vv]ol\. | pp\. | [Ee]-?mail | \.?www\.
           | https?\Z
+            # A conjunction of English, German or French, with the blank after it only.
+          | (?:and|or|und|oder|et|ou)\Z
         )
         # After a letter, a label, or a word that was seen in PDF pages.
       | (?<=[a-z])(?:
@@ -97,10 +107,17 @@ _NEXT_WORD: Final = re.compile(
         )
         # Names of Wiley end with ".x".
       | (?<=\.x)[A-Z]
-        # Chinese, Japanese and Korean have no blank before a word.
-      | (?<=[0-9A-Za-z])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]
+        # The genitive of English.
+      | (?<=[0-9A-Za-z])['\u2019]s\Z
+        # A dash between two parts of a sentence.
+      | (?<=[0-9A-Za-z.])[\u2014\u2015](?=[A-Za-z])
         ).*""",
     re.VERBOSE | re.DOTALL,
+)
+#: A letter of any script but Latin: Chinese, Japanese and Korean have no blank before a word, and suffixes of other
+#: languages follow a name. No registered name has one.
+_OTHER_SCRIPT: Final = re.compile(
+    r"(?<=[0-9A-Za-z])[\u0370-\u1dff\u2c80-\u2dff\u3040-\ua71f\ua800-\uabff\uac00-\ud7ff].*", re.DOTALL
 )
 _SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/\S.*", re.DOTALL)
 #: Of 104,745 names, two have a semicolon outside a SICI.
@@ -128,13 +145,13 @@ _PAGE_PART: Final = re.compile(
     _CASELESS | re.VERBOSE,
 )
 _SUBPAGE: Final = re.compile(
-    r"/(?:asset|suppl|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
+    r"/(?:-|asset|suppl|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
     _CASELESS | re.DOTALL,
 )
-#: After a part with a digit, a part of words is one of a publisher's site: /issuetoc, /homepage/Authors.html. After an
-#: ISSN it is the number of an article: 1361-6633/aafcad.
+#: After a part with a digit, a part of words is one of a publisher's site: /issuetoc, /homepage/Authors.html. Letters
+#: from a to f alone may be a number: 1361-6633/aafcad.
 _WORDS: Final = re.compile(
-    r"""/ (?<=[0-9A-Za-z].) (?<![0-9]{4}-[0-9]{3}[0-9X].)
+    r"""/ (?<=[0-9A-Za-z].) (?![a-f]{1,20}\Z)
         (?: [a-z]{4,20}(?:[-_][a-z]{2,20}){0,5} | [a-z]{2,20}(?:[-_][a-z]{2,20}){1,5} )
         (?: /[A-Za-z][A-Za-z_-]{2,40} )?
         (?: \.(?:html?|svg|png|php|aspx?|jsp) )?\Z""",
@@ -142,6 +159,8 @@ _WORDS: Final = re.compile(
 )
 #: bioRxiv, medRxiv and arXiv number the versions of a work, and register one name for all of them.
 _VERSION: Final = re.compile(r"(\A10\.(?:1101|64898|48550)/.{4,60}[0-9])v[0-9]{1,2}\Z", _CASELESS)
+#: Oxford University Press adds a number of its own in the URL of an article: 10.1093/nar/gkaa1100/6029181.
+_ARTICLE: Final = re.compile(r"(\A10\.1093/[a-z]{2,20}/[^\s/]{2,40})/[0-9]{5,9}\Z")
 _MIN_SLUG_CHARACTERS: Final = 20
 _MIN_SLUG_WORDS: Final = 2
 _MIN_WORD_CHARACTERS: Final = 3
@@ -208,6 +227,16 @@ def at_session(text: str) -> str:
     return _SESSION.sub("", text)
 
 
+def at_item_number(text: str) -> str:
+    """10.1000/S0140-6736(20)30183-5e -> 10.1000/S0140-6736(20)30183-5: what follows a complete number of an article."""
+    return _ITEM_NUMBER.sub(r"\1", text) if "-" in text else text
+
+
+def at_other_script(text: str) -> str:
+    """10.1000/182и -> 10.1000/182: a word of another script, without a blank before it."""
+    return text if text.isascii() else _cut(text, _OTHER_SCRIPT)
+
+
 def at_footnote(text: str) -> str:
     """10.1000/182[3] -> 10.1000/182: the number of a footnote or of a reference."""
     return _FOOTNOTE.sub("", text)
@@ -245,7 +274,7 @@ def at_badge(text: str) -> str:
 
 def at_page_part(text: str) -> str:
     """10.1000/182/abstract -> 10.1000/182: the part that a publisher's URL adds after the name."""
-    text = _SUBPAGE.sub("", _PAGE_PART.sub("", text))
+    text = _ARTICLE.sub(r"\1", _SUBPAGE.sub("", _PAGE_PART.sub("", text)))
     found = _WORDS.search(text)
     name = text[: found.start()] if found else ""
     _, slash, suffix = name.partition("/")
@@ -278,6 +307,8 @@ def without_trailing_punctuation(text: str) -> str:
         opener = _OPENERS.get(last)
         if text.endswith("--"):
             text = text.rstrip("-")
+        elif text.endswith(_EMPTY_PAIRS):
+            text = text[:-2]
         elif _is_ending(text) or (opener and text.count(last) > text.count(opener)):
             text = text[:-1].rstrip()
         else:

@@ -11,14 +11,17 @@ from doi_names.repair import sici
 #: Characters after a name that decide whether it ends there.
 MAX_LOOK: Final = 64
 
-#: The signs of 104,745 registered names, and "&", which one publisher uses. Any other is a foreign sign.
-_USUAL: Final = re.compile(r"[\w./()<>:;\[\]+#&-]*")
+#: The signs of 110,816 registered names, and "&", which one publisher uses. Any other is a foreign sign.
+_USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCII)
+#: Another prefix or a URL in a suffix: the name, or what stands before it.
+_SECOND: Final = re.compile(r"/10\.[0-9]{4,9}/|://")
 _PAIRS: Final = ("()", "[]", "<>")
 #: What follows a name at once, and is a part of it or a glued word: a letter, a digit.
 _GLUED: Final = re.compile(r"[0-9A-Za-z]")
-#: Capitals after a digit are the end of a name, or the first word of a title that follows without a blank.
-_CAPITALS: Final = re.compile(r"(?<=[0-9])[A-Z]{3,6}\Z")
-_TITLE: Final = re.compile(r"[^\S\r\n][A-Z]")
+#: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
+#: hexadecimal digits.
+_LETTERS: Final = re.compile(r"(?<=[0-9])(?:[A-Z]{3,6}|(?![a-f]{1,6}\Z)[a-z]{2,6})\Z")
+_NEXT_WORD: Final = re.compile(r"[^\S\r\n][A-Za-z]")
 #: A number after a blank. PDF readers write an underscore as a blank.
 _NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
 #: A line that may go on with the name: not with a capital, a label, a URL, another name or the number of a list.
@@ -35,10 +38,11 @@ def is_certain(name: str, after: str) -> bool:
     """
     return (
         _USUAL.fullmatch(name) is not None
+        and not _SECOND.search(name)
         and all(name.count(opener) == name.count(closer) for opener, closer in _PAIRS)
         and ("<" not in name or sici.find_span(name) != (0, 0))
         and not sici.is_cut(name)
-        and not (_TITLE.match(after) and _CAPITALS.search(name))
+        and not (_NEXT_WORD.match(after) and _LETTERS.search(name))
         and not (after and (_GLUED.match(after) or _NUMBER.match(after) or _NEXT_LINE.match(after)))
     )
 
@@ -47,8 +51,8 @@ def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
     """What else a name may be, each with its rule: a whole SICI, without a glued word, with the next number or line."""
     for whole in sici.complete(name):
         yield whole, "sici-check"
-    if (capitals := _CAPITALS.search(name)) and _TITLE.match(after):
-        yield name[: capitals.start()], "next-word"
+    if (letters := _LETTERS.search(name)) and _NEXT_WORD.match(after):
+        yield name[: letters.start()], "next-word"
     if number := _NUMBER.match(after):
         yield f"{name}_{number[1]}", "underscore"
     if line := _NEXT_LINE.match(after):

@@ -6,17 +6,22 @@ import re
 from typing import Final
 
 #: A prefix as agencies assign it, with its slash: a registrant code of four to nine digits, and its subdivisions.
-PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
+#: A search is quick if the expression begins with a literal, so what is before it is looked at after it.
+PREFIX: Final = re.compile(r"10\.(?<![0-9]10\.)[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
+#: A URL of the resolver may stand between a prefix and the name: 10.5424/http://dx.doi.org/10.5424/sjar/20110903-330-10.
+_URL: Final = r"(?:https?://(?:dx\.)?doi\.org/)?"
+#: The least that a suffix is. It may look like a prefix: 10.1109/10.324524.
+SUFFIX_BEGINNING: Final = re.compile(_URL + r"\S")
 #: The least that is a name.
-BEGINNING: Final = re.compile(PREFIX.pattern + r"\S")
+BEGINNING: Final = re.compile(PREFIX.pattern + SUFFIX_BEGINNING.pattern)
 #: A name up to the first blank, quotation mark, query or fragment; "#" can be the check character of a SICI.
 NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
-_THREE_DIGITS: Final = re.compile(r"(?:(?<![0-9./])|(?<=doi\.org/))10\.([0-9]{3})/")
+_THREE_DIGITS: Final = re.compile(r"10\.(?:(?<![0-9./]10\.)|(?<=doi\.org/10\.))([0-9]{3})/")
 _LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9]{4,9}/)")
 _LETTERS_INSIDE: Final = re.compile(r"(?<![0-9A-Za-z])10\.(?=[0-9]{0,8}[OoIl])([0-9OoIl]{4,9})(?=/)")
 _AS_DIGITS: Final = str.maketrans("OoIl", "0011")
 #: A character that a program could not decode, inside or after the number.
-_UNREADABLE: Final = re.compile(r"(?<![0-9])(10\.[0-9]{0,9})[?\ufffd]{1,4}([0-9]{0,9})(?=/)")
+_UNREADABLE: Final = re.compile(r"(10\.(?<![0-9]10\.)[0-9]{0,9})[?\ufffd]{1,4}([0-9]{0,9})(?=/)")
 _LOST_DOT: Final = re.compile(r"\A10(?=[1-9][0-9]{3,4}/\S)")
 _ONE_ZERO: Final = re.compile(r"(?<![0-9A-Za-z.])[01]?\.(?=[0-9]{4,9}/\S)")
 #: Crossref's first thousand prefixes. Others with four digits are prefixes of handles too.
@@ -24,9 +29,16 @@ _NO_TEN: Final = re.compile(r"\A(?=1[0-9]{3}/[^\s/]{4})")
 _DIGITS_BEFORE: Final = re.compile(r"(?<![0-9A-Za-z.])[0-9]{1,2}(?=10\.[0-9]{4,9}/)")
 _LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
 _WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
-_NOT_A_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,5})(?:\.(?=[A-Za-z])|[_:-](?=[0-9A-Za-z]))")
+#: ".2F" is an encoded slash in the anchors of wikis. What looks like an address of e-mail is not a name.
+_NOT_A_SLASH: Final = re.compile(
+    r"(?<![0-9])(10\.[0-9]{4,5})(?:\.2F(?=\S)|\.(?=[A-Za-z])|[_:|@-](?=[0-9A-Za-z])(?![0-9a-z-]{1,63}\.[a-z]{2,6}\Z))"
+)
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
-_DOUBLE_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})/{2,8}")
+_DOUBLE_SLASH: Final = re.compile(rf"({PREFIX.pattern})/{{1,8}}")
+#: 96 of 110,816 registered names have two slashes, all of these prefixes (American Psychological Association, Hogrefe).
+_PREFIXES_WITH_TWO: Final = ("10.1024/", "10.1027/", "10.1037/")
+#: The prefix before the whole name or its URL.
+_REPEATED: Final = re.compile(rf"({PREFIX.pattern}){_URL}(?=\1\S)")
 
 
 def with_lost_zero(text: str) -> str:
@@ -83,6 +95,17 @@ def with_first_slash(text: str) -> str:
     return _NO_SLASH.sub(r"\1/", _NOT_A_SLASH.sub(r"\1/", text, count=1), count=1)
 
 
+def without_repetition(text: str) -> str:
+    """10.1000/10.1000/182 -> 10.1000/182: the prefix was typed before the whole name."""
+    return _REPEATED.sub("", text) if text.count("10.") > 1 else text
+
+
 def with_one_slash(text: str) -> str:
-    """10.1000//182 -> 10.1000/182"""
-    return _DOUBLE_SLASH.sub(r"\1/", text)
+    """10.1000//182 -> 10.1000/182: but for prefixes whose registered names have two slashes."""
+    found = _DOUBLE_SLASH.search(text) if "//" in text else None
+    return with_one_of_two_slashes(text) if found and found[1] not in _PREFIXES_WITH_TWO else text
+
+
+def with_one_of_two_slashes(text: str) -> str:
+    """10.1037//182 -> 10.1037/182: for these prefixes too, as most of their names have one."""
+    return _DOUBLE_SLASH.sub(r"\1", text) if "//" in text else text

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from doi_names.repair import sici
-from doi_names.repair.prefix import NAME, PREFIX
+from doi_names.repair.prefix import BEGINNING, NAME, PREFIX
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
@@ -24,6 +24,9 @@ _BLANK_IN_PII: Final = re.compile(
     r"\s(?:(?<=[0-9]{4}-[0-9]{3}[0-9X]\s)(?=\([0-9]{2}\)[0-9]{5}-)|(?<=-[0-9]{3}[0-9X]\([0-9]{2}\)\s)(?=[0-9]{5}-[0-9X]))"
 )
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
+#: Programs that split a text into words write blanks on both sides of a dot. Prose does not.
+_BLANKS_AROUND_DOT: Final = re.compile(r"(?<=[0-9A-Za-z])\s\.\s(?=[0-9A-Za-z])")
+_HYPHENATION: Final = re.compile(r"(?<=[a-z])-\s(?=[a-z])")
 #: PDF readers write "_" as a blank. A chapter has the ISBN of its book, "_" and a number.
 _CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")
 #: What ends the cells of a table, outside a SICI.
@@ -40,7 +43,7 @@ _SHORT: Final = re.compile(
 
 def before_repetition(text: str) -> str:
     """10.1000/182 https://doi.org/10.1000/182 -> 10.1000/182"""
-    first = PREFIX.search(text)
+    first = BEGINNING.search(text)
     found = _REPETITION.search(text, first.end()) if first else None
     return text[: found.start()].rstrip(" ;,|([/\t\r\n") if found else text
 
@@ -62,6 +65,7 @@ def without_blanks(text: str) -> str:
     if " " not in text:
         return text
     text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
+    text = _BLANKS_AROUND_DOT.sub(".", text)
     text = sici.join_segments(_BLANK_IN_PII.sub("", text))
     text = _BLANK_BEFORE_ZERO.sub(r"\1", text)
     found = PREFIX.search(text)
@@ -78,6 +82,11 @@ def with_chapter(text: str) -> str:
     return _CHAPTER.sub(r"\1_\2", text)
 
 
+def without_hyphenation(text: str) -> str:
+    """10.1000/jour- nal.182 -> 10.1000/journal.182: a hyphen that typesetting added at the end of a line."""
+    return _HYPHENATION.sub("", text) if "- " in text else text
+
+
 def without_inner_blank(text: str) -> str:
     """10.1000/18 2 -> 10.1000/182: a blank or a line break inside the name."""
     words = text.split(maxsplit=2)
@@ -90,7 +99,7 @@ def _has_digit(text: str) -> bool:
 
 def name_inside(text: str) -> str:
     """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
-    found = NAME.search(text, 1)
+    found = None if PREFIX.match(text) else NAME.search(text, 1)
     return within_cell(text[found.start() - 1], found[0]) if found else text
 
 
