@@ -6,9 +6,10 @@ The docstring of a class is its default message. `status` is the HTTP status tha
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from doi_names.errors import InvalidName, NameTooLong
 from handle_protocol import errors as protocol
@@ -179,6 +180,10 @@ class CouldNotVerify(DoiProxyError):
     def concerns_name(self) -> bool:
         """Whether the failure concerns one name only. The upstream may work for all other names."""
         return False
+
+    def without_traceback(self) -> Self:
+        """A copy to keep. The frames of a traceback hold the request, its reply and the failure before this one."""
+        return copy(self)
 
 
 class UpstreamTimeout(CouldNotVerify):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -51,9 +50,8 @@ class FailureMemory:
         seconds = max(self._ttl if error.concerns_name else 0.0, pause)
         # Non-ASCII strings take at most four bytes per character. str.isascii() reads a flag, so it is cheap.
         size = ENTRY_BYTES + len(key) * (1 if key.isascii() else 4)
-        # Keep a copy without its traceback: the frames hold the previous failure, which holds the one before it.
         with suppress(ValueError):  # it would need more than all of the memory
-            self._failures[key] = _Failure(now, now + seconds, copy(error), size)
+            self._failures[key] = _Failure(now, now + seconds, error.without_traceback(), size)
 
     def forget(self, key: str) -> None:
         """Drop the failure of a name that the upstream has answered."""
@@ -69,7 +67,7 @@ class FailureMemory:
         failure = self._failures.get(key)
         if failure is None or not failure.at <= now < max(failure.until, int(failure.at) + 1):
             return None
-        error = copy(failure.error)
+        error = failure.error.without_traceback()
         if now < failure.until:
             error.retry_after = failure.until - now
         elif error.retry_after is not None:
@@ -82,6 +80,6 @@ class FailureMemory:
         # If the clock was set back, the failure must not last longer.
         if failure is None or not failure.at <= now < failure.until:
             return None
-        error = copy(failure.error)
+        error = failure.error.without_traceback()
         error.retry_after = failure.until - now
         return error

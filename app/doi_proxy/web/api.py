@@ -142,7 +142,7 @@ class RestApi:
         """responseCode 2. It must not be 100, which means that the name does not exist."""
         body = _object(ERROR, ("message", failure.message), ("handle", name.text))
         reply = _error(failure.status, body, failure_headers(failure), parameters)
-        return structs.replace(reply, basis=responses.FailureBasis(name, failure))
+        return structs.replace(reply, basis=responses.FailureBasis(name, failure.without_traceback()))
 
     def answer_limit(self, error: TooManyRequests, parameters: Parameters) -> responses.Reply:
         """A client is over one of its limits. responseCode 2, as with every temporary error."""

@@ -149,7 +149,7 @@ class ErrorPages:
 def _find_basis(error: errors.DoiProxyError, name: HandleName | None) -> FailureBasis | None:
     if name is None or not isinstance(error, errors.CouldNotVerify):
         return None
-    return FailureBasis(name, error, Varies.PROBLEM | Varies.LANGUAGE)
+    return FailureBasis(name, error.without_traceback(), Varies.PROBLEM | Varies.LANGUAGE)
 
 
 def _page(status: int, body: bytes, headers: tuple[Header, ...] = ()) -> Reply:

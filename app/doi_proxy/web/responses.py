@@ -75,6 +75,7 @@ class FailureBasis(msgspec.Struct, frozen=True, gc=False):
     """The failed query that a reply "could not verify" depends on."""
 
     name: HandleName
+    #: Without a traceback. Its frames hold the reply, and Python's collector sees no cycle through this object.
     failure: CouldNotVerify
     varies: Varies = SAME_FOR_ALL
 
