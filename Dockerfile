@@ -40,7 +40,7 @@ RUN groupadd --gid 10001 doi-proxy \
  && rm -rf /usr/local/lib/python3.11/site-packages/pip /usr/local/lib/python3.11/site-packages/pip-* /usr/local/bin/pip*
 COPY --from=install /opt/doi-proxy /opt/doi-proxy
 COPY config /usr/share/doi-proxy
-COPY config/systemd/doi-proxy.toml config/systemd/allow.txt /etc/doi-proxy/
+COPY config/systemd/doi-proxy.toml config/systemd/allow.txt config/systemd/deny.txt /etc/doi-proxy/
 ENV PATH="/opt/doi-proxy/bin:${PATH}" \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -152,6 +152,7 @@ def test_the_package_says_what_it_needs_and_which_file_is_the_operator_s(package
     assert run("dpkg-deb", "--info", package, "conffiles").split() == [
         "/etc/doi-proxy/doi-proxy.toml",
         "/etc/doi-proxy/allow.txt",
+        "/etc/doi-proxy/deny.txt",
     ]
 
 

@@ -299,7 +299,8 @@ def test_the_settings_file_of_the_unit_loads_with_and_without_its_comments(tmp_p
     assert store == {"sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"}
     settings = load({}, {}, tmp_path / "all.toml")
     assert 1 <= settings.workers <= 4
-    assert (ROOT / "config/systemd/allow.txt").name == Path(str(settings.value("client_allow_file"))).name
+    for setting, file in (("client_allow_file", "allow.txt"), ("client_deny_file", "deny.txt")):
+        assert (ROOT / "config/systemd" / file).is_file() and str(settings.value(setting)) == f"/etc/doi-proxy/{file}"
 
 
 def test_the_unit_names_only_settings_that_exist() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from doi_proxy.assembly.checks import CoreInspection
 from doi_proxy.assembly.core import (
+    BUDGET_SETTINGS,
     NO_PARTS,
     SuppliedParts,
     build_face,
@@ -20,6 +21,7 @@ from doi_proxy.assembly.core import (
     open_core,
     read_public_url,
     read_sub_path,
+    set_budget,
 )
 from doi_proxy.assembly.features import Features, switched_on
 from doi_proxy.assembly.lifecycle import Lifecycle
@@ -64,6 +66,7 @@ def create(
 
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(trust, "trusted_proxies")
+    lifecycle.on_reload(lambda new: set_budget(core, new), *BUDGET_SETTINGS)
     gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
         read_version(),

@@ -36,7 +36,7 @@ cp -R config/. "$root/usr/share/doi-proxy/"
 install -D -m 644 config/systemd/doi-proxy.service "$root/usr/lib/systemd/system/doi-proxy.service"
 install -D -m 644 config/sysusers.d/doi-proxy.conf "$root/usr/lib/sysusers.d/doi-proxy.conf"
 install -D -m 644 config/tmpfiles.d/doi-proxy.conf "$root/usr/lib/tmpfiles.d/doi-proxy.conf"
-install -D -m 644 -t "$root/etc/doi-proxy" config/systemd/doi-proxy.toml config/systemd/allow.txt
+install -D -m 644 -t "$root/etc/doi-proxy" config/systemd/doi-proxy.toml config/systemd/allow.txt config/systemd/deny.txt
 install -m 644 LICENSE "$root/usr/share/doc/doi-proxy/copyright"
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" \
     "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"
@@ -60,7 +60,7 @@ maintainer=${DOI_PROXY_MAINTAINER:-built by hand <nobody@doi-proxy.invalid>}
 sed -e "s/@VERSION@/$version/" -e "s|@MAINTAINER@|$maintainer|" -e "s|@HOMEPAGE@|${DOI_PROXY_HOMEPAGE:-}|" -e '/^Homepage: $/d' \
     -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" \
     -e "s/@PYTHON@/${release% *}/" -e "s/@NEXT_PYTHON@/${release#* }/" packaging/debian/control.in >"$root/DEBIAN/control"
-printf '%s\n' /etc/doi-proxy/doi-proxy.toml /etc/doi-proxy/allow.txt >"$root/DEBIAN/conffiles"
+printf '%s\n' /etc/doi-proxy/doi-proxy.toml /etc/doi-proxy/allow.txt /etc/doi-proxy/deny.txt >"$root/DEBIAN/conffiles"
 install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$root/DEBIAN/"
 (cd "$root" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | cut -c3- | tr '\n' '\0' | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 

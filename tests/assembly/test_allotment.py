@@ -37,6 +37,9 @@ class SharedBucket:
     async def back_off(self, seconds: float) -> None:
         await self._store.back_off("bucket", seconds)
 
+    def set_rate(self, rate: float, burst: float) -> None:
+        raise NotImplementedError
+
 
 def allotted(shared: SharedBucket, clock: Clock, most: int = 16) -> AllottedBucket:
     return AllottedBucket(shared, burst=BURST, most=most, clock=clock)

@@ -182,6 +182,29 @@ async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
 
 
 @BOTH
+async def test_a_reload_denies_a_network_in_every_process(workers: int, start: Any, tmp_path: Path) -> None:
+    path, denied = tmp_path / "proxy.toml", tmp_path / "deny.txt"
+    path.write_text("")
+    denied.write_text("127.0.0.0/8\n")
+    proxy = await start(workers, config=path)
+    path.write_text(f'[client]\ndeny_file = "{denied}"\n')
+    proxy.process.send(signal.SIGHUP)
+
+    async def is_denied() -> bool:
+        return {(await proxy.ask(f"/{NAME}")).status for _ in range(SOME)} == {403}
+
+    await until(is_denied, PATIENCE, "every process denies this network")
+    path.write_text("")
+    proxy.process.send(signal.SIGHUP)
+
+    async def is_admitted() -> bool:
+        return {(await proxy.ask(f"/{NAME}")).status for _ in range(SOME)} == {302}
+
+    await until(is_admitted, PATIENCE, "no process denies it")
+    assert "need a restart" not in proxy.process.log
+
+
+@BOTH
 async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp_path: Path) -> None:
     (tmp_path / "next").mkdir()
     (chain, key), (next_chain, next_key) = self_signed(tmp_path), self_signed(tmp_path / "next")

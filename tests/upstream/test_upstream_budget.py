@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow
-from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.budget import Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
 from tests.constants import changed
@@ -40,12 +40,12 @@ def budget_of(
         clock.advance(seconds)
         await asyncio.sleep(0)
 
-    return Budget(
-        BudgetLimits(
-            rate=rate, burst=burst, max_concurrency=places, reserved_for_people=reserved, most_of_client=share
-        ),
-        clock,
-        sleep=sleep,
+    return Budget(limits(rate, burst, places, reserved, share), clock, sleep=sleep)
+
+
+def limits(rate: float, burst: float, places: int, reserved: float = 0.5, share: int = 100) -> BudgetLimits:
+    return BudgetLimits(
+        rate=rate, burst=burst, max_concurrency=places, reserved_for_people=reserved, most_of_client=share
     )
 
 
@@ -107,6 +107,56 @@ class SlowBucket:
 
     async def back_off(self, seconds: float) -> None:
         pass
+
+    def set_rate(self, rate: float, burst: float) -> None:
+        raise NotImplementedError
+
+
+async def test_other_limits_hold_for_queries_that_wait_and_for_the_next_ones() -> None:
+    clock = Clock(0.0)
+    budget = budget_of(clock, rate=1, burst=4, places=1)
+    guests = Guests(budget)
+    for name in ("in flight", "waits", "waits too"):
+        await guests.come(name)
+    assert guests.entered == ["in flight"]
+    budget.set_limits(limits(rate=2, burst=6, places=3))
+    await settle()
+    assert guests.entered == ["in flight", "waits", "waits too"]
+    assert (budget.places, budget.rate, budget.tokens) == (3, 2, 1.0)
+    clock.advance(10)
+    assert budget.tokens == 6.0
+    budget.set_limits(limits(rate=2, burst=6, places=1))
+    await guests.come("late")
+    for name in ("in flight", "waits"):
+        await guests.go(name)
+    assert "late" not in guests.entered
+    await guests.go("waits too")
+    assert guests.entered[-1] == "late"
+    await guests.all_go()
+
+
+def test_what_a_bucket_has_is_counted_at_the_rate_of_its_time() -> None:
+    clock = Clock(0.0)
+    bucket = LocalBucket(1, 10, clock)
+    asyncio.run(bucket.back_off(0))
+    clock.advance(2)
+    bucket.set_rate(100, 1_000)
+    assert bucket.tokens == 2.0
+    clock.advance(1)
+    assert bucket.tokens == 102.0
+    bucket.set_rate(1, 5)
+    assert bucket.tokens == 5.0
+
+
+async def test_a_bucket_that_is_blocked_stays_blocked_at_another_rate() -> None:
+    clock = Clock(0.0)
+    bucket = LocalBucket(1, 10, clock)
+    await bucket.back_off(60)
+    bucket.set_rate(100, 100)
+    clock.advance(59)
+    assert bucket.tokens == 0.0
+    clock.advance(2)
+    assert bucket.tokens == 100.0
 
 
 async def test_a_place_is_taken_while_the_token_is_on_its_way_and_free_again_after_a_cancellation() -> None:

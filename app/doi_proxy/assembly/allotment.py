@@ -21,6 +21,9 @@ class SharedTokenBucket(Protocol):
     async def back_off(self, seconds: float) -> None:
         """See TokenBucket."""
 
+    def set_rate(self, rate: float, burst: float) -> None:
+        """See TokenBucket."""
+
     @property
     def tokens(self) -> float:
         """See TokenBucket."""
@@ -72,6 +75,12 @@ class AllottedBucket:
         await self._shared.back_off(seconds)
         # A read under way may have brought tokens from before the back-off.
         self._drop()
+
+    def set_rate(self, rate: float, burst: float) -> None:
+        """See TokenBucket."""
+        self._drop()
+        self._burst = burst
+        self._shared.set_rate(rate, burst)
 
     @property
     def tokens(self) -> float:

@@ -16,7 +16,7 @@ from doi_proxy.assembly.features import Features, text_folders
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.upstreams import count_processes
+from doi_proxy.assembly.upstreams import count_processes, read_budget_limits
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Context, Core, Observers, Opened
 from doi_proxy.resolver.destination import Destinations
@@ -85,6 +85,8 @@ class SuppliedParts:
     timeouts: ResolverTimeouts | None = None
 
 
+#: The settings that `set_budget` follows.
+BUDGET_SETTINGS: Final = ("upstream_rate", "upstream_burst", "upstream_max_concurrency")
 NO_PARTS: Final = SuppliedParts()
 
 
@@ -121,7 +123,7 @@ def open_core(
         link=Link(base=read_sub_path(settings)),
         read_tokens=assembled.read_tokens,
         prepared=[],
-        background=_open_background(settings),
+        background=LocalBucket(*_read_background_rate(settings), time.monotonic),
         meter=observers.meter or Meter(),
         connections=connections,
     )
@@ -130,10 +132,22 @@ def open_core(
     return core
 
 
-def _open_background(settings: Settings) -> LocalBucket:
+def set_budget(core: Core, settings: Settings) -> None:
+    """Follow other limits of upstream queries: `upstream_rate`, `upstream_burst` and `upstream_max_concurrency`."""
+    core.upstream.budget.set_limits(read_budget_limits(settings))
+    core.background.set_rate(*_read_background_rate(settings))
+    if core.connections is not None:
+        core.connections.set_total(_count_connections(settings))
+
+
+def _read_background_rate(settings: Settings) -> tuple[float, float]:
     # The processes of all machines have this share together.
     rate = _BACKGROUND_SHARE * settings.upstream_rate / count_processes(settings)
-    return LocalBucket(rate, max(1.0, rate * _BACKGROUND_SECONDS), time.monotonic)
+    return rate, max(1.0, rate * _BACKGROUND_SECONDS)
+
+
+def _count_connections(settings: Settings) -> int:
+    return settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency)
 
 
 def new_context(
@@ -210,7 +224,7 @@ def open_connections(settings: Settings) -> Connections:
         body_timeout=BODY_TIMEOUT,
         write_timeout=WRITE_TIMEOUT,
         idle_timeout=IDLE_TIMEOUT,
-        total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
+        total=_count_connections(settings),
         per_client=PER_CLIENT,
         client_of=client_of,
         is_trusted=trusted_addresses(settings.trusted_proxies),

@@ -35,6 +35,10 @@ class SharedBucket:
         """See SharedTokenBucket."""
         await self._cache.back_off(_BUCKET, seconds)
 
+    def set_rate(self, rate: float, burst: float) -> None:
+        """See SharedTokenBucket. The store has the tokens alone, so the next query takes them at the new rate."""
+        self._rate, self._burst = rate, burst
+
     @property
     def tokens(self) -> float:
         """1.0 if the last query of this process got a token, else 0.0. Other processes' queries are unknown here."""

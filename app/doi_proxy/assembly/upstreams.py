@@ -100,15 +100,7 @@ def open_upstream(
 
     With a `bucket`, which other processes share, `cache` shares their pauses too.
     """
-    limits = BudgetLimits(
-        rate=settings.upstream_rate,
-        burst=settings.upstream_burst,
-        # The processes divide the limit among them.
-        max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
-        reserved_for_people=RESERVED_SHARE,
-        most_of_client=MOST_WAITING,
-    )
-    budget = Budget(limits, time.monotonic, bucket=bucket)
+    budget = Budget(read_budget_limits(settings), time.monotonic, bucket=bucket)
     if settings.mode == "sealed":
         return Upstream(SealedSource(), SealedSource(), {}, budget)
     context = SourceContext(budget, cache, policy, clock)
@@ -120,6 +112,18 @@ def open_upstream(
     agencies = upstreams.agencies
     which_ra = next((agencies[url] for url in settings.upstream_url if url in agencies), None)
     return Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
+
+
+def read_budget_limits(settings: Settings) -> BudgetLimits:
+    """The limits of upstream queries of one process."""
+    return BudgetLimits(
+        rate=settings.upstream_rate,
+        burst=settings.upstream_burst,
+        # The processes divide the limit among them.
+        max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
+        reserved_for_people=RESERVED_SHARE,
+        most_of_client=MOST_WAITING,
+    )
 
 
 def is_signed(url: str) -> bool:

@@ -192,6 +192,10 @@ class Connections:
             held.setdefault(key, {})[connection] = None
         return True
 
+    def set_total(self, total: int) -> None:
+        """Allow so many connections from now on. Those beyond fewer stay until a newcomer needs a place."""
+        self._limits = replace(self._limits, total=total)
+
     def set_trusted_proxies(self, is_trusted: Callable[[str], bool]) -> None:
         """Change the addresses of front proxies. This affects new connections."""
         self._limits = replace(self._limits, is_trusted=is_trusted)

@@ -53,6 +53,9 @@ class TokenBucket(Protocol):
     async def back_off(self, seconds: float) -> None:
         """Give no token for so many seconds. Afterwards the bucket is empty and fills at its rate."""
 
+    def set_rate(self, rate: float, burst: float) -> None:
+        """Fill at another rate, and up to another size, from now on."""
+
     @property
     def tokens(self) -> float:
         """The tokens in the bucket, as last known."""
@@ -75,6 +78,14 @@ class LocalBucket:
     async def back_off(self, seconds: float) -> None:
         """See TokenBucket."""
         self._bucket = back_off(self._bucket, self._clock(), seconds)
+
+    def set_rate(self, rate: float, burst: float) -> None:
+        """See TokenBucket."""
+        now = self._clock()
+        if self._bucket.blocked_until <= now:
+            # What the old rate has added since the last query.
+            self._bucket = Bucket(count_tokens(self._bucket, now, self._rate, self._burst), now)
+        self._rate, self._burst = rate, burst
 
     @property
     def tokens(self) -> float:
@@ -112,17 +123,28 @@ class Budget:
         bucket: TokenBucket | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        places, reserved = limits.max_concurrency, limits.reserved_for_people
         lines = MAX_WAITING, limits.most_of_client
-        self._rate = limits.rate
-        self._people = QueryClass(lines, places, 0.0)
-        self._others = QueryClass(lines, max(1, int(places * (1.0 - reserved))), reserved * limits.burst)
+        self._people, self._others = QueryClass(lines), QueryClass(lines)
+        self._set_places(limits)
         #: The hashes of the prefixes whose last query was slow.
         self._slow_prefixes: TTLCache[int, bool] = TTLCache(MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS, clock)
         self._bucket = bucket or LocalBucket(limits.rate, limits.burst, clock)
         self._clock = clock
         self._sleep = sleep
         self.log = BudgetLog(clock)
+
+    def set_limits(self, limits: BudgetLimits) -> None:
+        """Follow other limits. Queries in flight beyond fewer places keep theirs until they end."""
+        self._set_places(limits)
+        self._bucket.set_rate(limits.rate, limits.burst)
+        self._wake()
+
+    def _set_places(self, limits: BudgetLimits) -> None:
+        #: Tokens a second, of all processes together.
+        self.rate = limits.rate
+        places, reserved = limits.max_concurrency, limits.reserved_for_people
+        self._people.set_limits(places, leaving=0.0)
+        self._others.set_limits(max(1, int(places * (1.0 - reserved))), leaving=reserved * limits.burst)
 
     @property
     def in_flight(self) -> int:
@@ -175,7 +197,7 @@ class Budget:
     def refusal(self) -> Refusal | None:
         """The refusal of a query that cannot wait for a token. None if a token is left."""
         tokens = self.tokens
-        return None if tokens >= 1.0 else Refusal("budget", errors.BudgetSpent.token, (1.0 - tokens) / self._rate)
+        return None if tokens >= 1.0 else Refusal("budget", errors.BudgetSpent.token, (1.0 - tokens) / self.rate)
 
     @asynccontextmanager
     async def admit(
@@ -330,7 +352,7 @@ class Budget:
     def _share_spent(self, queue: Queue, query: QueuedQuery) -> errors.ShareSpent:
         quota = errors.Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
         # A client's line is one shorter after a turn of each client.
-        return errors.ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self._rate))
+        return errors.ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self.rate))
 
     async def _serve(self, queue: Queue) -> None:
         """Admit queries as places and tokens become free, until none waits."""

@@ -77,15 +77,19 @@ class Queue:
 class QueryClass:
     """The queries of people, or all others: those that wait, and the places of those in flight."""
 
-    def __init__(self, lines: tuple[int, int], most: int, leaving: float) -> None:
-        """`lines` are the limits of FairQueue. The class leaves so many tokens in the bucket."""
+    def __init__(self, lines: tuple[int, int]) -> None:
+        """`lines` are the limits of FairQueue. Without `set_limits` there is no place."""
         self.quick, self.slow = (Queue(FairQueue(*lines), self, is_slow) for is_slow in (False, True))
-        self.most = most
-        self.most_slow = max(1, most // PLACES_PER_SLOW)
-        self.leaving = leaving
+        self.set_limits(0, leaving=0.0)
         #: Places that are taken, also for a query whose token is on its way.
         self.in_flight = 0
         self.places: dict[Place, None] = {}
+
+    def set_limits(self, most: int, *, leaving: float) -> None:
+        """Have at most so many places, and leave so many tokens in the bucket."""
+        self.most = most
+        self.most_slow = max(1, most // PLACES_PER_SLOW)
+        self.leaving = leaving
 
     @property
     def has_slow_place(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
 from doi_proxy.features.limits.feature import TooManyBypasses
 from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
-from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+from doi_proxy.features.limits.list_file import ListFile, allowed_clients, denied_clients
 from doi_proxy.rationing.client_buckets import MAX_ACCOUNTS, Rate
 from doi_proxy.resolver.options import Conditions, ResolveOptions
 from doi_proxy.web.conditions import read_conditions
@@ -38,6 +38,10 @@ def request(address: str) -> Request:
     return Request(scope, receive, public_url=None, sub_path=b"")
 
 
+def find_lists(allow_file: Path | None = None, deny_file: Path | None = None) -> tuple[ListFile, ListFile]:
+    return allowed_clients(allow_file, "memory:"), denied_clients(deny_file, "memory:")
+
+
 class Bench:
     """Limits of two requests, one a second, and of one bypass every ten seconds."""
 
@@ -53,8 +57,7 @@ class Bench:
             "refused": self.refusals.append,
         }
         chosen = defaults | options
-        chosen["allowed"] = allowed_clients(chosen.pop("allow_file"), "memory:")
-        chosen["denied"] = denied_clients(chosen.pop("deny_file"), "memory:")
+        chosen["lists"] = find_lists(chosen.pop("allow_file"), chosen.pop("deny_file"))
         self.limits = ClientLimits(**chosen)
         self.stages = fold_stages([self.limits])
 
@@ -114,15 +117,41 @@ def test_a_network_on_the_allow_list_has_no_limit_and_one_on_the_deny_list_is_re
 
 
 def test_a_reload_reads_the_lists_and_keeps_them_if_a_file_is_wrong(tmp_path: Path) -> None:
-    bench = Bench(deny_file=write_list(tmp_path, "192.0.2.0/24"))
+    path = write_list(tmp_path, "192.0.2.0/24")
+    bench = Bench(deny_file=path)
     write_list(tmp_path, "198.51.100.0/24")
-    bench.limits.reload()
+    bench.limits.reload(find_lists(deny_file=path))
     bench.limits.admit(CLIENT)
     write_list(tmp_path, "campus")
     with pytest.raises(ConfigurationError):
-        bench.limits.reload()
+        bench.limits.reload(find_lists(deny_file=path))
+    assert bench.limits.has_broken_list
     with pytest.raises(ClientDenied):
         bench.limits.admit(OTHER)
+
+
+def test_a_reload_names_and_drops_a_list(tmp_path: Path) -> None:
+    bench = Bench(requests=None)
+    assert bench.limits.admits_all
+    bench.limits.reload(find_lists(deny_file=write_list(tmp_path, "192.0.2.0/24")))
+    with pytest.raises(ClientDenied):
+        bench.limits.admit(CLIENT)
+    bench.limits.reload(find_lists())
+    bench.limits.admit(CLIENT)
+    assert not bench.limits.has_list
+
+
+def test_another_rate_holds_for_clients_that_are_known() -> None:
+    bench = Bench(requests=None)
+    bench.limits.admit(CLIENT)
+    bench.limits.set_rate(Rate(1, 2))
+    for _ in range(2):
+        bench.limits.admit(CLIENT)
+    bench.limits.set_rate(Rate(1, 2))
+    with pytest.raises(RateExceeded):
+        bench.limits.admit(CLIENT)
+    bench.limits.set_rate(None)
+    bench.limits.admit(CLIENT)
 
 
 def test_without_a_rate_and_a_deny_list_no_request_is_refused() -> None:

@@ -52,6 +52,7 @@ def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
     assert (settings.public_url, settings.value("branding_name")) == ("https://127.0.0.1", "Example Library")
     assert settings.value("client_rate") == 50
     assert written["etc/doi-proxy/allow.txt"].splitlines()[-3:] == ["127.0.0.0/8", "::1", "192.0.2.0/24"]
+    assert written["etc/doi-proxy/deny.txt"] == (Path(__file__).parents[3] / "config/systemd/deny.txt").read_text()
     assert (tmp_path / SETTINGS).stat().st_mode & 0o777 == 0o640
     assert main(command) == 0
     assert "Nothing is left." in capsys.readouterr().out
@@ -188,7 +189,8 @@ def install(root: Path, kind: str) -> str:
 async def test_every_file_is_accepted_by_its_program_and_a_request_passes(kind: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     text = install(root, kind)
-    places = {"client_allow_file": root / "etc/doi-proxy/allow.txt", "config": root / SETTINGS}
+    lists = {f"client_{name}_file": root / f"etc/doi-proxy/{name}.txt" for name in ("allow", "deny")}
+    places = {**lists, "config": root / SETTINGS}
     async with Proxy(tmp_path, "http://127.0.0.1:9", "memory:", mode="sealed", **places) as proxy:
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{proxy.port}")
         async with GeneratedFront(tmp_path / "front", kind, [], write=lambda _: text) as front:

@@ -80,6 +80,7 @@ class UpstreamSettings(options.SettingsGroup):
         10.0,
         gt=0,
         le=options.MAX_RATE,
+        json_schema_extra=options.RELOADED,
         description="Upstream queries a second, for all clients together. Raise it if the upstream agrees, or is "
         "your own.",
     )
@@ -87,6 +88,7 @@ class UpstreamSettings(options.SettingsGroup):
         default_factory=lambda known: min(max(1.0, _BURST_SECONDS * known["upstream_rate"]), float(options.MAX_RATE)),
         ge=1,
         le=options.MAX_RATE,
+        json_schema_extra=options.RELOADED,
         description="Upstream queries that can be sent at once after an idle period. If it is not set, it is what "
         "`upstream_rate` allows in 5 seconds. Set it if the upstream allows a burst of another size.",
     )
@@ -94,6 +96,7 @@ class UpstreamSettings(options.SettingsGroup):
         16,
         ge=1,
         le=options.MAX_COUNT,
+        json_schema_extra=options.RELOADED,
         description="Upstream queries in progress at the same time. Raise it with the rate, if the upstream "
         "answers slowly.",
     )

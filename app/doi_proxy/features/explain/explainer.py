@@ -171,10 +171,9 @@ class Explainer:
 
     async def _budget(self, explained: ExplainedRequest) -> DecisionReport:
         budget, tokens = self._core.upstream.budget, await self._core.read_tokens()
-        rate = self._context.settings.upstream_rate
         client = client_of(explained.client)
-        reason = f"{tokens:.1f} queries can be sent now, and {rate:g} a second are added; {budget.in_flight} are in "
-        reason += f"flight and {budget.waiting} wait, {budget.waiting_of(client)} of them for {client}."
+        reason = f"{tokens:.1f} queries can be sent now, and {budget.rate:g} a second are added; {budget.in_flight} "
+        reason += f"are in flight and {budget.waiting} wait, {budget.waiting_of(client)} of them for {client}."
         refusal = budget.refusal
         if refusal is None:
             return self._report("budget", "left", reason)

@@ -13,13 +13,15 @@ from pydantic import Field
 from doi_proxy.errors import ConfigurationError, TooManyRequests
 from doi_proxy.features.feature import Feature
 from doi_proxy.system.background import Service
-from doi_proxy.system.options import MAX_RATE, SettingsGroup
+from doi_proxy.system.options import MAX_RATE, RELOADED, SettingsGroup
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.limits.denials import Denials
     from doi_proxy.features.limits.limits import ClientLimits
+    from doi_proxy.features.limits.list_file import ListFile
     from doi_proxy.system.check import Finding, Inspection
+    from doi_proxy.system.options import Settings
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.
@@ -41,6 +43,7 @@ class LimitSettings(SettingsGroup):
         0.0,
         ge=0,
         le=MAX_RATE,
+        json_schema_extra=RELOADED,
         description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. "
         "Set it on a service that strangers reach.",
     )
@@ -48,19 +51,21 @@ class LimitSettings(SettingsGroup):
         default_factory=lambda known: min(max(_LEAST_BURST, _BURST_SECONDS * known["client_rate"]), float(MAX_RATE)),
         ge=1,
         le=MAX_RATE,
+        json_schema_extra=RELOADED,
         description="Requests that one idle client can send at once, if `client_rate` is set. If it is not set, "
         "it is what `client_rate` allows in 4 seconds, and 100 at least. Set it if readers get 429 "
         "for a page with many links.",
     )
     client_allow_file: Path | None = Field(
         None,
-        description="File of networks, one a line, that no limit of requests concerns; read again at SIGHUP. Set "
+        json_schema_extra=RELOADED,
+        description="File of networks, one a line, that no limit of requests concerns. Set "
         "it if many readers share an address.",
     )
     client_deny_file: Path | None = Field(
         None,
-        description="File of networks, one a line, whose requests get 403; read again at SIGHUP. Set it to keep a "
-        "crawler out.",
+        json_schema_extra=RELOADED,
+        description="File of networks, one a line, whose requests get 403. Set it to keep a crawler out.",
     )
 
 
@@ -107,18 +112,31 @@ class Limits(Feature, Service):
         from doi_proxy.rationing.client_buckets import Rate
         from doi_proxy.system.meter import REFUSED
 
-        context, settings = self.context, self.context.settings.group(LimitSettings)
+        context = self.context
+
+        def read_rate(settings: Settings) -> Rate | None:
+            group = settings.group(LimitSettings)
+            return Rate(group.client_rate, group.client_burst) if group.client_rate else None
+
+        def find_lists(settings: Settings) -> tuple[ListFile, ListFile]:
+            group = settings.group(LimitSettings)
+            return (
+                allowed_clients(group.client_allow_file, settings.store_url),
+                denied_clients(group.client_deny_file, settings.store_url),
+            )
+
         self._limits = ClientLimits(
-            requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
+            requests=read_rate(context.settings),
             bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
-            allowed=allowed_clients(settings.client_allow_file, context.settings.store_url),
-            denied=denied_clients(settings.client_deny_file, context.settings.store_url),
+            lists=find_lists(context.settings),
             clock=context.clock,
             refused=core.meter.counter(REFUSED),
         )
         self._denials = Denials(context.reloads.memories["denials"], time.monotonic, self._limits.deny)
         context.reloads.on_change(self._denials.refresh)
-        context.reloads.on_reload(lambda _: self._limits.reload())
+        reloads = context.reloads
+        reloads.on_reload(lambda new: self._limits.set_rate(read_rate(new)), "client_rate", "client_burst")
+        reloads.on_reload(lambda new: self._limits.reload(find_lists(new)), "client_allow_file", "client_deny_file")
         return self._limits, self
 
     def deny(self, network: str, seconds: float) -> float:

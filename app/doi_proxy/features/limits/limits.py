@@ -48,23 +48,25 @@ class ClientLimits(Admission):
         *,
         requests: Rate | None,
         bypasses: Rate,
-        allowed: ListFile,
-        denied: ListFile,
+        lists: tuple[ListFile, ListFile],
         clock: Callable[[], float],
         refused: Callable[[str], None],
     ) -> None:
-        """`requests` is None where requests are not counted; `refused` is called with the name of the limit.
+        """`requests` is None where requests are not counted. `lists` are those of allowed and of denied networks.
+        `refused` is called with the name of the limit.
 
         Raises ConfigurationError for a file that cannot be used, without a good list from an earlier time.
         """
-        self._requests = None if requests is None else ClientBuckets(RATE, requests, RateExceeded, clock)
+        self._clock = clock
+        self._rate = requests
+        self._requests = self._open_buckets()
         self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
-        self._files = (allowed, denied)
+        self._files = lists
         self._refused = refused
         self._denied_for_now = NetworkList()
         #: By the hash of an address, which Python salts in each process, and only until `forget_addresses`.
         self._standings: dict[int, _Standing] = {}
-        self._allowed, self._denied = allowed.load(), denied.load()
+        self._allowed, self._denied = [file.load() for file in lists]
         self._decide_admission()
 
     @property
@@ -82,9 +84,20 @@ class ClientLimits(Admission):
         self._denied_for_now = NetworkList(ip_network(network) for network in networks)
         self._decide_admission()
 
-    def reload(self) -> None:
-        """Read the lists of networks again. Raises ConfigurationError, and then keeps those in force."""
-        self._allowed, self._denied = [file.read() for file in self._files]
+    def set_rate(self, requests: Rate | None) -> None:
+        """Count requests by another rate. Each client then has the whole burst."""
+        if requests != self._rate:
+            self._rate = requests
+            self._requests = self._open_buckets()
+            self._decide_admission()
+
+    def _open_buckets(self) -> ClientBuckets | None:
+        return None if self._rate is None else ClientBuckets(RATE, self._rate, RateExceeded, self._clock)
+
+    def reload(self, lists: tuple[ListFile, ListFile]) -> None:
+        """Read the lists of networks. Raises ConfigurationError, and then keeps the networks in force."""
+        self._files = lists
+        self._allowed, self._denied = [file.read() for file in lists]
         self._decide_admission()
 
     def forget_addresses(self) -> None:

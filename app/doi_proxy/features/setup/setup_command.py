@@ -30,6 +30,11 @@ _QUESTIONS: Final = {
 }
 _FRONT_QUESTION: Final = f"Front proxy: {', '.join(FRONTS)} or none"
 _ADDRESSES_QUESTION: Final = "Addresses that many readers share (campus NAT, EZproxy), or Enter"
+#: The lists of networks: the setting, the file as shipped, and the answer with the networks that are added to it.
+_LISTS: Final = (
+    ("client_allow_file", "systemd/allow.txt", "shared"),
+    ("client_deny_file", "systemd/deny.txt", ""),
+)
 _NO_FRONT: Final = "none"
 _UNIT: Final = "systemd/system/doi-proxy.service"
 _MONITOR: Final = Path("/etc/prometheus")
@@ -201,10 +206,11 @@ def _plan(
 
     restart = "systemctl daemon-reload && systemctl enable doi-proxy && systemctl restart doi-proxy"
     yield PlannedFile(_below(namespace.root, config), text, before, restart, is_private=True)
-    allowed = settings.value("client_allow_file")
-    if allowed is not None:
-        present = read_existing(_below(namespace.root, allowed)) or read_shipped("systemd/allow.txt")
-        yield plan(allowed, add_networks(present, namespace.shared), "systemctl reload doi-proxy")
+    for setting, shipped, added in _LISTS:
+        path = settings.value(setting)
+        if path is not None:
+            present = read_existing(_below(namespace.root, path)) or read_shipped(shipped)
+            yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload doi-proxy")
     unit = write_unit(settings, config)
     # A unit in /etc would win over that of the package for ever.
     if unit != read_existing(_below(namespace.root, Path("/usr/lib") / _UNIT)):

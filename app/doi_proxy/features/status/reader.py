@@ -180,7 +180,7 @@ class StatusReader:
     async def _budget(self, totals: Totals) -> models.BudgetStatus:
         return models.BudgetStatus(
             tokens=await self._core.read_tokens(),
-            rate=self._context.settings.upstream_rate,
+            rate=self._core.upstream.budget.rate,
             in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
             waiting=int(totals.sum("doi_proxy_upstream_waiting")),
             clients_waiting=int(totals.sum("doi_proxy_upstream_clients_waiting")),
