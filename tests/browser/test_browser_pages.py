@@ -140,8 +140,8 @@ async def assert_fits(page: Page) -> None:
 
 async def test_a_table_keeps_its_rows_for_assistive_technology_on_a_narrow_screen(visitor: NewVisitor) -> None:
     page = await (await visitor(viewport=NARROW)).visit(f"/{WORK}?noredirect")
-    await page.get_by_text("Registered values: 1").click()
-    row = page.get_by_role("table", name="Registered values").get_by_role("row").nth(1)
+    await page.get_by_text("Values of the record: 1").click()
+    row = page.get_by_role("table", name="Values of the record").get_by_role("row").nth(1)
     await expect(row.get_by_role("cell")).to_have_count(4)
     await expect(page.get_by_role("columnheader")).to_have_count(4)
 
@@ -150,7 +150,7 @@ async def test_a_stale_record_says_so_above_its_values(visit: Visit) -> None:
     page = await visit(f"/{STALE}?noredirect")
     note = page.get_by_role("region", name="This record may be out of date")
     await expect(note).to_be_visible()
-    await page.get_by_text("Registered values: 2").click()
-    below = await page.get_by_role("table", name="Registered values").bounding_box()
+    await page.get_by_text("Values of the record: 2").click()
+    below = await page.get_by_role("table", name="Values of the record").bounding_box()
     above = await note.bounding_box()
     assert above is not None and below is not None and above["y"] + above["height"] <= below["y"]

@@ -32,7 +32,7 @@ CATALOGUES = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
 ENGLISH = CATALOGUES[LANGUAGES[0]]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
 JOINED = ("ways.subject_", "ways.mail_", "references.",
-    "gone.title_", "which_ra.", "locations.", "privacy.", "status.", "values.leads_",
+    "gone.title_", "which_ra.", "locations.", "privacy.", "status.", "values.leads_", "values.has_",
     "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
     "failure.", "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp",
     "values.data", "values.cut_",

@@ -169,6 +169,7 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
         "found": PAGES.found(link, language, names=(name,), typed=text),
         "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
         "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),
+        "gone": PAGES.gone(link, language, name=name, reason=text, date="2026-03-01"),
         "prefix": PAGES.prefix_inactive(link, language, name=name, message=text, contact=text),
         **{title: PAGES.error(link, language, title_key=title, reason=text) for title in ERROR_TEXTS},
     }
@@ -240,15 +241,50 @@ def test_only_the_home_page_is_for_search_engines(rendered: tuple[str, str, dict
 
 def test_a_page_about_a_doi_shows_it_with_its_uri_and_its_link(rendered: tuple[str, str, dict[str, Page]]) -> None:
     _, kind, pages = rendered
-    for key in ("values", "values_not_found", "not_found", "could_not_verify", "alias", "prefix"):
+    for key in ("values", "values_not_found", "not_found", "could_not_verify", "alias", "prefix", "gone"):
         isolated = [element.text for element in pages[key].all("bdi")]
         assert isolated[0] == NAMES[kind], key
-        if key == "not_found":
-            # doi.org has just said that it does not exist.
-            assert not any(href.startswith("https://doi.org/10.") for href in pages[key].links)
-            continue
-        assert isolated[1].startswith("doi:10."), key
-        assert any(href.startswith("https://doi.org/10.") for href in pages[key].links), key
+        # Of the others, doi.org has just said that it does not exist, or has nothing to say that helps.
+        is_there = key in ("values", "values_not_found", "could_not_verify")
+        assert any(href.startswith("https://doi.org/10.") for href in pages[key].links) == is_there, key
+        assert any(text.startswith("doi:10.") for text in isolated[1:]) == key.startswith("values"), key
+
+
+@table(
+    ("key", "sign", "sentence", "action"),
+    [
+        ("values", "\N{CHECK MARK}", "This DOI leads to", "Go to the work"),
+        ("not_a_web_target", "!", "You were not redirected", None),
+        ("values_not_found", "!", "The name has a record, but no public values", None),
+        ("not_found", "\N{BALLOT X}", "This DOI is not registered", "Resolve"),
+        ("not_a_doi", "\N{BALLOT X}", "This cannot be resolved as a DOI", "Resolve"),
+        ("could_not_verify", "?", "We do not know whether it exists.", "Try again"),
+        ("gone", "\N{EN DASH}", "The operators of this resolver say that this work was withdrawn", "Crossref"),
+        ("alias", "!", "This name is an alias", None),
+        ("prefix", "\N{EN DASH}", "The registry marks the prefix of this name as inactive", "Crossref"),
+    ],
+)
+def test_a_page_says_what_happened_in_a_sentence_with_a_sign_then_offers_one_action(
+    key: str, sign: str, sentence: str, action: str | None
+) -> None:
+    if key == "values":
+        page = Page(
+            PAGES.values(HERE, "en", name=HandleName(ORDINARY), values=record_with("https://a.b/"), stale=None).decode()
+        )
+    else:
+        page = Page(every_page("en", ORDINARY)[key].decode())
+    [shown] = [element for element in page.all("span") if "sign" in element.attributes.get("class", "").split()]
+    assert (shown.text, shown.attributes["aria-hidden"]) == (sign, "true")
+    assert page.words.index(sign) < page.words.index(sentence)
+    if action is not None:
+        order = [text for text in (sentence, action, "What you can do", "What else you can do") if text in page.words]
+        assert [page.words.index(text) for text in order] == sorted(page.words.index(text) for text in order)
+    assert '<dl class="ways">' not in page.source.partition("<details")[0]
+
+
+def test_a_french_title_has_a_blank_before_its_colon_that_does_not_break() -> None:
+    title = Page(every_page("fr", ORDINARY)["not_found"].decode()).one("title").text
+    assert title.startswith(f"DOI introuvable\N{NO-BREAK SPACE}: {ORDINARY} · ")
 
 
 def test_the_title_holds_no_character_that_turns_the_writing_direction() -> None:
@@ -609,7 +645,7 @@ def test_the_record_page_leads_with_the_work_and_folds_administrative_values() -
     )
     assert "This DOI leads to https://example.org/work Go to the work" in page.words
     values, administrative = page.all("details")
-    assert [one.text for one in page.all("summary")] == ["Registered values: 2", "Administrative values: 1"]
+    assert [one.text for one in page.all("summary")] == ["Values of the record: 2", "Administrative values: 1"]
     assert "HS_ADMIN" in administrative.text and "URL" not in administrative.text and "URL" in values.text
 
 

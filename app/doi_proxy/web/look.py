@@ -16,6 +16,7 @@ from doi_proxy.web import shown_values
 from doi_proxy.web.branding import Brand, Branding, StaticFile
 from doi_proxy.web.date import write_timestamp
 from doi_proxy.web.languages import CORE, Catalogue, TextFolder, load_catalogues
+from doi_proxy.web.outcomes import SIGNS
 
 _LAYOUT: Final = "layout.html"
 #: Stands for the title and for the main part in what is around them.
@@ -171,6 +172,7 @@ def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None
         "moment": write_timestamp,
         "granted": shown_values.list_permissions,
         "most_characters": shown_values.MAX_CHARACTERS_SHOWN,
+        "signs": SIGNS,
     }
     environment.globals |= {
         "shape": shown_values.shape,

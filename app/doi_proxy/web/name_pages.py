@@ -96,7 +96,7 @@ class NamePages:
     def values_not_found(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """A registered name without the values that were requested."""
         resolution, language = found.chain.last, request.language(self._pages.languages)
-        note = self._stale_note(language, resolution)
+        note = note_stale(self._pages, language, resolution, self._clock())
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
         freshness = self._freshness.of_page(Chain(resolution), self._now())
         return page(
@@ -116,7 +116,7 @@ class NamePages:
             language,
             name=resolution.name,
             values=found.record.values,
-            stale=self._stale_note(language, resolution),
+            stale=note_stale(self._pages, language, resolution, self._clock()),
             note=note,
             sections=sections,
             about=RecordSource(
@@ -160,13 +160,14 @@ class NamePages:
     def _now(self) -> int:
         return int(self._clock())
 
-    def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
-        """The note on a page about a record that could not be confirmed."""
-        if claims.is_up_to_date(resolution):
-            return None
-        entry = resolution.entry
-        reason = self._pages.failure_reason(language, failure_token(resolution.failure))
-        if resolution.agency is not None:
-            return StaleNote(claims.dated_at(entry), reason, from_registry=True)
-        # A request can refuse a record within its TTL, by "no-cache".
-        return StaleNote(claims.confirmed_at(entry), reason, claims.out_of_date_since(entry, self._clock()))
+
+def note_stale(pages: Pages, language: str, resolution: Resolution, now: float) -> StaleNote | None:
+    """The note on a page about a record that could not be confirmed. `now` is in seconds since the epoch."""
+    if claims.is_up_to_date(resolution):
+        return None
+    entry = resolution.entry
+    reason = pages.failure_reason(language, failure_token(resolution.failure))
+    if resolution.agency is not None:
+        return StaleNote(claims.dated_at(entry), reason, from_registry=True)
+    # A request can refuse a record within its TTL, by "no-cache".
+    return StaleNote(claims.confirmed_at(entry), reason, claims.out_of_date_since(entry, now))

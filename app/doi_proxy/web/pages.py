@@ -218,7 +218,7 @@ class Pages:
         shorter = name.text.rstrip("/")
         slashed = shorter != name.text and "/" in shorter
         without_slash = show_name(HandleName(shorter)) if slashed else None
-        facts: dict[str, Any] = {"without_slash": without_slash, "stale": None, "blocks": (), **sections}
+        facts: dict[str, Any] = {"without_slash": without_slash, "blocks": (), **sections}
         facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "agency": contact.agency}
         facts["ways"] = self.list_ways(language, name, "missing", self.helpers(contact))
         return self.render("not_found", link, language, "not_found.title_", name, **facts)
@@ -358,7 +358,7 @@ class Pages:
         else:
             context["name"] = shown = show_name(name)
             context["heading"] = texts(key + shown.kind if key.endswith("_") else key)
-            context["title"] = f"{context['heading']}: {title_text(name.text)}"
+            context["title"] = texts.texts["site.title"].format(heading=context["heading"], name=title_text(name.text))
         return look.render(template, context).encode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What a reader can do where a link leads nowhere: whom to ask, where to report it, and where else to look.
+"""What a reader can do where a link leads nowhere: where else to look, where to report it, and whom to ask.
 
 Everything is a link or a mail that the reader sends. No address gets the name before it is clicked.
 """
@@ -26,6 +26,13 @@ _MAILTO: Final = "mailto:"
 
 #: What is wrong with a name: nobody registered it, its page does not work, it was withdrawn, or that is not known.
 Trouble = Literal["missing", "dead", "gone", "unverified"]
+#: What can help, the likeliest first. Of what was never registered there is no copy; a search can find the right name.
+_ORDER: Final[dict[Trouble, tuple[str, ...]]] = {
+    "missing": ("search", "report", "archive", "ask"),
+    "dead": ("archive", "free", "search", "report", "ask"),
+    "gone": ("search", "free", "ask"),
+    "unverified": ("free", "ask"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +58,21 @@ def list_ways(
 ) -> list[Way]:
     """What a reader can do about a name, the most useful first. `targets` are the addresses that it led to."""
     agency = helpers.agency or texts("not_found.report_agency")
-    is_reported = trouble in ("missing", "dead")
-    ways = [
-        Way(
-            texts("ways.report_dead" if trouble == "dead" else "not_found.report", agency=agency),
-            _report(texts, helpers, name, trouble, targets),
-        )
-        if is_reported
-        else Way(Markup(), ()),
-        Way(texts("not_found.search"), _fill(brand.search_links, name) if trouble != "unverified" else ()),
-        Way(texts("ways.archive"), _list_archives(texts, name, targets) if is_reported else ()),
-        Way(texts("ways.free"), _fill(brand.free_links, name) if name.is_doi else ()),
-        Way(texts("not_found.ask"), _ask(texts, helpers.operator, name, trouble, targets)),
-    ]
-    return [way for way in ways if way.links]
+    words = {
+        "search": texts("not_found.search"),
+        "archive": texts("ways.archive"),
+        "free": texts("ways.free"),
+        "report": texts("ways.report_dead" if trouble == "dead" else "not_found.report", agency=agency),
+        "ask": texts("not_found.ask"),
+    }
+    links: dict[str, Sequence[Markup]] = {
+        "search": _fill(brand.search_links, name),
+        "archive": _list_archives(texts, name, targets),
+        "free": _fill(brand.free_links, name) if name.is_doi else (),
+        "report": _report(texts, helpers, name, trouble, targets),
+        "ask": _ask(texts, helpers.operator, name, trouble, targets),
+    }
+    return [Way(words[way], links[way]) for way in _ORDER[trouble] if links[way]]
 
 
 def external(href: str, words: str) -> Markup:

@@ -46,7 +46,7 @@ async def test_a_registered_name_that_nobody_asked_for_is_looked_up_for_a_browse
     async with Proxy() as proxy:
         proxy.upstream.put(NAME, url=NEW)
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
-        assert page.status == 200 and "Its record leads to the address below." in page.text and NEW in page.text
+        assert page.status == 200 and "This DOI leads to" in page.text and NEW in page.text
         assert proxy.upstream.queries() == 1
 
 
@@ -71,7 +71,7 @@ async def test_a_name_that_cannot_be_looked_up_is_called_unknown() -> None:
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and "We do not know whether it exists." in page.text
         assert "The registry could not be reached." in page.text
-        assert "Its record leads" not in page.text
+        assert "This DOI leads" not in page.text
 
 
 async def test_the_address_of_a_local_record_is_not_called_that_of_a_publisher(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_the_address_of_a_local_record_is_not_called_that_of_a_publisher(t
     async with Proxy(local_records=path) as proxy:
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and NEW in page.text
-        assert "The people who run this resolver have set the address below." in page.text
+        assert "The people who run this resolver have set that address." in page.text
         assert "publisher can correct it" not in page.text
 
 

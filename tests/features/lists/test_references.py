@@ -273,7 +273,8 @@ async def test_the_reasons_of_a_page_are_in_its_language(tmp_path: Path) -> None
     async with Proxy(local_records=str(file)) as proxy:
         rows = results(await send(proxy, bibliography, "a.bib", accept_language="fr"))
     assert [words for _, _, words in rows] == [
-        "Œuvre retirée 10.1000/gone Cette œuvre a été retirée le 1er mars 2026. At her request.",
+        "Œuvre retirée 10.1000/gone Selon les responsables de ce résolveur, cette œuvre a été retirée le "
+        "1er mars 2026. At her request.",
         "Ce n’est pas un DOI Un DOI commence par 10., un nombre et une barre oblique, comme dans 10.1000/182.",
         "Ce n’est pas un DOI Un DOI commence par 10., un nombre et une barre oblique, comme dans 10.1000/182.",
     ]

@@ -54,7 +54,8 @@ TARGET: Final = Target("http://example.org/%20", "http://example.org/ ")
 
 def resolution(name: HandleName = NAME, origin: Origin = Origin.HIT, **more: Any) -> Resolution:
     code = more.pop("code", ResponseCode.SUCCESS)
-    entry = Entry(name.key, Answer(code, msgspec.json.encode([])), 1_000.0, more.pop("until", 2_000.0), 3_000.0)
+    fetched_at = 0.0 if origin is Origin.LOCAL else 1_000.0
+    entry = Entry(name.key, Answer(code, msgspec.json.encode([])), fetched_at, more.pop("until", 2_000.0), 3_000.0)
     return Resolution(name, entry, origin, **more)
 
 

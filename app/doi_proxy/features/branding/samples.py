@@ -16,7 +16,7 @@ from handle_protocol.record import read_values
 
 _NAME: Final = show_name(HandleName("10.1000/182"))
 _WAYS: Final = (Way(Markup("Ask:"), (Markup("us"),)),)
-_ABOUT: Final = {"agency": "Crossref", "checked": "1 March 2026", "count": 2}
+_ABOUT: Final = {"agency": "Crossref", "checked": "1 March 2026", "count": 2, "is_set_here": True}
 _RECORD: Final = (
     b'[{"index":1,"type":"URL","data":{"format":"string","value":"https://example.org/"},"ttl":1},'
     b'{"index":100,"type":"HS_ADMIN","data":{"format":"admin","value":{"handle":"0.NA/10","index":1,'
@@ -29,7 +29,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
     shown = rows(read_values(_RECORD).values)
     tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
     values: dict[str, Any] = {"blocks": (), "tables": tables, "hidden": 1, "outline": Outline(), "stale": None}
-    not_found: dict[str, Any] = {"without_slash": _NAME, "blocks": (), "stale": None, "questionable": ()}
+    not_found: dict[str, Any] = {"without_slash": _NAME, "blocks": (), "questionable": ()}
     could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1), "ways": _WAYS}
     return {
         "home": {"address": "https://doi.example.org"},

@@ -28,9 +28,16 @@ class Help(Feature):
         from doi_proxy.web.ways import Way
 
         target, ways = "https://example.org/", (Way(Markup("Ask:"), (Markup("us"),)),)
-        facts = {"target": target, "host": "example.org", "agency": "Crossref", "registered": "1 March 2026"}
+        facts = {"target": target, "host": "example.org", "agency": "Crossref", "changed": "1 March 2026"}
         return {
-            "help": {"failure": None, "is_local": False, **facts, "earlier": [(target, "1 March 2025")], "ways": ways},
+            "help": {
+                "failure": None,
+                "stale": None,
+                "is_local": False,
+                **facts,
+                "earlier": [(target, "1 March 2025")],
+                "ways": ways,
+            },
             "help_form": {"typed": "10.1000", "is_wrong": True},
         }
 

@@ -19,16 +19,17 @@ from doi_proxy.endpoints.own_pages import language_of, no_file, own_page
 from doi_proxy.errors import CouldNotVerify, PrefixDenied
 from doi_proxy.features.feature import Core
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
+from doi_proxy.resolver.claims import Standing, find_standing
 from doi_proxy.resolver.options import Conditions
-from doi_proxy.resolver.resolution import Origin
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_moment, write_timestamp
 from doi_proxy.web.freshness import NO_STORE, failure_token
+from doi_proxy.web.name_pages import note_stale
 from doi_proxy.web.negotiation import wants_page
 from doi_proxy.web.operations import Face
-from doi_proxy.web.pages import PageLink
+from doi_proxy.web.pages import PageLink, show_stale
 from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, host_of_address, web_address
-from handle_protocol.answer import ResponseCode
+from doi_proxy.web.ways import external
 from handle_protocol.record import Record
 
 HELP_PATH: Final = "/help/"
@@ -95,9 +96,9 @@ class HelpPage:
         except PrefixDenied:
             return _redirect(face, name)
         except CouldNotVerify as failure:
-            return self._show_unknown(face, language, name, failure, is_asked=not conditions.only_cached)
-        if found.tombstone is not None or found.entry.answer.code is not ResponseCode.SUCCESS:
-            # The page of the name says that it is withdrawn, or not registered, and what to do then.
+            return self._show_unknown(face, language, name, failure)
+        if find_standing(found) in (Standing.WITHDRAWN, Standing.NOT_REGISTERED) or not record.values:
+            # The page of the name says so, and what to do then.
             return _redirect(face, name)
         target = find_target(record.values)
         if target is None:
@@ -106,13 +107,15 @@ class HelpPage:
         earlier = await self._read_earlier(name, target, client)
         agency = self._core.prefixes.recall_contact(name)
         texts, helpers = pages.texts(language), pages.helpers(agency)
+        stale = note_stale(pages, language, found, self._clock())
         facts: dict[str, Any] = {
-            "target": target,
+            "target": external(target, target),
             "failure": None,
-            "is_local": found.origin is Origin.LOCAL,
+            "stale": stale and show_stale(texts, stale),
+            "is_local": find_standing(found) is Standing.SET_HERE,
             "host": host_of_address(target),
             "agency": agency.agency,
-            "registered": write_timestamp(texts, _registered_at(record)),
+            "changed": write_timestamp(texts, _changed_at(record)),
             "earlier": [(previous.target, write_moment(texts, previous.seen)) for previous in earlier],
             "ways": pages.list_ways(
                 language, name, "dead", helpers, target, *(previous.target for previous in earlier)
@@ -120,15 +123,12 @@ class HelpPage:
         }
         return own_page(pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
 
-    def _show_unknown(
-        self, face: Face, language: str, name: HandleName, failure: CouldNotVerify, *, is_asked: bool
-    ) -> Response:
-        """The page of a name of which nothing is known. `is_asked` says whether the upstream was to be asked."""
+    def _show_unknown(self, face: Face, language: str, name: HandleName, failure: CouldNotVerify) -> Response:
+        """The page of a name of which nothing is known."""
         ways = face.pages.list_ways(language, name, "unverified")
         facts: dict[str, Any] = {
             "target": None,
             "failure": face.pages.failure_reason(language, failure_token(failure)),
-            "is_asked": is_asked,
             "ways": ways,
         }
         return own_page(face.pages.render("help", face.link, language, "help.title", name, **facts), NO_STORE)
@@ -170,6 +170,6 @@ def _redirect(face: Face, name: HandleName) -> Response:
     return RedirectResponse(f"{face.link.base}/{url_path(name)}", 302, _NOT_STORED)
 
 
-def _registered_at(record: Record) -> str | None:
-    """The timestamp of the URL value."""
+def _changed_at(record: Record) -> str | None:
+    """The timestamp of the URL value: when it was changed last (RFC 3651, section 3.1)."""
     return next((value.timestamp for value in record.values if value.has_type("URL")), None)

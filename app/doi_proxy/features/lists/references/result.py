@@ -16,6 +16,7 @@ from doi_names.uri import to_url
 from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict
 from doi_proxy.list_formats.lines import NO_DOI
 from doi_proxy.resolver.resolution import Tombstone
+from doi_proxy.web.outcomes import SIGNS
 
 #: What is said about a reference: a verdict, or that it was corrected or withdrawn, or has no DOI.
 State = Literal[
@@ -30,15 +31,6 @@ _GROUPS: Final[dict[State, Group]] = {
     "resolved": "registered", "alias": "registered",
 }  # fmt: skip
 GROUPS: Final[tuple[Group, ...]] = ("missing", "other", "corrected", "without", "unknown", "registered")
-#: The signs of the groups, which say the same as their colours.
-SIGNS: Final[dict[Group, str]] = {
-    "missing": "\N{BALLOT X}",
-    "other": "!",
-    "corrected": "\N{RIGHTWARDS ARROW}",
-    "without": "\N{EN DASH}",
-    "unknown": "?",
-    "registered": "\N{CHECK MARK}",
-}
 #: Rules of names that may be meant and lead to another work as easily: they are offered, and never correct a file.
 _NOT_CORRECTIONS: Final = frozenset({"nearest"})
 #: Characters of a reference that are shown, and that a search gets.
