@@ -44,6 +44,10 @@ _START: Final = re.compile(
                        | 10\.[0-9]{4,5}[._:|@-](?=[0-9a-z]) )""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+#: What precedes a name in a URL, and what begins its query or fragment, which are not part of the name. "#" is also
+#: part of entities, of LaTeX and of the names of one publisher.
+_RESOLVER: Final = "doi.org/"
+_QUERY: Final = re.compile(r"\?|(?<![&\\])#(?=[A-Za-z])")
 #: Characters before a name that decide whether it is one: "www.doi.org/".
 _LOOK_BEHIND: Final = 12
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
@@ -82,10 +86,11 @@ class FoundName:
     @property
     def is_as_written(self) -> bool:
         """Whether the text shows the name without an error. Trailing punctuation and escapes are not errors."""
-        written = unquote(self.text)
-        return (self.rule is None or self.confidence == "sure") and fold(self.name.text) == fold(
-            written if self.name.is_doi or "/" in written else f"10/{written}"
-        )
+        written = fold(unquote(self.text))
+        if written == self.name.key:
+            return True
+        shown = written if self.name.is_doi or "/" in written else f"10/{written}"
+        return (self.rule is None or self.confidence == "sure") and fold(self.name.text) == shown
 
 
 class NameFinder:
@@ -155,6 +160,9 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[Reading,
     if short:
         return Reading(HandleName(f"10/{short[1]}"), "literal", None), (), short.end()
     end = _find_end(text, begin, suffix, limit)
+    if text[max(0, begin - len(_RESOLVER)) : begin].lower() == _RESOLVER:
+        query = _QUERY.search(raw, suffix, end)
+        end = query.start() if query else end
     if not text[suffix:end].strip():
         return None
     # In a URL that is itself a value in a query, every "?" is encoded, and says nothing about the name.
@@ -167,12 +175,12 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[Reading,
 
 
 def _read_word(text: str) -> list[FoundName]:
-    """The name that a text of one word is after a doubtful repair, such as a lost dot: 101000/182."""
+    """The name that a text of one word is: a shortDOI, or one after a doubtful repair, as of a lost dot: 101000/182."""
     word = text.strip()
     if not word or len(word) > MAX_NAME_CHARACTERS or len(word.split()) > 1 or _START.search(word):
         return []
     reading, suggestions = read_excerpt(word, "")
-    if reading is None or not reading.name.is_doi:
+    if reading is None or not (reading.name.is_doi or reading.name.is_short_doi):
         return []
     start = text.index(word)
     return [_place(reading, (start, start + len(word)), word, suggestions)]

@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from doi_names.candidates import suggest_unchecked
 from doi_names.confusable import NameWarning, find_warnings
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
-from doi_names.suggestion import Reading, Suggestion, read_and_suggest, read_best
+from doi_names.suggestion import Reading, Suggestion, read_best
 from doi_names.typed_name import is_marked_handle, read_with_rules
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
@@ -56,15 +57,15 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     try:
         name, rules = read_with_rules(text)
     except InvalidName as error:
-        best, suggestions = read_and_suggest(text, None, own_hosts=own_hosts)
+        best, suggestions = suggest_unchecked(text, None, own_hosts)
         return ParsedText(text, "not_a_doi", None, (), (), suggestions, error.message, best)
     is_handle = is_marked_handle(text)
     kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
     warnings = find_warnings(name)
     if kind in ("doi", "short_doi"):
-        best, suggestions = read_and_suggest(text, name, own_hosts=own_hosts)
+        best, suggestions = suggest_unchecked(text, name, own_hosts)
         return ParsedText(text, kind, name, rules, warnings, suggestions, None, best)
-    best, suggestions = read_and_suggest(text, None, own_hosts=own_hosts)
+    best, suggestions = suggest_unchecked(text, None, own_hosts)
     read_name = None if kind == "not_a_doi" else name
     return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, Field
+
+from doi_names.repair.table import Confidence
 
 
 class SuggestionModel(BaseModel):
@@ -19,7 +19,8 @@ class ReadingModel(BaseModel):
     """The likeliest reading of a text."""
 
     doi: str = Field(examples=["10.1000/182"])
-    confidence: Literal["literal", "sure", "likely", "doubtful"] = Field(
-        description="How certain it is: the text as it stands, or its most doubtful repair."
+    confidence: Confidence = Field(
+        description="How certain it is: the text as it stands, its most doubtful repair, or derived from another "
+        "identifier."
     )
     rule: str | None = Field(description="The first repair; null for a literal reading.", examples=["label"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from typing import Any, Final
 
 import msgspec
@@ -65,7 +65,7 @@ def write_position(found: FoundName) -> dict[str, Any]:
     }
 
 
-async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> AsyncIterator[FoundName]:
+async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> AsyncGenerator[FoundName]:
     """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile.
 
     `hold_turn` is of a lock of all texts: one block is read in a turn of the event loop, whatever the number of texts.

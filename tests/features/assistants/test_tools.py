@@ -71,11 +71,11 @@ async def test_a_list_has_a_row_for_each_line_and_a_summary(desk: Desk) -> None:
         (1, lines[0], "10.1000/182", "resolved", URL),
         (2, lines[1], "10.1000/none", "not_found", None),
         (3, lines[2], None, "not_a_doi", None),
-        (4, lines[3], None, "not_a_doi", None),
+        (4, lines[3], "10.1000/182", "resolved", URL),
     ]
-    assert result["lines"][3]["suggestions"][0]["doi"] == "10.1000/182"
+    assert [row["shown"] for row in result["lines"]] == [None, None, None, "l0.1000/182"]
     counts = {verdict: count for verdict, count in result["summary"].items() if count}
-    assert counts == {"resolved": 1, "not_found": 1, "not_a_doi": 2}
+    assert counts == {"resolved": 2, "not_found": 1, "not_a_doi": 1}
     assert result["left_out"] == 0
     assert desk.reports[-1] == (4, 4)
 

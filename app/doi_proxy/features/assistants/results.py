@@ -12,8 +12,8 @@ from typing import Final
 from pydantic import BaseModel, Field
 
 from doi_names.parsing import ParsedText
-from doi_names.suggestion import Suggestion
-from doi_proxy.endpoints.suggestion_model import SuggestionModel
+from doi_names.suggestion import Reading, Suggestion
+from doi_proxy.endpoints.suggestion_model import ReadingModel, SuggestionModel
 from doi_proxy.features.lists.verdict import ListRow, Match, Verdict
 from doi_proxy.features.texts.models import ParsedTextModel, WarningModel
 from doi_proxy.features.texts.parsed_line import to_object
@@ -53,7 +53,8 @@ class CheckedName(BaseModel):
     stale: bool = Field(description="Whether the record is past its TTL, and the upstream could not be queried.")
     message: str | None = Field(description="The reason in words.")
     reason: str | None = Field(None, description="no-doi: nothing in the text looks like a DOI, not even a broken one.")
-    suggestions: list[SuggestionModel] = Field(description="The likeliest first. They were not looked up.")
+    best: ReadingModel | None = Field(None, description="The likeliest name; null if the text has none that may exist.")
+    suggestions: list[SuggestionModel] = Field(description="Other names that may be meant, the likeliest first.")
 
 
 class CheckedLine(CheckedName):
@@ -66,6 +67,9 @@ class CheckedLine(CheckedName):
     )
     title: str | None = Field(None, description="The title of that work; null if it is not known.")
     line: int = Field(description="The number of the line, from 1.")
+    shown: str | None = Field(
+        None, description="What the line has in place of `doi`, if that is written wrong: correct the line."
+    )
 
 
 class CheckResult(BaseModel):
@@ -101,6 +105,7 @@ def write_name(text: str, row: ListRow) -> CheckedName:
         stale=row.stale,
         message=_cut_message(row.message),
         reason=row.reason,
+        best=_write_reading(row.best),
         suggestions=_write_suggestions(row.suggestions or ()),
     )
 
@@ -108,12 +113,19 @@ def write_name(text: str, row: ListRow) -> CheckedName:
 def write_checked_line(number: int, text: str, row: ListRow) -> CheckedLine:
     """The result about a line, numbered from 1."""
     members = write_name(text, row).model_dump()
-    return CheckedLine(line=number, match=row.match, title=_cut_message(row.title), **members)
+    shown = None if row.found is None or row.found.is_as_written else _cut(row.found.text)
+    return CheckedLine(line=number, match=row.match, title=_cut_message(row.title), shown=shown, **members)
+
+
+def _write_reading(reading: Reading | None) -> ReadingModel | None:
+    if reading is None or len(reading.name.text) > _MAX_NAME:
+        return None
+    return ReadingModel(doi=_clean(reading.name.text), confidence=reading.confidence, rule=reading.rule)
 
 
 def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionModel]:
     return [
-        SuggestionModel(doi=_clean(suggestion.doi.text), rule=suggestion.rule)
+        SuggestionModel(doi=_clean(suggestion.doi.text), rule=suggestion.rule, exists=suggestion.exists)
         for suggestion in suggestions
         if len(suggestion.doi.text) <= _MAX_NAME
     ]

@@ -6,16 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from doi_names.find_names import find_names
+from doi_names.find_names import FoundName
 from doi_names.parsing import ParsedText, parse
 from doi_names.presentation import MAX_TYPED_CHARACTERS
+from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.errors import InvalidParameter, InvalidRequest
 from doi_proxy.features.assistants.names import Names
-from doi_proxy.features.assistants.reference import read_reference
 from doi_proxy.features.assistants.results import (
     CheckedLine,
     CheckedName,
@@ -29,11 +31,10 @@ from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
 from doi_proxy.features.texts.models import ParsedTextModel
 from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.reference_names import read_references
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
-#: Characters at the end of a line in which a broken name begins.
-_MAX_BROKEN: Final = 256
 #: Names of one line that are checked.
 _NAMES_A_LINE: Final = 5
 
@@ -90,12 +91,12 @@ class ToolBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line, its input for the lookup, and a note on it."""
+    """A line with its number from 1, its input for the look-up, and a note on it."""
 
     text: str
-    input: str | ListRow
+    number: int
+    input: BatchInput
     note: str | None = None
-    number: int = 1
 
 
 class Tools:
@@ -108,6 +109,8 @@ class Tools:
         self._own_hosts = own_hosts
         #: Calls under way that look names up.
         self._calls = 0
+        #: Of all texts: see find_names_of.
+        self._turns = FairLock()
 
     async def call(self, tool: ToolName, arguments: dict[str, Any], report: Report) -> BaseModel:
         """The result of a call. `report` gets the number of lines that are done, and of all lines.
@@ -144,21 +147,15 @@ class Tools:
         return parse(text, own_hosts=self._own_hosts)
 
     async def _resolve(self, text: str, ends: float) -> CheckedName:
-        parsed = self._parse_text(text)
-        row = not_a_doi(text, parsed.message or "", has_suggestions=bool(parsed.suggestions))
-        known = replace(row, suggestions=parsed.suggestions)
-        name: str | ListRow = known if parsed.name is None else parsed.name.text
-        async with self._names.look_up(name) as rows:
-            found = await self._collect(rows, [_Line(text, name)], ends, _ignore)
+        line = self._refuse_long(text, 1) or _Line(text, 1, text)
+        async with self._names.look_up(line.input) as rows:
+            found = await self._collect(rows, [line], ends, _ignore)
         return write_name(text, found[0])
 
     async def _check(self, arguments: CheckArguments, ends: float, report: Report) -> CheckResult:
         self._bound("lines", arguments.lines)
-        lines: list[_Line] = []
-        for number, text in _join_broken(arguments.lines, self.bounds.line_characters):
-            lines += [replace(line, number=number) for line in self._read_line(text)]
-            await asyncio.sleep(0)
-        async with self._names.look_up_list([_write_input(line) for line in lines]) as rows:
+        lines = [line async for line in self._read_lines(arguments.lines)]
+        async with self._names.look_up_list([line.input for line in lines]) as rows:
             found = await self._collect(rows, lines, ends, report)
         checked: list[CheckedLine] = []
         for line, row in zip(lines, found, strict=True):
@@ -181,18 +178,24 @@ class Tools:
             found += [_without_answer(line, message) for line in lines[len(found) :]]
         return found
 
-    def _read_line(self, text: str) -> list[_Line]:
-        """The line, once for each name in it."""
-        if len(text) > self.bounds.line_characters:
-            return [_Line(text, not_a_doi(text, self._explain_length(text)))]
-        reference = read_reference(text, own_hosts=self._own_hosts)
-        if reference.name is None:
-            row = not_a_doi(text, reference.message or "", has_suggestions=bool(reference.suggestions))
-            return [_Line(text, replace(row, suggestions=reference.suggestions))]
-        names = [reference.name, *reference.others]
-        left = ", ".join(name.text for name in names[_NAMES_A_LINE:])
-        note = f"The line has further names, which were not checked: {left}." if left else None
-        return [_Line(text, name.text, note) for name in names[:_NAMES_A_LINE]]
+    async def _read_lines(self, lines: Sequence[str]) -> AsyncIterator[_Line]:
+        """Each line, once for each name in it. A line in which only the name of the line before ends is left out."""
+        too_long = [self._refuse_long(text, number) for number, text in enumerate(lines, 1)]
+        read = ["" if refused else text for text, refused in zip(lines, too_long, strict=True)]
+        ends = list(accumulate(len(text) + 1 for text in read))
+        places = list(zip([0, *ends], ends, strict=False))
+        numbers = {start: number for number, (start, _) in enumerate(places)}
+        async for reference in read_references("\n".join(read), places, partial(self._turns.hold, "")):
+            at = numbers[reference.start]
+            refused = too_long[at]
+            for line in (refused,) if refused else _divide_line(lines[at], at + 1, reference.names):
+                yield line
+
+    def _refuse_long(self, text: str, number: int) -> _Line | None:
+        """The line of a text that is too long to be read."""
+        if len(text) <= self.bounds.line_characters:
+            return None
+        return _Line(text, number, replace(not_a_doi(text, self._explain_length(text)), suggestions=()))
 
     async def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
         counts = Counter(line.verdict for line in checked)
@@ -232,31 +235,18 @@ class Tools:
         )
 
 
-def _join_broken(lines: Sequence[str], most: int) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers. A line joins the next one, if a name begins in it and ends in the next.
-
-    The two are joined without a line end: the name that they show is then whole.
-    """
-    number = 0
-    while number < len(lines):
-        text, following = lines[number], lines[number + 1] if number + 1 < len(lines) else ""
-        number += 1
-        is_open = "10." in text[-_MAX_BROKEN:] and following and len(text) + len(following) < most
-        place = _find_break(text, following) if is_open else None
-        if place is None:
-            yield number, text
-        else:
-            yield number, place
-            number += 1
-
-
-def _find_break(text: str, following: str) -> str | None:
-    """The two lines with the name that crosses their border as it is read. None if no name does."""
-    joined = f"{text}\n{following}"
-    for found in find_names(joined):
-        if found.start < len(text) < found.end and found.confidence != "doubtful":
-            return f"{joined[: found.start]}{found.name.text}{joined[found.end :]}"
-    return None
+def _divide_line(text: str, number: int, names: Sequence[FoundName]) -> Iterator[_Line]:
+    """A line once for each of its names, as it stands if it has none."""
+    first: dict[str, FoundName] = {}
+    for found in names:
+        first.setdefault(found.name.key, found)
+    distinct = list(first.values())
+    left = ", ".join(found.name.text for found in distinct[_NAMES_A_LINE:])
+    note = f"The line has further names, which were not checked: {left}." if left else None
+    for found in distinct[:_NAMES_A_LINE]:
+        yield _Line(text, number, ListItem(found.text, entry=text, found=found), note)
+    if not distinct:
+        yield _Line(text, number, ListItem(text))
 
 
 async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
@@ -274,16 +264,16 @@ async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
 def _without_answer(line: _Line, message: str) -> ListRow:
     if isinstance(line.input, ListRow):
         return line.input
-    return ListRow(line.text, line.input, Verdict.UNVERIFIED, message=message)
+    if isinstance(line.input, str):
+        return ListRow(line.text, None, Verdict.UNVERIFIED, message=message)
+    found = line.input.found
+    if found is None:
+        return not_a_doi(line.text, message)
+    return ListRow(line.text, found.name.text, Verdict.UNVERIFIED, message=message, found=found)
 
 
 def _is_problem(line: CheckedLine) -> bool:
-    return line.verdict is not Verdict.RESOLVED or line.match == "different"
-
-
-def _write_input(line: _Line) -> BatchInput:
-    """The input of a line, with its text to compare."""
-    return line.input if isinstance(line.input, ListRow) else ListItem(line.input, entry=line.text)
+    return line.verdict is not Verdict.RESOLVED or line.match == "different" or line.shown is not None
 
 
 def _add_note(row: ListRow, note: str | None) -> ListRow:

@@ -342,12 +342,10 @@ class _Batch:
             name,
             options.client,
             checks=options.checks,
+            longer=() if row.found is None else row.found.suggestions,
             derived=row.derived,
         )
-        if row.found is not None:
-            best = row.reading
-            keys = {suggestion.doi.key for suggestion in suggestions}
-            suggestions += [other for other in row.found.suggestions if other.doi.key not in keys]
+        best = best if row.found is None else row.reading
         if best is not None or suggestions:
             row = replace(row, reason=None) if row.verdict is Verdict.NOT_A_DOI and not row.derived else row
         return _suggest(row, best, suggestions)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from doi_names.candidates import Candidates, read_candidates
 from doi_names.derived import derive
 from doi_names.errors import InvalidName
 from doi_names.find_names import FoundName, find_names
 from doi_names.name import HandleName
 from doi_names.percent import decode
-from doi_names.suggestion import Reading, Suggestion, read_and_suggest, read_best
-from doi_names.variants import list_variants
+from doi_names.suggestion import Reading, Suggestion, read_best
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, Nearest, NearestNames
 from doi_proxy.resolver.options import Conditions
@@ -124,11 +124,11 @@ class SuggestedNames(Section):
 
     def suggest_now(self, text: str, name: HandleName | None) -> tuple[Reading | None, list[Suggestion]]:
         """What memory knows of what `suggest` returns."""
-        best, candidates = self._list(text, name)
+        candidates = read_candidates(text, name, self._own_hosts)
         states = [
             (candidate, self._existence.find(candidate.doi)) for candidate in (*candidates.repairs, *candidates.guesses)
         ]
-        return best, _select(candidates, states, () if name is None else self._find_near(name).one_edit)
+        return candidates.best, _select(candidates, states, () if name is None else self._find_near(name).one_edit)
 
     async def suggest(
         self,
@@ -137,16 +137,16 @@ class SuggestedNames(Section):
         client: ClientNetwork,
         *,
         checks: bool,
+        longer: Sequence[Suggestion] = (),
         derived: Sequence[FoundName] = (),
     ) -> tuple[Reading | None, list[Suggestion]]:
         """The likeliest reading of a text, or of a name that does not exist, and what else may be meant.
 
         Names that exist come first: those with an error undone, those that look alike or follow by rule, and the
         nearest registered ones. Then come repairs of which nothing is known. With `checks`, names are looked up at the
-        cost of `client`, and repairs that do not exist are last. `derived` are names that follow from the reference
-        around the text.
+        cost of `client`, and repairs that do not exist are last. `longer` and `derived` are as read_candidates expects.
         """
-        best, candidates = self._list(text, name, derived)
+        candidates = read_candidates(text, name, self._own_hosts, longer=longer, derived=derived)
         if name is not None:
             await self.search(name)
         states: list[tuple[Suggestion, bool | None]] = []
@@ -161,12 +161,12 @@ class SuggestedNames(Section):
             )
             states.append((candidate, exists))
         near = () if name is None else self._find_near(name).one_edit
-        return best, _select(candidates, states, near, keeps_missing=checks)
+        return candidates.best, _select(candidates, states, near, keeps_missing=checks)
 
     async def check(self, suggestions: Iterable[Suggestion], client: ClientNetwork) -> list[Suggestion]:
         """The suggestions, those that exist first, without those that do not; at the cost of `client`."""
         states = [(suggestion, await self._existence.check(suggestion.doi, client)) for suggestion in suggestions]
-        return _select(_Candidates(tuple(suggestions), ()), states, ())
+        return _select(Candidates(None, tuple(suggestions), ()), states, ())
 
     @property
     def can_search(self) -> bool:
@@ -180,7 +180,7 @@ class SuggestedNames(Section):
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `suggest_now` lists exist, at the cost of `client`, a network."""
-        _, candidates = self._list(name.text, name)
+        candidates = read_candidates(name.text, name, self._own_hosts)
         names = [candidate.doi for candidate in (*candidates.repairs, *candidates.guesses)]
         await self._existence.look_up(names, client)
         await self.search(name)
@@ -188,25 +188,14 @@ class SuggestedNames(Section):
     def _find_near(self, name: HandleName) -> Nearest:
         return NOTHING_NEAR if self._nearest is None else self._nearest.find(name)
 
-    def _list(
-        self, text: str, name: HandleName | None, derived: Sequence[FoundName] = ()
-    ) -> tuple[Reading | None, _Candidates]:
-        """The likeliest reading, and what may be meant by the form of a text or a name alone."""
-        best, repairs = read_and_suggest(text if name is None else name.text, name, own_hosts=self._own_hosts)
-        others = derived or derive(text[:_MAX_SEARCHED])
-        guesses = [Suggestion(found.name, found.rule or "", "derived") for found in others]
-        if name is not None:
-            guesses += list_variants(name)
-        known = {suggestion.doi.key for suggestion in repairs}
-        return best, _Candidates(repairs, tuple(guess for guess in guesses if guess.doi.key not in known))
-
     async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """The page of a record has no suggestions."""
 
     async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
         """The names in a text that are not doubtful, and what else each may be, if that exists.
 
-        Several only in a text of several words. "%" begins an escape.
+        A name that does not exist is left out if something else does. Several only in a text of several words. "%"
+        begins an escape.
         """
         with suppress(InvalidName):
             text = decode(text)
@@ -214,11 +203,12 @@ class SuggestedNames(Section):
         for found in find_names(text[:_MAX_SEARCHED]):
             if found.confidence == "doubtful":
                 continue
-            names.setdefault(found.name.key, found.name)
             others = found.suggestions[:_MAX_OTHERS] if found.rule in _TWO_READINGS else ()
-            for other in await self.check(others, client):
-                if other.exists:
-                    names.setdefault(other.doi.key, other.doi)
+            known = [other.doi for other in await self.check(others, client) if other.exists]
+            if not known or await self._existence.check(found.name, client) is not False:
+                names.setdefault(found.name.key, found.name)
+            for other in known:
+                names.setdefault(other.key, other)
         if names:
             return tuple(names.values()) if len(names) == 1 or len(text.split()) > 1 else ()
         best = read_best(text, own_hosts=self._own_hosts)
@@ -248,19 +238,11 @@ class SuggestedNames(Section):
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """The names that `suggest_now` lists if they exist, or may exist."""
-        return [found.doi for found in self._list(name.text, name)[1].repairs]
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidates:
-    """Names that may be meant. A repair is shown if nothing is known of it, a guess only if it exists."""
-
-    repairs: tuple[Suggestion, ...]
-    guesses: tuple[Suggestion, ...]
+        return [found.doi for found in read_candidates(name.text, name, self._own_hosts).repairs]
 
 
 def _select(
-    candidates: _Candidates,
+    candidates: Candidates,
     states: Sequence[tuple[Suggestion, bool | None]],
     near: Iterable[HandleName],
     *,

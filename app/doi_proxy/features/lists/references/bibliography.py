@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from doi_names.derived import derive
-from doi_names.find_names import FoundName
 from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.references.errors import TooManyReferences, UnreadableReferences
@@ -20,17 +19,16 @@ from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
 from doi_proxy.list_formats.docx import UnreadableDocument, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
-from doi_proxy.list_formats.extraction import find_names_of
 from doi_proxy.list_formats.reference_list import find_list, find_references
+from doi_proxy.list_formats.reference_names import ReadReference, read_references
 
 #: The references of one page.
 MAX_REFERENCES: Final = 2_000
 #: Characters of a bibliography: 2,000 references with short abstracts have about this many.
 MAX_CHARACTERS: Final = 2 * 1024 * 1024
 MAX_LINES: Final = 60_000
-#: Characters of a text that are read in one turn of the event loop, and references that are.
+#: Characters of a text that are read in one turn of the event loop.
 _BLOCK: Final = 32_768
-_REFERENCES_A_TURN: Final = 64
 _WITHOUT_DOI: Final = "This reference has no DOI."
 #: How files begin that are not text, and the key of what the page says about each.
 _OTHER_FILES: Final = (
@@ -124,44 +122,33 @@ async def _cut(text: str) -> AsyncIterator[bytes]:
         yield text[start : start + _BLOCK].encode("utf-8", "replace")
 
 
-async def _whole(text: str) -> AsyncIterator[str]:
-    yield text
-
-
 async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_document: bool) -> Bibliography:
     """Every name in the list of references of a text, and each reference without one, in their order."""
     begin, end, has_heading = find_list(text)
-    names: list[FoundName] = []
-    async for found in find_names_of(_whole(text[begin:end]), hold_turn):
-        names.append(replace(found, start=found.start + begin, end=found.end + begin))
-        _require_few(len(names))
+    places = find_references(text, (begin, end), has_heading=has_heading, is_document=is_document)
     inputs: list[BatchInput] = []
-    waiting = iter(names)
-    following = next(waiting, None)
-    # A name can begin in one reference and end in the next.
-    covered = line_at = 0
-    line = 1
-    references = find_references(text, (begin, end), has_heading=has_heading, is_document=is_document)
-    for number, (start, stop) in enumerate(references):
-        if number % _REFERENCES_A_TURN == 0:
-            await asyncio.sleep(0)
-        line += text.count("\n", line_at, start)
-        line_at = start
-        has_name, block = False, text[start:stop].strip()
-        while following is not None and following.start < stop:
-            place = line + text.count("\n", start, max(start, following.start))
-            entry = block[: lines.MAX_ENTRY_CHARACTERS]
-            inputs.append(lines.ListItem(following.text, place, None, block[: lines.MAX_EXCERPT], entry, following))
-            has_name, covered, following = True, following.end, next(waiting, None)
-        if not has_name and covered <= start:
-            place = line + text.count("\n", start, start + len(text[start:stop]) - len(text[start:stop].lstrip()))
-            derived = derive(block[: lines.MAX_ENTRY_CHARACTERS])
-            item = lines.UnreadableItem(
-                block[: lines.MAX_EXCERPT], place, _WITHOUT_DOI, None, None, lines.NO_DOI, derived
-            )
-            inputs.append(read_input(item))
+    line, line_at = 1, 0
+    async for reference in read_references(text, places, hold_turn, begin, end):
+        line += text.count("\n", line_at, reference.start)
+        line_at = reference.start
+        inputs += _read_reference(text, reference, line)
         _require_few(len(inputs))
     return Bibliography(text, tuple(inputs), ("",) * len(inputs), file_name, is_running_text=True)
+
+
+def _read_reference(text: str, reference: ReadReference, line: int) -> list[BatchInput]:
+    """The inputs of a reference that begins on a line: its names, or what stands for one without."""
+    raw = text[reference.start : reference.end]
+    block = raw.strip()
+    excerpt, entry = block[: lines.MAX_EXCERPT], block[: lines.MAX_ENTRY_CHARACTERS]
+    if not reference.names:
+        place = line + raw.count("\n", 0, len(raw) - len(raw.lstrip()))
+        without = lines.UnreadableItem(excerpt, place, _WITHOUT_DOI, reason=lines.NO_DOI, derived=derive(entry))
+        return [read_input(without)]
+    return [
+        lines.ListItem(found.text, line + text.count("\n", reference.start, found.start), None, excerpt, entry, found)
+        for found in reference.names
+    ]
 
 
 def _require_few(count: int) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from doi_names.find_names import FoundName
-from doi_names.name import HandleName, fold
+from doi_names.name import HandleName
 from doi_names.suggestion import Suggestion
 from doi_names.uri import to_url
 from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict
@@ -127,7 +126,7 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
     if row.verdict in GOOD:
         if row.match == "different":
             state = "other_work"
-        elif row.found is not None and not _is_as_written(row.found):
+        elif row.found is not None and not row.found.is_as_written:
             state, suggestion = "corrected", row.found.name.text
     elif row.reason == NO_DOI:
         state = "no_doi"
@@ -145,10 +144,6 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
         row.title or "" if row.match == "different" else "", stone, others,
         None if found is None else (found.start, found.end),
     )  # fmt: skip
-
-
-def _is_as_written(found: FoundName) -> bool:
-    return found.is_as_written or fold(unquote(found.text)) == found.name.key
 
 
 def _is_the_correction(candidates: Sequence[Suggestion]) -> bool:
