@@ -65,6 +65,7 @@ _NEXT_WORD: Final = re.compile(r"(?:[/.][^\S\n]{1,4})?\S+")
 _LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
 _WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|</?[A-Za-z][^<>]{0,200}>|\\{1,4}/|.", re.DOTALL)
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
 
 
@@ -127,7 +128,10 @@ class NameFinder:
             limit = min(begin + MAX_NAME_CHARACTERS, len(text))
             least = SUFFIX_BEGINNING.match(text, found.end(), limit)
             following = _START.search(text, least.end() if least else found.end(), limit)
-            limit = following.start() if following else limit
+            if following:
+                # A plus sign can end a name: 10.1021/ja003055+. Between two names it separates them.
+                limit = following.start()
+                limit -= 1 if text[limit - 1] == "+" else 0
             glued = _GLUED.search(text, found.end(), limit)
             limit = glued.start() if glued else limit
             read = _read_at(self._rest, text, (begin, found.end(), limit))
@@ -165,9 +169,9 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[Reading,
         end = query.start() if query else end
     if not text[suffix:end].strip():
         return None
-    # In a URL that is itself a value in a query, every "?" is encoded, and says nothing about the name.
-    is_nested = raw[max(0, begin - 3) : begin].upper() == "%2F"
-    written = unquote(raw[begin:end]) if is_nested else raw[begin:end]
+    # After an escape all is encoded, as in a URL that is a value in a query. An encoded "?" says nothing then.
+    is_encoded = _ESCAPE.fullmatch(raw, max(0, begin - 3), begin) is not None
+    written = unquote(raw[begin:end]) if is_encoded else raw[begin:end]
     reading, suggestions = read_excerpt(written, raw[end : end + MAX_LOOK])
     if reading is None or not reading.name.is_doi:
         return None

@@ -62,7 +62,7 @@ _CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"'].*", re.DOTALL)
 _SIGN: Final = re.compile(
     r"""(?:
         # Marks of a publisher; arrows, symbols and emoji.
-        [\u00a9\u00ae\u2122*\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
+        [\u00a9\u00ae\u2122*\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
         # A remark in brackets: one word in square ones, or several words.
       | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9])))
       | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]])
@@ -72,7 +72,7 @@ _SIGN: Final = re.compile(
 #: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter. "&" begins a parameter. Some
 #: names of Wiley end with "#": CO;2-#.
 _QUERY_OR_FRAGMENT: Final = re.compile(
-    r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&]|[0-9]{4}(?![0-9]))|#:~|\?\Z|(?<!-)#\Z).*", re.DOTALL
+    r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&]|[0-9]{4}(?![0-9]))|#?:~:|\?\Z|(?<!-)#\Z).*", re.DOTALL
 )
 _SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
 #: A Publisher Item Identifier ends with a check character: S0140-6736(20)30183-5, B978-0-12-385118-5.00029-3. Nothing
@@ -96,6 +96,8 @@ _NEXT_WORD: Final = re.compile(
           | (?:[a-z]{7,20}|[A-Z]{7,20}:?)\Z
             # A label: capitals before a colon, and labels that stand without one.
           | \.?[A-Z]{3,20}: | ISSN | ISBN | DOI | RIS | PMC?ID | REVIEW | [Vv]ol\. | pp\. | [Ee]-?mail | \.?www\.
+            # The host of a journal.
+          | [a-z]{2,20}\.(?:com|net|org|edu)\Z
           | https?\Z
             # A conjunction of English, German or French, with the blank after it only.
           | (?:and|or|und|oder|et|ou)\Z

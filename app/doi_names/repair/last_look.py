@@ -16,12 +16,12 @@ _USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCI
 #: Another prefix or a URL in a suffix: the name, or what stands before it.
 _SECOND: Final = re.compile(r"/10\.[0-9]{4,9}/|://")
 _PAIRS: Final = ("()", "[]", "<>")
-#: What follows a name at once, and is a part of it or a glued word: a letter, a digit.
-_GLUED: Final = re.compile(r"[0-9A-Za-z]")
+#: What follows a name at once, and is a part of it or not: a letter, a digit, a plus sign.
+_GLUED: Final = re.compile(r"[0-9A-Za-z+]")
 #: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
 #: hexadecimal digits.
-_LETTERS: Final = re.compile(r"(?<=[0-9])(?:[A-Z]{3,6}|(?![a-f]{1,6}\Z)[a-z]{2,6})\Z")
-_NEXT_WORD: Final = re.compile(r"[^\S\r\n][A-Za-z]")
+_LETTERS: Final = re.compile(r"(?<=[0-9])(?:[A-Z]{2,6}|(?![a-f]{1,6}\Z)[a-z]{2,6})\Z")
+_NEXT_WORD: Final = re.compile(r"[^\S\r\n]{1,8}\S")
 #: A number after a blank. PDF readers write an underscore as a blank.
 _NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
 #: A line that may go on with the name: not with a capital, a label, a URL, another name or the number of a list.

@@ -17,12 +17,12 @@ BEGINNING: Final = re.compile(PREFIX.pattern + SUFFIX_BEGINNING.pattern)
 #: A name up to the first blank, quotation mark, query or fragment; "#" can be the check character of a SICI.
 NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
 _THREE_DIGITS: Final = re.compile(r"10\.(?:(?<![0-9./]10\.)|(?<=doi\.org/10\.))([0-9]{3})/")
-_LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9]{4,9}/)")
+_LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9OoIl]{4,9}/)")
 _LETTERS_INSIDE: Final = re.compile(r"(?<![0-9A-Za-z])10\.(?=[0-9]{0,8}[OoIl])([0-9OoIl]{4,9})(?=/)")
 _AS_DIGITS: Final = str.maketrans("OoIl", "0011")
 #: A character that a program could not decode, inside or after the number.
 _UNREADABLE: Final = re.compile(r"(10\.(?<![0-9]10\.)[0-9]{0,9})[?\ufffd]{1,4}([0-9]{0,9})(?=/)")
-_LOST_DOT: Final = re.compile(r"\A10(?=[1-9][0-9]{3,4}/\S)")
+_LOST_DOT: Final = re.compile(r"\A10(?:[-_\s\u00b7]|\.\.)?(?=[1-9][0-9]{3,4}/\S)")
 _ONE_ZERO: Final = re.compile(r"(?<![0-9A-Za-z.])[01]?\.(?=[0-9]{4,9}/\S)")
 #: Crossref's first thousand prefixes. Others with four digits are prefixes of handles too.
 _NO_TEN: Final = re.compile(r"\A(?=1[0-9]{3}/[^\s/]{4})")
@@ -58,7 +58,7 @@ def without_unreadable(text: str) -> str:
 
 
 def with_lost_dot(text: str) -> str:
-    """101000/182 -> 10.1000/182: the dot was not copied."""
+    """101000/182 -> 10.1000/182: the dot was not copied, or another sign was typed."""
     return _LOST_DOT.sub("10.", text)
 
 

@@ -16,6 +16,7 @@ _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LATEX_ESCAPE: Final = re.compile(
     r"""\{\\(?P<braced>[_&%#$<>])\}
         # Markdown escapes any punctuation (CommonMark 0.31, section 2.4).
+      | \{(?P<bare>[][<>_&%\#])\}
       | \\{1,4}(?=[_&%#${}<>.:;+~-]|[\[\]](?=[0-9]))
       | \$(?P<math>[<>_])\$
       | \{\\text(?P<braced_word>less|greater|underscore)\}
@@ -53,7 +54,7 @@ def without_html_entities(text: str) -> str:
 
 def without_latex_escapes(text: str) -> str:
     r"""10.1000/18\_2 -> 10.1000/18_2"""
-    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text else text
+    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text or "{" in text else text
 
 
 def _write_latex_character(found: re.Match[str]) -> str:

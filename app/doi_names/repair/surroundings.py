@@ -9,7 +9,7 @@ from doi_names.repair import sici
 from doi_names.repair.prefix import BEGINNING, NAME, PREFIX
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&\s(\[>/])10\.[0-9]{4,9}/", _CASELESS)
+_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
 # Runs of white space are one blank in the texts that reach these repairs.
 #: The next name begins at least this many characters after the first: a prefix and a slash.
 _MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
@@ -45,7 +45,8 @@ def before_repetition(text: str) -> str:
     """10.1000/182 https://doi.org/10.1000/182 -> 10.1000/182"""
     first = BEGINNING.search(text)
     found = _REPETITION.search(text, first.end()) if first else None
-    return text[: found.start()].rstrip(" ;,|([/\t\r\n") if found else text
+    # A plus sign can end a name: 10.1021/ja003055+.
+    return text[: found.start()].removesuffix("+").rstrip(" ;,|([/\\\t\r\n") if found else text
 
 
 def without_emphasis(text: str) -> str:
