@@ -49,6 +49,10 @@ class AdminClient:
         query = urlencode(parameters, errors="surrogateescape")
         return self._send("GET", f"/admin/explain?{query}")
 
+    def settings(self) -> dict[str, Any]:
+        """GET the settings in force, with secrets masked."""
+        return self._send("GET", "/admin/settings")
+
     def status(self) -> dict[str, Any]:
         """GET `/status`."""
         return self._send("GET", "/status?format=json")

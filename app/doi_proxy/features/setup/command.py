@@ -36,6 +36,11 @@ def _add_check(command: argparse.ArgumentParser) -> None:
         "--ready", action="store_true", help="only whether the running proxy is ready: exit status 0, else 1"
     )
     scope.add_argument(
+        "--running",
+        action="store_true",
+        help="only what a reload and what a restart of the running proxy would change: exit status 1, or 0 for nothing",
+    )
+    scope.add_argument(
         "--bundle",
         type=Path,
         metavar="FILE",
@@ -53,7 +58,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="with --size: how long the upstream takes for an answer (0.5s)",
     )
-    add_server(command, "with --ready or --bundle: the proxy; by default the one on this machine")
+    add_server(command, "with --ready, --running or --bundle: the proxy; by default the one on this machine")
     add_format(command)
 
 
@@ -77,8 +82,8 @@ def _answer(text: str) -> float:
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
-    if namespace.server is not None and not namespace.ready and namespace.bundle is None:
-        raise ConfigurationError("--server is for a running proxy; add --ready or --bundle FILE")
+    if namespace.server is not None and not (namespace.ready or namespace.running or namespace.bundle):
+        raise ConfigurationError("--server is for a running proxy; add --ready, --running or --bundle FILE")
     if namespace.answer is not None and namespace.size is None:
         raise ConfigurationError("--answer is for --size; add --size LOAD")
     if namespace.size is not None:
@@ -90,6 +95,10 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
         from doi_proxy.features.setup.readiness import check_ready
 
         return check_ready(context.settings, namespace.server)
+    if namespace.running:
+        from doi_proxy.features.setup.running_command import compare_running
+
+        return compare_running(context, namespace.server, as_json=namespace.format == "json")
     if namespace.bundle is not None:
         from doi_proxy.features.setup.support_bundle import write_support_bundle
 

@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import CommandContext
+from doi_proxy.features.setup.described_settings import describe_settings
 from doi_proxy.proxy_client.exchange import Exchange
 from doi_proxy.proxy_client.running_proxy import find_server
 from doi_proxy.proxy_client.server import ProxyServer
 from doi_proxy.system.files import create_new
-from doi_proxy.system.redaction import MASK, redact, redact_value
-from doi_proxy.system.setting_values import write_value
+from doi_proxy.system.redaction import MASK, redact
 from doi_proxy.system.version import read_version
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
@@ -72,7 +72,7 @@ def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
     token = context.settings.value("admin_token")
     sources: dict[str, Callable[[], bytes]] = {
         "versions.json": lambda: _json(_describe_versions()),
-        "settings.json": lambda: _json(_describe_settings(context)),
+        "settings.json": lambda: _json(describe_settings(context)),
         "check.json": lambda: _json([_mask(str(finding)) for finding in context.inspect((), offline=True)]),
         "store.json": lambda: _json(asyncio.run(_describe_store(context))),
     }
@@ -121,17 +121,6 @@ def _describe_versions() -> dict[str, Any]:
         "platform": " ".join(os.uname()[::2]),
         "packages": {distribution.metadata["Name"]: distribution.version for distribution in distributions()},
     }
-
-
-def _describe_settings(context: CommandContext) -> dict[str, Any]:
-    """Each setting with its value and its source. Secrets are masked."""
-    settings, values, shown = context.settings, context.values, {}
-    for name, value in settings.model_dump(mode="json").items():
-        sourced = values.get(name)
-        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
-        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
-        shown[name] = {"value": text, "source": "default" if sourced is None else sourced.source}
-    return shown
 
 
 async def _describe_store(context: CommandContext) -> dict[str, Any]:
