@@ -51,6 +51,8 @@ class NamePages:
         self.sections = sections
         self._clock = clock
         self._freshness = Freshness()
+        #: For a page that may say more in a moment.
+        self._briefly = Freshness(_SECTION_SECONDS)
         self._countdown = PageCountdown()
 
     def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
@@ -125,14 +127,13 @@ class NamePages:
                 claims.find_standing(resolution) is claims.Standing.SET_HERE,
             ),
         )
-        freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
+        is_pending = bool(sections.get("is_pending"))
+        kept_by = self._briefly if is_pending else self._freshness
+        freshness = kept_by.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
         # The records of issuers decide what a signature is worth.
-        is_alone = signature is None
-        basis = (
-            self._find_basis(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)
-            if is_alone
-            else None
-        )
+        basis = None
+        if signature is None and not is_pending:
+            basis = self._find_basis(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)
         return page(
             200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), basis=basis
         )

@@ -198,7 +198,7 @@ class Pages:
         }
         facts |= {"leads_on": leads_on and note is None, "count": len(values)}
         facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked)}
-        facts |= {"is_set_here": about.is_set_here, "blocks": (), **sections}
+        facts |= {"is_set_here": about.is_set_here, "first_blocks": (), "blocks": (), **sections}
         return self.render("values", link, language, "values.title_", name, **facts)
 
     def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:

@@ -18,6 +18,8 @@ class Section:
 
     #: The file of the block's template.
     template: str
+    #: Whether the block of a record comes before what is known of the record itself.
+    comes_first = False
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
@@ -30,7 +32,10 @@ class Section:
         return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
-        """The data about a name or, if there is none, about a text. Empty if there is no block on the page."""
+        """The data about a name or, if there is none, about a text. Empty if there is no block on the page.
+
+        A page whose data have `is_pending` is not kept: a later one may say more.
+        """
         return {}
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
@@ -41,7 +46,10 @@ class Section:
 def read_sections(
     sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
 ) -> dict[str, Any]:
-    """The data of all sections, and for a page the templates of their `blocks`."""
-    read = [(section.template, section.read(kind, name, text)) for section in sections]
+    """The data of all sections, and for a page the templates of their `blocks`, and of those that come first."""
+    read = [(section, facts) for section in sections if (facts := section.read(kind, name, text))]
     data = {key: value for _, facts in read for key, value in facts.items()}
-    return data if kind == "problem" else {**data, "blocks": [template for template, facts in read if facts]}
+    if kind == "problem":
+        return data
+    first = [section.template for section, _ in read if section.comes_first]
+    return {**data, "first_blocks": first, "blocks": [one.template for one, _ in read if not one.comes_first]}

@@ -31,6 +31,7 @@ from tests.web.proxy import Proxy
 pytestmark = pytest.mark.anyio
 
 BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+PENDING: Final = "Title and author of the work are not known here yet."
 PAGE_TIMEOUT: Final = "doi_proxy.features.metadata.section.PAGE_TIMEOUT"
 ON: Final[dict[str, Any]] = {"metadata": True, "upstream_private_servers": True}
 
@@ -85,11 +86,29 @@ async def test_a_page_does_not_wait_for_a_slow_server_and_a_later_one_has_the_ti
     monkeypatch.setattr(PAGE_TIMEOUT, 0.01)
     async with proxies() as (proxy, agency):
         agency.free.clear()
-        assert TITLE not in await record_page(proxy)
+        page = await proxy.get("/10.5555/a?noredirect", accept=BROWSER)
+        assert TITLE not in page.text and PENDING in page.text
+        # A cache that kept it would hide the title from the next reader.
+        assert page["cache-control"] == "public, max-age=1"
         monkeypatch.setattr(PAGE_TIMEOUT, 60.0)
         agency.free.set()
-        assert TITLE in await record_page(proxy)
+        page = await proxy.get("/10.5555/a?noredirect", accept=BROWSER)
+        assert TITLE in page.text and PENDING not in page.text
+        assert page["cache-control"] == "public, max-age=300"
         assert len(agency.requests) == 1
+
+
+async def test_the_first_page_waits_as_long_as_an_agency_usually_takes() -> None:
+    async with proxies() as (proxy, agency):
+        agency.free.clear()
+        asyncio.get_running_loop().call_later(1.5, agency.free.set)
+        assert TITLE in await record_page(proxy)
+
+
+async def test_a_work_without_metadata_is_not_announced() -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = answer(b"", status="404 Not Found")
+        assert PENDING not in await record_page(proxy)
 
 
 BAD: Final = {
@@ -214,7 +233,7 @@ async def test_without_room_in_the_share_nothing_is_fetched() -> None:
     async with proxies(upstream_rate=0.1, upstream_burst=1000.0) as (proxy, agency):
         for number in range(5):
             proxy.upstream.put(f"10.5555/{number}", url="https://publisher.example/")
-            await record_page(proxy, f"10.5555/{number}")
+            assert (PENDING in await record_page(proxy, f"10.5555/{number}")) == (number > 0)
         assert len(agency.requests) == 1
 
 

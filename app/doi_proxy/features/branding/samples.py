@@ -28,7 +28,14 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
     """The facts of each page by template, as `Pages` passes them."""
     shown = rows(read_values(_RECORD).values)
     tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
-    values: dict[str, Any] = {"blocks": (), "tables": tables, "hidden": 1, "outline": Outline(), "stale": None}
+    values: dict[str, Any] = {
+        "first_blocks": (),
+        "blocks": (),
+        "tables": tables,
+        "hidden": 1,
+        "outline": Outline(),
+        "stale": None,
+    }
     not_found: dict[str, Any] = {"without_slash": _NAME, "blocks": (), "questionable": ()}
     could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1), "ways": _WAYS}
     return {

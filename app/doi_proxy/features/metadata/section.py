@@ -10,14 +10,16 @@ from doi_proxy.features.metadata.works import Works
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.section import PageKind, Section
 
-#: Seconds that the page of a record waits for its metadata.
-PAGE_TIMEOUT: Final = 0.5
+#: Seconds that the page of a record waits for its metadata. The records of a new prefix and the answer of an agency
+#: take one to two. A person rather waits for them than opens the page twice.
+PAGE_TIMEOUT: Final = 2.0
 
 
 class WorkSection(Section):
     """See Section."""
 
     template = "work.html"
+    comes_first = True
 
     def __init__(self, works: Works) -> None:
         self._works = works
@@ -35,9 +37,12 @@ class WorkSection(Section):
         return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
-        """The work, if it is in memory."""
-        work = None if kind != "values" or name is None else self._works.recall(name)
-        return {} if work is None else {"work": work}
+        """The work, if it is in memory, else whether a later page may have it."""
+        if kind != "values" or name is None:
+            return {}
+        work = self._works.recall(name)
+        is_pending = work is None and self._works.may_find(name)
+        return {"work": work, "is_pending": is_pending} if work is not None or is_pending else {}
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """No other names."""

@@ -101,6 +101,10 @@ class Works:
         kept = self._works.get(name.key)
         return kept.work if kept is not None and self._is_usable(name.key, kept.fetched_at) else None
 
+    def may_find(self, name: HandleName) -> bool:
+        """Whether a fetch may bring the work: the agency has not said within minutes that it has none."""
+        return name.is_doi and name.key not in self._absent
+
     def _is_usable(self, key: str, fetched_at: float) -> bool:
         """Whether a work is within its TTL, and its name was not purged since."""
         now = self._clock()
