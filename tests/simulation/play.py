@@ -91,7 +91,7 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
     with TemporaryDirectory() as folder:
         store = {"memory": "memory:", "file": f"sqlite:///{folder}/store.sqlite", "valkey": URL}[setup.store]
         settings = {**_SETTINGS, **Bounds.settings(setup), "store_url": store, "workers": setup.workers}
-        with World(seed=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
+        with World(chance=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
             upstream.world = world
             judge = Judge(world, upstream, workers=setup.processes, explains=not setup.is_troubled)
             upstream.judge, upstream.is_running = judge, True

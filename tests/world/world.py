@@ -30,8 +30,8 @@ Result = TypeVar("Result")
 class World(Service):
     """A service with a loop of its own. See Service."""
 
-    def __init__(self, *, seed: int = 1, latency: Callable[[], float] | None = None, **settings: Any) -> None:
-        super().__init__(chance=seed, **settings)
+    def __init__(self, *, latency: Callable[[], float] | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
         self.loop = WorldLoop(latency)
         self._hosts = count(1)
 
