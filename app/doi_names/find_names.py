@@ -11,7 +11,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from doi_names.name import HandleName, fold
-from doi_names.repair.characters import OTHER_DIGITS
+from doi_names.repair.characters import PLAIN
+from doi_names.repair.ends import ENDINGS, SECOND_NAME
 from doi_names.repair.last_look import MAX_LOOK
 from doi_names.repair.prefix import SUFFIX_BEGINNING
 from doi_names.repair.surroundings import with_chapter, within_cell, without_blanks
@@ -25,13 +26,6 @@ MAX_NAME_CHARACTERS: Final = 512
 BLOCK_CHARACTERS: Final = 256
 #: Words after the first that a broken name can have.
 _MAX_PIECES: Final = 3
-#: One character for one: the wide forms of East Asian fonts, and what looks like a slash or a dot.
-_PLAIN: Final = (
-    {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-    | dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
-    | dict.fromkeys((0x2024, 0x3002, 0xFF61), ".")
-    | OTHER_DIGITS
-)
 #: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
 #: in a URL of the resolver or after a label.
 _START: Final = re.compile(
@@ -51,8 +45,6 @@ _QUERY: Final = re.compile(r"\?|(?<![&\\])#(?=[A-Za-z])")
 #: Characters before a name that decide whether it is one: "www.doi.org/".
 _LOOK_BEHIND: Final = 12
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
-#: A name that is written after another one, without a blank.
-_GLUED: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/(?=[^\s/])")
 #: A tag is part of the word in which it is, and so is the blank after a command of LaTeX for a slash.
 _WORD: Final = re.compile(r"(?:<[a-z/][^<>]{0,200}>|\\slash[ ]|\S)+", re.IGNORECASE)
 #: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
@@ -66,7 +58,7 @@ _LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
 _WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|</?[A-Za-z][^<>]{0,200}>|\\{1,4}/|.", re.DOTALL)
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-_CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
+_CLOSING: Final = "".join(ENDINGS) + ">)]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +111,9 @@ class NameFinder:
     def _find(self, until: int) -> list[FoundName]:
         """The names that begin before a position of the rest. What lies before it is dropped, but for some context."""
         names: list[FoundName] = []
-        text = self._rest.translate(_PLAIN) if not self._rest.isascii() else self._rest
+        text = self._rest.translate(PLAIN) if not self._rest.isascii() else self._rest
         done = 0
-        while found := _GLUED.match(text, done) or _START.search(text, done):
+        while found := SECOND_NAME.match(text, done) or _START.search(text, done):
             if found.start() >= until:
                 break
             begin = found.start() + len(found[0]) - len(found[0].lstrip())
@@ -132,7 +124,7 @@ class NameFinder:
                 # A plus sign can end a name: 10.1021/ja003055+. Between two names it separates them.
                 limit = following.start()
                 limit -= 1 if text[limit - 1] == "+" else 0
-            glued = _GLUED.search(text, found.end(), limit)
+            glued = SECOND_NAME.search(text, found.end(), limit)
             limit = glued.start() if glued else limit
             read = _read_at(self._rest, text, (begin, found.end(), limit))
             done = found.end()

@@ -92,6 +92,7 @@ EDGES: list[tuple[Callable[[str], str], str, str]] = [
     (programs.parameter_value, "https://example.org/?url=https://doi.org/10.1000/1", "https://doi.org/10.1000/1"),
     (surroundings.name_inside, "see 10.1000/182?x", "10.1000/182"),
     (surroundings.name_inside, "110.1000/182", "110.1000/182"),
+    (surroundings.name_inside, "see 10.1207/S15327663JCP13-1&2_05", "10.1207/S15327663JCP13-1&2_05"),
     (surroundings.short_doi_inside, "https://shortdoi.org/aabbe", "10/aabbe"),
     (surroundings.short_doi_inside, "on 24/10/may", "on 24/10/may"),
     (surroundings.short_doi_inside, "https://example.org/2020/10/may", "https://example.org/2020/10/may"),

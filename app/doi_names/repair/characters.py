@@ -33,6 +33,8 @@ _ZEROS: Final = (
 OTHER_DIGITS: Final = {zero + digit: str(digit) for zero in _ZEROS for digit in range(10)} | {0x66B: "."}
 #: Fraction Slash, Division Slash, Big Solidus, Box Drawings Light Diagonal.
 _SLASHES: Final = dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
+#: What is one character for one: a text keeps its places.
+PLAIN: Final = _FULL_WIDTH | OTHER_DIGITS | _SLASHES
 #: Much Less-Than and Much Greater-Than, angle brackets of mathematics and of East Asia, single angle quotation marks.
 _ANGLES: Final = dict.fromkeys("\u226a\u27e8\u2329\u3008\u2039", "<") | dict.fromkeys(
     "\u226b\u27e9\u232a\u3009\u203a", ">"

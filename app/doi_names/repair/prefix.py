@@ -14,8 +14,9 @@ _URL: Final = r"(?:https?://(?:dx\.)?doi\.org/)?"
 SUFFIX_BEGINNING: Final = re.compile(_URL + r"\S")
 #: The least that is a name.
 BEGINNING: Final = re.compile(PREFIX.pattern + SUFFIX_BEGINNING.pattern)
-#: A name up to the first blank, quotation mark, query or fragment; "#" can be the check character of a SICI.
-NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#)+')
+#: A name up to the first blank, quotation mark, query or fragment. "#" can be the check character of a SICI, and one
+#: publisher joins two numbers by "&": 10.1207/S15327663JCP13-1&2_05.
+NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#|&(?=[0-9]{1,2}_))+')
 _THREE_DIGITS: Final = re.compile(r"10\.(?:(?<![0-9./]10\.)|(?<=doi\.org/10\.))([0-9]{3})/")
 _LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9OoIl]{4,9}/)")
 _LETTERS_INSIDE: Final = re.compile(r"(?<![0-9A-Za-z])10\.(?=[0-9]{0,8}[OoIl])([0-9OoIl]{4,9})(?=/)")
@@ -35,7 +36,7 @@ _NOT_A_SLASH: Final = re.compile(
 )
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
 _DOUBLE_SLASH: Final = re.compile(rf"({PREFIX.pattern})/{{1,8}}")
-#: 96 of 110,816 registered names have two slashes, all of these prefixes (American Psychological Association, Hogrefe).
+#: The prefixes of all 96 registered names with two slashes, of 110,816 (American Psychological Association, Hogrefe).
 _PREFIXES_WITH_TWO: Final = ("10.1024/", "10.1027/", "10.1037/")
 #: The prefix before the whole name or its URL.
 _REPEATED: Final = re.compile(rf"({PREFIX.pattern}){_URL}(?=\1\S)")
