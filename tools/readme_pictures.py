@@ -1,97 +1,44 @@
-"""Makes the pictures of README in docs/images/: `python -m tools.readme_pictures`."""
+"""Makes the picture of README, docs/images/references.png: `python -m tools.readme_pictures`."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import shutil
 from pathlib import Path
 from typing import Final
 
-from playwright.async_api import Page, Route, ViewportSize, async_playwright
+from playwright.async_api import ViewportSize, async_playwright
 
-from doi_proxy.assembly.core import build_pages
-from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.status.models import EventStatus, HistoryPoint, Status, UpstreamName
-from doi_proxy.features.status.page import page_facts
-from doi_proxy.features.status.summary import summarize
-from doi_proxy.web.pages import Link
-from tests.browser.site import UNKNOWN, open_site
+from tests.browser.site import open_site
 from tests.browser.watched import CHROMIUM_FLAGS
 from tests.cluster.processes import ROOT
 
-FOLDER: Final = Path(ROOT, "docs/images")
-#: Each picture by its name: the path, whether it shows the branding example, and the size in CSS pixels.
-PICTURES: Final[dict[str, tuple[str, bool, ViewportSize]]] = {
-    "home": ("/", False, {"width": 640, "height": 560}),
-    "not-found": (f"/{UNKNOWN}", True, {"width": 640, "height": 560}),
-    "status": ("/status?format=html", False, {"width": 640, "height": 680}),
-}
-#: Of the invented day: its points, and the seconds of each.
-_POINTS: Final = 288
-_STEP: Final = 300
-
-
-def invented_day(end: int) -> list[HistoryPoint]:
-    """The 24 hours before `end`: few requests at night, and an outage of the upstream at 16:00."""
-    points = []
-    begin = end - end % _STEP - _POINTS * _STEP
-    for number in range(_POINTS):
-        hour = (begin + number * _STEP) % 86_400 / 3_600
-        tide, ripple = math.cos(2 * math.pi * (hour - 2) / 24), math.sin(number / 3) * math.sin(number / 7)
-        requests = round(900 - 700 * tide + 60 * ripple)
-        outage = 16 <= hour < 16.8
-        hits = round(requests * (0.94 + 0.03 * math.sin(number / 9)))
-        seconds = None if outage else 0.18 + 0.05 * math.sin(number / 13) + 0.02 * math.sin(number / 4)
-        point = HistoryPoint(
-            start=begin + number * _STEP,
-            requests=requests,
-            answers=requests,
-            hits=hits,
-            stale=80 + number % 5 if outage else 0,
-            unverified=40 + number % 7 if outage else 0,
-            questions=requests - hits,
-            upstream_seconds=seconds,
-            loop_delay=0.001,
-            down=_STEP if outage else 0,
-        )
-        points.append(point)
-    return points
-
-
-async def show_invented_day(page: Page) -> None:
-    """Put the invented day into the page `/status`. The numbers below the plot stay those of the proxy."""
-    pages = build_pages(Settings())
-
-    async def answer(route: Route) -> None:
-        reply = await route.fetch(url=route.request.url.replace("html", "json"))
-        status = Status.model_validate(await reply.json())
-        end = status.started + status.uptime
-        history = invented_day(end)
-        down = [point.start for point in history if point.down]
-        outage = EventStatus(kind="outage", at=down[0], until=down[-1] + _STEP, detail="doi.org", count=1)
-        upstreams = [UpstreamName(name="doi.org", state="ok", down_since=None)]
-        day = {"history": history, "upstream_seconds": 0.182, "events": [outage]}
-        status = status.model_copy(update={**day, "started": end - 40 * 86_400, "uptime": 40 * 86_400})
-        status = status.model_copy(update={"summary": summarize(status, upstreams, end)})
-        await route.fulfill(
-            body=pages.render("status", Link(""), "en", "status.title", **page_facts(status)),
-            content_type="text/html;charset=utf-8",
-        )
-
-    await page.route("**/status?*", answer)
+FILE: Final = Path(ROOT, "docs/images/references.png")
+#: In CSS pixels.
+SIZE: Final[ViewportSize] = {"width": 880, "height": 860}
+REGISTERED: Final = ("10.1000/182", "10.5555/catalogue.2019.17", "10.5555/library-links")
+#: References as they stand in a thesis. One DOI has an O for a zero, one is not registered.
+TEXT: Final = """\
+International DOI Foundation (2019). DOI Handbook. https://doi.org/10.1000/182
+Example A (2019). How catalogues cite. Journal of Examples 4, 17-29. doi:10.5555/catalogue.2O19.17
+Example B (2021). Links that last. Example Press. https://doi.org/10.5555/library-links.
+Example C (2023). Half of a name. Journal of Examples 8, 1-9. https://doi.org/10.5555/half-of
+Example D (1987). A book without a DOI. 3rd edition. Example Press.
+"""
 
 
 async def main() -> None:
-    """Write every picture, in English and in the light scheme."""
-    FOLDER.mkdir(exist_ok=True)
+    """Write the picture, in English and in the light scheme."""
     async with open_site() as site, async_playwright() as playwright:
+        for name in REGISTERED:
+            site.upstream.put(name, url="https://example.org/")
         browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_FLAGS)
-        for name, (path, branded, size) in PICTURES.items():
-            page = await browser.new_page(viewport=size, locale="en", color_scheme="light")
-            await show_invented_day(page)
-            await page.goto(site.at(path, branded=branded))
-            await page.screenshot(path=FOLDER / f"{name}.png")
+        page = await browser.new_page(viewport=SIZE, locale="en", color_scheme="light")
+        await page.goto(site.at("/references", branded=True))
+        await page.locator("#text").fill(TEXT)
+        await page.locator("main button").click()
+        await page.wait_for_load_state()
+        await page.screenshot(path=FILE)
         await browser.close()
 
 
