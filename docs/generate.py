@@ -41,15 +41,6 @@ HEADINGS: Final = {
     "otel": "Traces",
     "native": "The native Handle protocol for other programs",
 }
-COLUMNS: Final = (
-    "key",
-    "environment variable",
-    "flag",
-    "type and unit",
-    "default",
-    "what it is, and when to change it",
-    "a change needs",
-)
 #: The beginning of the list in docs/architecture.md.
 FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
 #: The beginning of the drawing in docs/architecture.md.
@@ -96,14 +87,15 @@ Values are written as people write them, in all three places alike:
 | list | in the TOML file an array, `["127.0.0.1", "::1"]`; elsewhere a text with commas, `127.0.0.1, ::1` |
 | `on` or `off` | also `true` or `false`; in the TOML file without quotation marks too |
 
-The last column says how a changed setting takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy`) or by a
-restart. [operations.md](operations.md#signals) describes the reload.
+The last line of a setting has its key in the file, its environment variable and its flag, then its type, its default,
+and how a change takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy`) or by a restart.
+[operations.md](operations.md#signals) describes the reload.
 """
 
 TOML_HEAD: Final = """\
 # The settings of doi-proxy, each with its default, commented out. Pass this file by --config or DOI_PROXY_CONFIG.
 # The line below each description has the environment variable and the type. The variable wins over this file, and a
-# command-line flag wins over both. docs/generate.py writes this file; docs/settings.md shows the same as tables.
+# command-line flag wins over both. docs/generate.py writes this file; docs/settings.md shows the same.
 """
 
 
@@ -197,19 +189,17 @@ def write_markdown(found: list[Setting]) -> str:
     """The text of docs/settings.md."""
     parts = [MARKDOWN_HEAD]
     for table in Settings.tables:
-        lines = [
-            f"## {HEADINGS[table]}: `[{table}]`\n",
-            f"| {' | '.join(COLUMNS)} |",
-            f"| {' | '.join('---' for _ in COLUMNS)} |",
-        ]
-        for one in found:
-            if one.table == table:
-                default = "not set" if one.default is None else f"`{one.default}`"
-                names = (f"`{one.key}`", f"`{variable(one.name)}`", f"`{one.flag}`")
-                cells = (*names, one.kind, default, one.sentence, "a reload" if one.reloaded else "a restart")
-                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        parts.append("\n".join(lines) + "\n")
+        parts.append(f"## {HEADINGS[table]}: `[{table}]`\n")
+        parts += [write_setting(one) for one in found if one.table == table]
     return "\n".join(parts)
+
+
+def write_setting(one: Setting) -> str:
+    """A section of docs/settings.md: a heading that a link and a search can have, and no table of seven columns."""
+    default = "not set by default" if one.default is None else f"default `{one.default}`"
+    change = "a reload" if one.reloaded else "a restart"
+    names = f"`{one.key}` in `[{one.table}]`, `{variable(one.name)}`, `{one.flag}`"
+    return f"### `{one.name}`\n\n{one.sentence}\n\n{names}: {one.kind}; {default}; a change needs {change}.\n"
 
 
 def write_toml(found: list[Setting]) -> str:

@@ -116,8 +116,11 @@ def test_the_files_made_from_the_settings_are_up_to_date() -> None:
 
 def test_every_setting_has_its_variable_and_its_flag_in_the_documentation_and_no_other_is_there() -> None:
     page = text_of("docs/settings.md")
-    rows = [row for row in page.splitlines() if row.startswith("| `") and f"| `{ENV_PREFIX}" in row]
-    documented = {(row.split("`")[3], row.split("`")[5]) for row in rows}
+    documented = set(
+        re.findall(
+            rf"^`[a-z_0-9]+` in `\[[a-z]+\]`, `({ENV_PREFIX}[A-Z_0-9]+)`, `(--[a-z0-9-]+)`: ", page, re.MULTILINE
+        )
+    )
     assert documented == {(variable(name), "--" + name.replace("_", "-")) for name in Settings.model_fields}
 
 
