@@ -19,6 +19,7 @@ COPY pyproject.toml LICENSE README.md ./
 COPY packaging packaging
 COPY app app
 COPY config config
+COPY docs docs
 # The version of the checkout, which has the history: --build-arg VERSION="$(doi-proxy --version | cut -d' ' -f2)"
 ARG VERSION=1.0.0.dev
 RUN echo "$VERSION" >app/doi_proxy/system/built_version.txt \

@@ -27,6 +27,8 @@ FILES: Final = ("FILE", "LIST")
 
 #: The file that app/doi_proxy/system/version.py reads. A source archive has it.
 VERSION_FILE: Final = "app/doi_proxy/system/built_version.txt"
+#: Where app/doi_proxy/features/setup/shipped_files.py finds the pages of the manual in a wheel.
+MANUAL: Final = "doi_proxy/features/setup/docs"
 
 
 class BuiltFiles(BuildHookInterface):
@@ -43,6 +45,9 @@ class BuiltFiles(BuildHookInterface):
             build_data["force_include"][str(built)] = VERSION_FILE
         if self.target_name == "sdist":
             return
+        build_data["force_include"] |= {
+            str(page): f"{MANUAL}/{page.name}" for page in Path(self.root, "docs").glob("*.md")
+        }
         names = write_files(Path(self.folder.name), self.metadata.version)
         build_data["shared_data"] |= {f"{self.folder.name}/{name}": name for name in names}
 

@@ -129,8 +129,10 @@ def test_the_dockerfile_s_install_steps_give_a_working_program(tmp_path: Path) -
     assert data_files(ROOT / "app" / "doi_proxy") - data_files(installed) == set()
     setup = ["setup", f"--root={tmp_path}/root", "--front=none", "--public-url=https://doi.example.org"]
     run([str(program), *setup], tmp_path, environment)
-    alerts = tmp_path / "root/etc/doi-proxy/doi-proxy-alerts.yml"
-    assert alerts.read_bytes() == (ROOT / "config/prometheus/alerts.yml").read_bytes()
+    alerts = (tmp_path / "root/etc/doi-proxy/doi-proxy-alerts.yml").read_text(encoding="utf-8")
+    shipped = (ROOT / "config/prometheus/alerts.yml").read_text(encoding="utf-8")
+    assert alerts == shipped.replace("docs/runbook.md#", "https://doi.example.org/runbook/")
+    assert run([str(program), "runbook"], tmp_path, environment) == (ROOT / "docs/runbook.md").read_text("utf-8")
 
 
 def test_the_image_installs_only_what_the_locks_pin_with_hashes() -> None:

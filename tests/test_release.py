@@ -159,6 +159,7 @@ async def test_the_wheel_serves_from_an_empty_environment(environment: Path, tmp
     assert run(program, "--version") == f"doi-proxy {read_version()}\n"
     metadata = "import importlib.metadata; print(importlib.metadata.version('doi-proxy'))"
     assert run(python, "-c", metadata).strip() == read_version()
+    assert run(program, "runbook", "--page", "index") == (ROOT / "docs/index.md").read_text(encoding="utf-8")
     seed = environment / "share/doi-proxy/seed.ndjson"
     settings = {
         "DOI_PROXY_UPSTREAM_URL": "http://127.0.0.1:9",

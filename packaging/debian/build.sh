@@ -37,6 +37,9 @@ install -D -m 644 config/systemd/doi-proxy.service "$root/usr/lib/systemd/system
 install -D -m 644 config/sysusers.d/doi-proxy.conf "$root/usr/lib/sysusers.d/doi-proxy.conf"
 install -D -m 644 config/tmpfiles.d/doi-proxy.conf "$root/usr/lib/tmpfiles.d/doi-proxy.conf"
 install -D -m 644 -t "$root/etc/doi-proxy" config/systemd/doi-proxy.toml config/systemd/allow.txt config/systemd/deny.txt
+for pages in "$home"/lib/python3*/site-packages/doi_proxy/features/setup/docs; do
+    ln -s "${pages#"$root"}" "$root/usr/share/doc/doi-proxy/manual"
+done
 install -m 644 LICENSE "$root/usr/share/doc/doi-proxy/copyright"
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" \
     "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"

@@ -26,6 +26,10 @@ _ALL: Final = {
         "doi_proxy.features.setup.command",
     ),
     "doctor": ("probe the front proxy and name what to change in it", "doi_proxy.features.setup.command"),
+    "runbook": (
+        "print what an alert means, what to look at and what to do, or a page of the manual",
+        "doi_proxy.features.setup.command",
+    ),
     "status": ("print what a running proxy is doing", "doi_proxy.features.status.command"),
     "explain": ("explain the answer that a client gets about a name", "doi_proxy.features.explain.command"),
     "verify": (

@@ -1,4 +1,4 @@
-"""`doi-proxy demo`, `setup`, `check`, `gen-config` and `doctor`."""
+"""`doi-proxy demo`, `setup`, `check`, `gen-config`, `doctor` and `runbook`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def _demo(_: CommandContext, namespace: argparse.Namespace) -> int:
     from doi_proxy.features.setup.demo_command import run_demo
 
     return run_demo(namespace)
+
+
+def _add_runbook(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[ALERT] [--page NAME]")
+    command.add_argument("entry", nargs="?", metavar="ALERT", help="print the entry of this alert or line of /status")
+    command.add_argument("--page", metavar="NAME", help="print another page of the manual, such as operations or index")
+
+
+def _print_runbook(_: CommandContext, namespace: argparse.Namespace) -> int:
+    from doi_proxy.features.setup.runbook_command import print_runbook
+
+    return print_runbook(namespace.entry, namespace.page)
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
@@ -114,4 +126,5 @@ COMMANDS: Final = (
     Command("check", _add_check, _check),
     Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),
     Command("doctor", add_doctor_arguments, doctor),
+    Command("runbook", _add_runbook, _print_runbook),
 )

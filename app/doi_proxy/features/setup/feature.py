@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 
 class Setup(Feature):
-    """The route of the probes, if there is an admin token."""
+    """The routes of the runbook and, if there is an admin token, of the probes."""
 
     name = "setup"
     summary = "check, doctor, and the files of an installation"
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
-        """Add the route."""
+        """Add the routes."""
         from doi_proxy.endpoints.own_pages import no_file
         from doi_proxy.features.setup.probe import Probe, add_probe
+        from doi_proxy.features.setup.runbook_route import add_runbook
 
+        add_runbook(app, face)
         token = self.context.settings.value("admin_token")
         if token is not None:
             probe = Probe(token, self.context.clock)

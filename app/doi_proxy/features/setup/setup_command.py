@@ -198,6 +198,7 @@ def _plan(
 ) -> Iterator[PlannedFile]:
     """The files of an installation with these settings. Raises ConfigurationError."""
     from doi_proxy.features.setup.installation import PlannedFile, add_networks, read_existing
+    from doi_proxy.features.setup.runbook import write_alerts
     from doi_proxy.features.setup.shipped_files import read_shipped
     from doi_proxy.features.setup.unit import write_unit
 
@@ -220,7 +221,7 @@ def _plan(
     monitor = _MONITOR if _below(namespace.root, _MONITOR).is_dir() else config.parent
     path = monitor / "doi-proxy-alerts.yml"
     step = f"name {path} in rule_files of your Prometheus, and reload it"
-    yield plan(path, read_shipped("prometheus/alerts.yml"), step)
+    yield plan(path, write_alerts(settings.public_url), step)
 
 
 def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path, str, str]:

@@ -1,4 +1,7 @@
-"""The files of config/ that `doi-proxy setup` copies."""
+"""The files of config/ that `doi-proxy setup` copies, and the pages of docs/ that `doi-proxy runbook` prints.
+
+A wheel has both in this package, a checkout beside `app`.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,16 @@ _MOST_BYTES: Final = 1024 * 1024
 
 
 def read_shipped(path: str) -> str:
-    """The text of a file of config/, such as `prometheus/alerts.yml`. A wheel has it in this package, a checkout beside
-    `app`.
-    """
-    if has_package_file(__package__, "config", path):
-        return read_package_file(__package__, "config", path).decode()
-    return read_regular(Path(__file__).parents[4] / "config" / path, _MOST_BYTES).decode()
+    """The text of a file of config/, such as `prometheus/alerts.yml`. Raises OSError without one."""
+    return _read("config", path)
+
+
+def read_manual_page(name: str) -> str:
+    """A page of the manual in Markdown, such as `runbook`. Raises OSError without one."""
+    return _read("docs", f"{name}.md")
+
+
+def _read(folder: str, path: str) -> str:
+    if has_package_file(__package__, folder, path):
+        return read_package_file(__package__, folder, path).decode()
+    return read_regular(Path(__file__).parents[4] / folder / path, _MOST_BYTES).decode()

@@ -1,0 +1,33 @@
+"""The runbook of the manual: what an alert means, what to look at, and what to do.
+
+`doi-proxy runbook` prints it without a running service. `/runbook/ALERT` is where the links of the alerts lead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from doi_proxy.features.setup.shipped_files import read_manual_page, read_shipped
+
+#: Where an alert of config/ says that its entry is.
+_PLACE: Final = re.compile(r"docs/runbook\.md#(\S+)")
+_ENTRY: Final = re.compile(r"^### (.+)$", re.MULTILINE)
+
+
+def read_entries() -> Mapping[str, str]:
+    """The entries of the runbook by their title in small letters, such as `doiproxydown`: Markdown with the title."""
+    entries: dict[str, str] = {}
+    # A heading of the second level ends an entry too.
+    for part in re.split(r"^(?=##)", read_manual_page("runbook"), flags=re.MULTILINE):
+        found = _ENTRY.match(part)
+        if found:
+            entries[found[1].lower()] = part.strip() + "\n"
+    return entries
+
+
+def write_alerts(public_url: str | None) -> str:
+    """The alerts of config/, whose links lead to the runbook of the service at this URL."""
+    text = read_shipped("prometheus/alerts.yml")
+    return text if public_url is None else _PLACE.sub(rf"{public_url.rstrip('/')}/runbook/\1", text)
