@@ -162,7 +162,7 @@ class PrefixInactive(NotAnswerable):
 
 
 class CouldNotVerify(DoiProxyError):
-    """The upstream could not be queried, so it is unknown whether this name is registered."""
+    """The upstream was not queried, so it is unknown whether this name is registered."""
 
     status = 502
     #: The error type of RFC 9209, section 2.3, for the `Proxy-Status` header.
@@ -333,7 +333,7 @@ class ShareSpent(NotAdmitted):
 
 
 class NotInBundle(CouldNotVerify):
-    """This resolver runs in sealed mode, and the name is not in its store; import the record."""
+    """This resolver runs in sealed mode and answers from its store alone; import the records that it needs."""
 
     status = 504
     proxy_error = "destination_unavailable"

@@ -1,16 +1,22 @@
-"""What is said of a name, and of its record, in which state."""
+"""What is said of a name, and of its record, in which state; and that nothing else is said."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
+import doi_proxy
 from doi_names.name import HandleName
+from doi_proxy.assembly.features import text_folders
 from doi_proxy.cache.entry import FOREVER, Entry, RegistryEntry
 from doi_proxy.errors import UpstreamTimeout
 from doi_proxy.resolver import claims
 from doi_proxy.resolver.claims import Currency, Standing
 from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
+from doi_proxy.web.languages import CORE, read_all
 from handle_protocol.answer import Answer, ResponseCode
 from tests.table import table
 
@@ -119,3 +125,118 @@ def test_an_entry_is_fresh_then_stale_then_expired(found: Entry, now: float, cur
 
 def test_an_age_is_never_negative() -> None:
     assert claims.age(entry(fetched=NOW + 50), NOW) == 0
+
+
+# --- The words of claims -----------------------------------------------------------------------------------------
+
+#: Words that say of a name, a work or a service what somebody must have found out.
+_WORDS: Final = re.compile(
+    r"\b(working|works(?= alone|\.)|(not|page|may) works?|exists?|registered|confirm\w*|verified|proven|holds,"
+    r"|withdrawn|fresh|healthy|(is|was|still) (down|sure|spent)|last seen)\b"
+)
+#: Further words of that kind, in texts for readers.
+_READERS_WORDS: Final = re.compile(r"\b(never|always|every|nothing at|only its)\b")
+#: The texts of pages with such a word, by the claim of CLAIMS that decides where they are shown.
+TEXTS: Final = {
+    "it is registered": """
+        references.resolved references.alias references.other_work references.no_target references.corrected
+        references.count_registered references.heading_registered references.meant
+        suggestions.registered suggestions.registered_many suggestions.around""",
+    "it is not registered": """
+        not_found.lead_doi not_found.lead_handle not_found.lead_prefix ways.mail_missing which_ra.missing
+        references.not_found references.count_missing references.heading_missing""",
+    "it is withdrawn": """
+        gone.title_doi gone.title_handle gone.title_prefix gone.text references.withdrawn""",
+    "it was confirmed at": "stale.text stale.text_since",
+    "it may be out of date": "stale.text_undated stale.registry",
+}
+#: Those that say nothing of the kind, with the reason.
+OTHER_TEXTS: Final = {
+    "could_not_verify.": "says that nothing is known",
+    "which_ra.unverified": "says that nothing is known",
+    "status.prefixes_": "counts of answers; the state of the upstream decides the headline",
+    "status.": "the summary of the status page decides them: tests/features/status/test_summary.py",
+    "proof.signature_": "the verdict on the signatures decides them: tests/features/proof",
+    "help.link": "a question",
+    "help.form_lead": "a question",
+    "help.lead": "advice, after what the record says",
+    "help.seen": "a time that the store has kept",
+    "not_found.slash": "says that it may be",
+    "not_found.reason_new": "one of several possible reasons",
+    "note.own_address": "what a redirect to this page would do",
+    "ways.": "what the reader says of the page",
+    "home.": "what the product does",
+    "which_ra.title": "a question",
+    "which_ra.lead": "how DOIs are registered",
+    "references.lead": "what the page does",
+    "references.counted": "says that it is not checked",
+    "preferences.always": "the choice of a reader",
+    "privacy.": "the settings decide them: tests/features/privacy",
+}
+#: Messages and descriptions with such a word, by the module, with what decides it or the reason.
+MESSAGES: Final = {
+    "assembly/command_stores.py": "a file",
+    "assembly/checks.py": "the store has just been tried",
+    "assembly/settings/": "what a setting does",
+    "cache/fallback.py": "a failure of the store has just been caught",
+    "commands/": "what a command does",
+    "endpoints/suggestion_model.py": "null where it is not known",
+    "errors.py": "the class of the failure",
+    "features/admin/": "claims.find_currency, and Entry.is_proof",
+    "features/assistants/": "what a verdict means",
+    "features/branding/branding.py": "a file",
+    "features/bundles/": "claims.find_currency, and the answers of a visit",
+    "features/explain/explainer.py": "the kind of the destination, and claims.find_currency",
+    "features/lists/": "a file, or what a member means",
+    "features/metrics/": "what a metric counts",
+    "features/native/": "the check has just queried the server",
+    "features/openapi/": "what a member means",
+    "features/proof/": "the proof of the answer decides it",
+    "features/setup/": "a file, or a check that has just been made",
+    "features/status/": "what a number means",
+    "resolver/fetcher.py": "the answer that has just arrived",
+    "resolver/which_ra.py": "claims.find_standing",
+    "server/listening.py": "a file",
+    "upstream/upstream_log.py": "the state of the upstream decides it: tests/upstream/test_upstream_log.py",
+    "web/problem.py": "the type of the problem",
+}
+
+
+def test_each_text_with_the_word_of_a_claim_belongs_to_a_claim() -> None:
+    texts = read_all((CORE, *(folder.package for folder in text_folders())), "en")
+    said = {key for key, text in texts.items() if _WORDS.search(text.lower()) or _READERS_WORDS.search(text.lower())}
+    decided = {key for keys in TEXTS.values() for key in keys.split()}
+    assert set(TEXTS) <= set(CLAIMS)
+    assert not decided - said, "these are no claims, or are gone"
+    assert _left_over(said - decided, OTHER_TEXTS) == (set(), set())
+
+
+def test_each_message_with_the_word_of_a_claim_has_a_state_that_decides_it() -> None:
+    root = Path(doi_proxy.__path__[0])
+    said = {
+        file.relative_to(root).as_posix()
+        for file in root.rglob("*.py")
+        if any(_WORDS.search(message) for message in _list_messages(file))
+    }
+    assert _left_over(said, MESSAGES) == (set(), set())
+
+
+def _left_over(found: set[str], exempt: Mapping[str, str]) -> tuple[set[str], set[str]]:
+    """What no exemption covers, and the exemptions that cover nothing."""
+    left = {one for one in found if not one.startswith(tuple(exempt))}
+    return left, {start for start in exempt if not any(one.startswith(start) for one in found)}
+
+
+def _list_messages(file: Path) -> Iterator[str]:
+    """The strings of a module that have several words. The docstring of an error is its message."""
+    tree = ast.parse(file.read_text("utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+        if not (isinstance(node, ast.ClassDef) and file.name in ("errors.py", "feature.py"))
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docs and " " in node.value:
+            yield node.value

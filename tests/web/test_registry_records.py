@@ -44,12 +44,16 @@ async def test_a_page_says_so_in_words(sealed: Proxy) -> None:
     reply = await sealed.get(f"/{NAME}?noredirect", accept_language="en")
     assert "from a file of its registration agency" in reply.text
     assert "1 November 2023, 00:00 UTC" in reply.text
+    # Not that it lacks the record that the page shows.
+    assert "Reason: This resolver works without a connection to the registry.</p>" in " ".join(reply.text.split())
 
 
 async def test_a_row_of_a_list_is_stale_and_says_so(sealed: Proxy) -> None:
     reply = await sealed.post("/api/resolve", NAME + "\n", content_type="text/plain", accept="application/x-ndjson")
     assert (reply.json["verdict"], reply.json["url"], reply.json["stale"]) == ("resolved", TARGET, True)
-    assert "The record is from a registration agency's file" in reply.json["message"]
+    assert reply.json["message"].startswith(
+        "The record is from a registration agency's file: This resolver runs in sealed mode and answers from its store"
+    )
 
 
 async def test_a_name_that_no_file_has_is_not_denied(sealed: Proxy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ async def test_a_browser_gets_a_page_with_a_row_for_each_name(proxy: Proxy) -> N
         200, "text/html;charset=utf-8", "Accept, Accept-Language"
     )  # fmt: skip
     words = " ".join(got.text.split())
-    for shown in ("Agency One", "no record states its agency", "This name is not registered.", "not a DOI or prefix"):
+    for shown in ("Agency One", "No record states its agency", "This name is not registered.", "not a DOI or prefix"):
         assert shown in words
     assert 'href="/10.5555/a?noredirect"' in words and "<b>" not in words
 
@@ -172,3 +173,12 @@ async def test_each_parameter_is_a_name_for_a_program(proxy: Proxy) -> None:
     assert got.json[0] == (await proxy.get("/ra/10.5555/a")).json[0]
     many = await proxy.get("/ra/?" + "&".join(["names=10.5555"] * (MAX_NAMES + 1)))
     assert (many.status, many.json) == (400, {"message": "At most 100 names are answered at once; these are 101."})
+
+
+async def test_a_name_that_an_operator_calls_withdrawn_is_not_said_to_be_unregistered(tmp_path: Path) -> None:
+    records = tmp_path / "records.toml"
+    records.write_text('[[record]]\ndoi = "10.5555/a"\ntombstone = { reason = "Retracted.", date = 2026-03-01 }\n')
+    async with Proxy(local_records=records) as proxy:
+        proxy.upstream.put("10.5555", [value("HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
+        proxy.upstream.put("10.SERV/ONE", [value("10320/ra_name", "Agency One")])
+        assert (await proxy.get("/doiRA/10.5555/a")).json == [{"DOI": "10.5555/a", "RA": "Agency One"}]

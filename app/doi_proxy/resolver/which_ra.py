@@ -8,6 +8,7 @@ from typing import Final
 
 from doi_names.name import HandleName, fold
 from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
+from doi_proxy.resolver.claims import Standing, find_standing
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
@@ -57,7 +58,7 @@ class WhichRa:
 
     async def _agency(self, name: HandleName, request: _Request) -> dict[str, str]:
         resolution = await self._resolver.resolve(name, request.conditions)
-        if not resolution.is_registered:
+        if find_standing(resolution) is Standing.NOT_REGISTERED:
             return {"status": DOES_NOT_EXIST}
         found = await self._prefixes.find_agency(name.prefix, request.conditions)
         if found is None:

@@ -7,7 +7,8 @@ from typing import Final
 from urllib.parse import quote
 
 from doi_names.uri import to_url
-from doi_proxy.resolver.resolution import Origin, Resolution
+from doi_proxy.resolver.claims import Standing, find_standing
+from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.web.header import Header
 from handle_protocol.location import Location
 
@@ -48,7 +49,7 @@ def link_header(location: Location, url: str) -> Header:
 
 def cite_as(resolution: Resolution) -> tuple[Header, ...]:
     """The address by which a registered DOI name is cited (RFC 8574). No header for other names and local records."""
-    if not resolution.name.is_doi or not resolution.is_registered or resolution.origin is Origin.LOCAL:
+    if not resolution.name.is_doi or find_standing(resolution) is not Standing.REGISTERED:
         return ()
     return ((b"link", f'<{to_url(resolution.name)}>; rel="cite-as"'.encode()),)
 

@@ -588,7 +588,7 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
         page, rest = await sealed.ask("/10.1000/unknown"), await sealed.ask("/api/handles/10.1000/unknown")
         assert (page.status, rest.status) == (504, 504)
         assert rest.json["responseCode"] == 2
-        assert "not in its store" in rest.json["message"]
+        assert "answers from its store alone" in rest.json["message"]
         ready = (await sealed.ask("/readyz")).json
         assert (ready["ready"], ready["detail"]["mode"]) == (True, "sealed")
 

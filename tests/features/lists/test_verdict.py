@@ -139,7 +139,7 @@ def test_the_target_of_an_alias_names_the_other_name_and_ends_with_the_first_rec
 def test_a_record_without_a_redirect_has_no_target(kind: Kind) -> None:
     found = judge_destination(Destination(kind, Chain(resolution())))
     assert (found.verdict, found.url) == (Verdict.NO_TARGET, None)
-    assert found.message == "The name is registered, but its record has no URL to redirect to."
+    assert found.message == "The record of the name has no URL to redirect to."
 
 
 def test_not_found_needs_no_words() -> None:

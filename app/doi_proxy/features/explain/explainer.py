@@ -55,7 +55,7 @@ _KINDS: Final = {
     Kind.ALIAS: "The answer is a redirect to the name that the alias stands for.",
     Kind.LOCATIONS: "The answer is the list of locations.",
     Kind.VALUES: "No value is a URL that a redirect can lead to, so the answer shows the values.",
-    Kind.NO_VALUES: "The name is registered without public values.",
+    Kind.NO_VALUES: "The name has a record without public values.",
     Kind.NOT_FOUND: "The name is not registered.",
 }
 _UNKNOWN: Final = "This depends on the answer of the upstream; add --fetch to query it."

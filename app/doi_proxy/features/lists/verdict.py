@@ -22,7 +22,7 @@ from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
 
 #: The message of a registered name without a redirect.
-_NO_TARGET: Final = "The name is registered, but its record has no URL to redirect to."
+_NO_TARGET: Final = "The record of the name has no URL to redirect to."
 _TOO_MANY_REQUESTS: Final = 429
 #: What looks like a DOI, or like a broken one: a label, or a number that begins like a prefix.
 _TRACE: Final = re.compile(
