@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
-from doi_proxy.upstream.incidents import Incidents
+from doi_proxy.system.incidents import Incidents
 from doi_proxy.upstream.remedies import remedy_of
 
 log = logging.getLogger(__name__)

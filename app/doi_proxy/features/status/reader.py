@@ -23,8 +23,8 @@ from doi_proxy.features.status.upstream_states import UpstreamStates
 from doi_proxy.sharing.events import Event
 from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.system.background import Service
+from doi_proxy.system.incidents import Incident
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.incidents import Incident
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
