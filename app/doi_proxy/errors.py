@@ -185,6 +185,11 @@ class CouldNotVerify(DoiProxyError):
         """A copy to keep. The frames of a traceback hold the request, its reply and the failure before this one."""
         return copy(self)
 
+    @property
+    def sign(self) -> str:
+        """What narrows the token down, for operators: `page`, `redirect`, or the HTTP status of a refusal."""
+        return ""
+
 
 class UpstreamTimeout(CouldNotVerify):
     """The upstream did not answer in time."""
@@ -235,6 +240,14 @@ class UpstreamRefused(CouldNotVerify):
         status = self.upstream_status or HTTPStatus.INTERNAL_SERVER_ERROR
         return status < HTTPStatus.INTERNAL_SERVER_ERROR or self.response_code is not None
 
+    @property
+    def sign(self) -> str:
+        """See CouldNotVerify."""
+        if self.upstream_status is None:
+            return ""
+        is_redirect = HTTPStatus.MULTIPLE_CHOICES <= self.upstream_status < HTTPStatus.BAD_REQUEST
+        return "redirect" if is_redirect else str(self.upstream_status)
+
 
 class InvalidAnswer(CouldNotVerify):
     """The upstream's answer is not a valid answer of the handle API."""
@@ -246,6 +259,15 @@ class InvalidAnswer(CouldNotVerify):
     def concerns_name(self) -> bool:
         """See CouldNotVerify."""
         return True
+
+
+class PageAnswer(InvalidAnswer):
+    """The upstream's answer is a page of HTML, perhaps of a login portal."""
+
+    @property
+    def sign(self) -> str:
+        """See CouldNotVerify."""
+        return "page"
 
 
 class OversizedAnswer(InvalidAnswer):

@@ -222,13 +222,14 @@ async def test_a_store_that_is_written_again_is_up_without_a_request(
     assert (await cache.stats()).state == "read-only"
     clock.advance(60)
     await cache.end_outage()
-    assert cache.down_since == began
+    (outage,) = [known.under_way for known in cache.incidents if known.under_way is not None]
+    assert outage.began == began
 
     set_writable(store, writable=True)
     await cache.flush()
     await cache.forget_announced()
     await cache.end_outage()
-    assert (await cache.stats()).healthy and cache.down_since is None
+    assert (await cache.stats()).healthy and not any(known.under_way for known in cache.incidents)
     assert caplog.records[-1].message == "The store is up again after 60 seconds."
     await cache.close()
 

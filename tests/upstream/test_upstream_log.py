@@ -11,6 +11,7 @@ import pytest
 from doi_proxy.errors import (
     BudgetSpent,
     InvalidAnswer,
+    PageAnswer,
     PlacesFull,
     ResourcesShort,
     UpstreamPaused,
@@ -58,7 +59,8 @@ def test_an_outage_is_two_lines_whatever_is_asked_meanwhile(written: Written) ->
     written.log.answer()
     assert written.lines == [
         "upstream 1 (up.example) is down: upstream-unreachable: The upstream could not be "
-        "reached. 'ConnectError: All connection attempts failed'",
+        "reached. 'ConnectError: All connection attempts failed'; wait, or look at the network and the firewall; "
+        "HTTPS_PROXY names an egress proxy",
         "upstream 1 (up.example) is up again after 780 s",
     ]
     assert written.log.down_seconds == 0
@@ -142,11 +144,53 @@ def test_a_pause_is_two_lines(written: Written) -> None:
 
 
 def test_unusable_answers_are_one_line_a_minute_with_their_number_and_without_names(written: Written) -> None:
-    for _ in range(121):
+    for _ in range(123):
         written.log.unreadable("10.5555/secret", UNREADABLE)
         written.clock.advance(1)
-    assert [line.split(": ")[1].split(",")[0] for line in written.lines] == ["1", "60", "60"]
+    assert [line.split(": ")[1].split(",")[0] for line in written.lines] == ["1", "2", "60", "60"]
     assert not any("secret" in line or "\n" in line for line in written.lines)
+
+
+def test_the_third_unusable_answer_in_a_row_is_a_warning(written: Written, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(2):
+        written.log.unreadable(f"10.5555/{number}", UNREADABLE)
+    written.log.answer()
+    for number in range(3):
+        written.log.unreadable(f"10.5555/{number}", UNREADABLE)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
+def test_each_cause_of_an_outage_is_a_line_and_an_incident_with_its_remedy(written: Written) -> None:
+    causes = [DOWN, PageAnswer(), UpstreamRefused(upstream_status=503), LATE]
+    for error in causes:
+        for _ in range(3):
+            written.log.failure(error, is_open=True)
+            written.clock.advance(3)
+    written.log.answer()
+    assert [line.partition(" is ")[2].partition(": The")[0] for line in written.lines] == [
+        "down: upstream-unreachable",
+        "still down, for another reason after 9 s: upstream-bad-answer",
+        "still down, for another reason after 18 s: upstream-refused",
+        "still down, for another reason after 27 s: upstream-timeout",
+        "up again after 36 s",
+    ]
+    assert "; open the address of the upstream from this machine: a login portal" in written.lines[1]
+    assert [(found.cause.token, found.cause.sign, found.ended) for found in written.log.outages.read()] == [
+        ("upstream-unreachable", "", 9),
+        ("upstream-bad-answer", "page", 18),
+        ("upstream-refused", "503", 27),
+        ("upstream-timeout", "", 36),
+    ]
+
+
+def test_an_upstream_that_fails_in_two_ways_in_turn_writes_a_line_for_each_and_one_in_five_minutes(
+    written: Written,
+) -> None:
+    for _ in range(60):
+        for error in (DOWN, LATE):
+            written.log.failure(error, is_open=True)
+            written.clock.advance(5)
+    assert len(written.lines) == 3
 
 
 @pytest.mark.parametrize("shows_names", [True, False])
@@ -191,7 +235,7 @@ def test_another_cause_is_another_line_and_another_incident(written: Written) ->
         "queries about new names are sent again after 25 s",
     ]
     found = budget.refusals.read()
-    assert [(incident.cause, incident.ended is not None) for incident in found] == [
+    assert [(incident.cause.token, incident.ended is not None) for incident in found] == [
         ("places-full", True),
         ("upstream-slow", True),
         ("resources-short", True),

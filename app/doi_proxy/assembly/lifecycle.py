@@ -39,6 +39,8 @@ class Lifecycle:
         self.settings = settings
         #: Whether `/readyz` answers 503, because the process is about to end.
         self.draining = False
+        #: The reloads since the start, and whether something could not be used at the last one.
+        self.reloads, self.reload_failed = 0, False
         #: Reloads the whole service, all workers included. None where nothing follows a reload.
         self.request_reload: Callable[[], None] | None = None
         #: What the workers share. A process alone has them for itself.
@@ -79,16 +81,21 @@ class Lifecycle:
         """Answer 503 at `/readyz` from now on."""
         self.draining = True
 
-    def reload(self, fresh: Settings) -> None:
-        """Apply the reloadable settings. A part that cannot use them keeps its previous ones and logs the reason."""
+    def reload(self, fresh: Settings | None) -> None:
+        """Apply the reloadable settings. A part that cannot use them keeps its previous ones and logs the reason.
+
+        None for settings that cannot be used as a whole. The files that the previous ones name are read again.
+        """
         before, unchanged = self.settings, set[str]()
-        after = merge(before, fresh)
+        after = before if fresh is None else merge(before, fresh)
+        self.reloads, self.reload_failed = self.reloads + 1, fresh is None
         for part in self._parts:
             try:
                 part.apply(after)
             except ConfigurationError as error:
                 log.error("reload failed, the previous settings stay in force: %s", error.message)
                 unchanged |= part.names
+                self.reload_failed = True
         self.settings = after.model_copy(update={name: getattr(before, name) for name in unchanged})
 
 
@@ -112,13 +119,13 @@ def merge(in_force: Settings, fresh: Settings) -> Settings:
     return in_force.model_copy(update={name: getattr(fresh, name) for name in in_force.reloadable()})
 
 
-def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings:
-    """Load the settings again and log the differences. Returns `in_force` if the new settings cannot be used."""
+def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings | None:
+    """Load the settings again and log the differences. Returns None if the new settings cannot be used."""
     try:
         fresh = load()
     except ConfigurationError as error:
         log.error("SIGHUP: reload failed, the previous settings stay in force: %s", error.message)
-        return in_force
+        return None
     changed = {name for name in Settings.model_fields if getattr(fresh, name) != getattr(in_force, name)}
     log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & in_force.reloadable()))
     if unapplied := changed - in_force.reloadable():

@@ -52,9 +52,9 @@ def open_service_cache(
     """
     open_again = partial(_open_store, settings, clock)
     try:
-        return _build_cache(settings, clock, observer, open_again(), LateStore(open_again))
+        return _build_cache(settings, clock, observer, open_again(), LateStore(open_again, clock))
     except StoreUnavailable as error:
-        late = LateStore(open_again, error.message)
+        late = LateStore(open_again, clock, error.message)
     except StoreError as error:
         raise _refuse(error) from error
     readable = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import SharedStore, StoreStats
 from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
+from doi_proxy.system.incidents import Cause, Incidents
 
 log = logging.getLogger(__name__)
 
@@ -61,20 +62,15 @@ class Outage:
     def __init__(self, clock: Callable[[], float], quiet: float) -> None:
         self._clock = clock
         self._quiet = quiet
-        self._began = 0.0
         self._last_failure = 0.0
         self._failed: set[str] = set()
-
-    @property
-    def began(self) -> float | None:
-        """When the outage under way began. None if the store works."""
-        return self._began if self._failed else None
+        self.incidents = Incidents("store")
 
     def record_failure(self, operation: str, reason: str) -> None:
         """Record a failure. The first one of an outage is logged."""
         now = self._clock()
         if not self._failed:
-            self._began = now
+            self.incidents.begin(now, Cause())
             log.warning("The store is down: %s failed; this process continues with its memory. %s", operation, reason)
         self._failed.add(operation)
         self._last_failure = now
@@ -86,11 +82,12 @@ class Outage:
 
     def end(self) -> None:
         """End the outage, unless an operation has failed a moment ago."""
-        now = self._clock()
+        now, outage = self._clock(), self.incidents.under_way
         # A clock that was set back must not prolong the outage.
-        if not 0.0 <= now - self._last_failure < self._quiet:
+        if outage is not None and not 0.0 <= now - self._last_failure < self._quiet:
             self._failed.clear()
-            log.warning("The store is up again after %.0f seconds.", max(0.0, now - self._began))
+            self.incidents.end(now)
+            log.warning("The store is up again after %.0f seconds.", max(0.0, now - outage.began))
 
 
 class FallbackStore:
@@ -178,13 +175,13 @@ class FallbackStore:
             await self._try("back_off", self.store.back_off(bucket, seconds), None)
 
     @property
-    def down_since(self) -> float | None:
-        """When the store began to fail, in seconds since the epoch. None if it works."""
-        return self._outage.began
+    def incidents(self) -> Sequence[Incidents]:
+        """The times in which the store failed, in seconds since the epoch."""
+        return (self._outage.incidents,)
 
     async def end_outage(self) -> None:
         """End an outage if the store works again, also if no request uses what had failed."""
-        if self.store is not None and self._outage.began is not None:
+        if self.store is not None and self._outage.incidents.under_way is not None:
             stats = await self._try("stats", self.store.stats(), None)
             if stats is not None and stats.healthy:
                 self._outage.end()

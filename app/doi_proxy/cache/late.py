@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from doi_proxy.cache.store import SharedStore
 from doi_proxy.errors import StoreError
+from doi_proxy.system.incidents import Cause, Incidents
 
 log = logging.getLogger(__name__)
 
@@ -17,11 +17,19 @@ log = logging.getLogger(__name__)
 class LateStore:
     """Opens a store later. `open_store` raises StoreError while the store cannot be opened."""
 
-    def __init__(self, open_store: Callable[[], SharedStore | None], reason: str = "") -> None:
-        """`reason` says why the store could not be opened at the start. Without one, it is open."""
+    def __init__(
+        self, open_store: Callable[[], SharedStore | None], clock: Callable[[], float], reason: str = ""
+    ) -> None:
+        """`reason` says why the store could not be opened at the start. Without one, it is open.
+
+        `clock` gives seconds since the epoch.
+        """
         self.reason = reason
         self._open_store = open_store
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
+        #: Those that the log tells of.
+        self.incidents = Incidents("store")
         #: The last reason that was logged. Empty if the log says nothing of a failure.
         self._logged = ""
         #: Set while the cache uses the store.
@@ -31,10 +39,10 @@ class LateStore:
 
     def lose(self, reason: str) -> None:
         """The open store cannot be used any more."""
-        self.reason = reason
-        self._began = time.monotonic()
+        self.reason = self._logged = reason
+        self._began = self._clock()
+        self.incidents.begin(self._began, Cause())
         self.used.clear()
-        self._logged = reason
         log.error("%s", reason)
 
     async def open(self) -> SharedStore | None:
@@ -43,6 +51,8 @@ class LateStore:
             store = await asyncio.to_thread(self._open_store)
         except StoreError as error:
             self.reason = error.message
+            if self.incidents.under_way is None:
+                self.incidents.begin(self._began, Cause())
             if self.reason != self._logged:
                 self._logged = self.reason
                 log.error(
@@ -50,8 +60,9 @@ class LateStore:
                 )
             return None
         if self._logged:
-            seconds = time.monotonic() - self._began
+            seconds = max(0.0, self._clock() - self._began)
             log.warning("The store is open after %.0f seconds, and gets the records since.", seconds)
+            self.incidents.end(self._clock())
         self._logged = ""
         return store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
@@ -29,6 +29,7 @@ from doi_proxy.cache.store import (
     change_note,
 )
 from doi_proxy.errors import StoreError
+from doi_proxy.system.incidents import Incidents
 
 log = logging.getLogger(__name__)
 
@@ -328,6 +329,11 @@ class TieredStore(FallbackStore):
             self.memory.drop_expired()
             await self.notice_clock_step()
             await asyncio.sleep(interval)
+
+    @property
+    def incidents(self) -> Sequence[Incidents]:
+        """See FallbackStore. A store that cannot be opened has incidents of its own."""
+        return super().incidents if self._opener is None else (*super().incidents, self._opener.incidents)
 
     @property
     def waits_for_store(self) -> bool:

@@ -150,16 +150,17 @@ def _supervise(
 ) -> bool:
     in_force = settings
 
-    def reload() -> Settings:
+    def reload() -> Settings | None:
         nonlocal in_force
         notifier.reloading()
-        in_force = merge(in_force, reload_settings(in_force, load))
+        fresh = reload_settings(in_force, load)
+        in_force = in_force if fresh is None else merge(in_force, fresh)
         set_log_level(in_force)
         # For a worker that is started later. The workers report a certificate that cannot be used.
         with suppress(ConfigurationError):
             certificate.replace(in_force.tls_cert, in_force.tls_key)
             _judge_certificate(in_force)
-        return in_force
+        return None if fresh is None else in_force
 
     with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)

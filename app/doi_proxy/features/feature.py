@@ -92,6 +92,9 @@ class Reloads(Protocol):
     """Reloads of the settings by SIGHUP or the admin API."""
 
     draining: bool
+    #: The reloads since the start, and whether something could not be used at the last one.
+    reloads: int
+    reload_failed: bool
     request_reload: Callable[[], None] | None
     #: What the workers of this machine share. A process alone has them for itself.
     memories: Mapping[Use, SharedMemory]

@@ -14,13 +14,29 @@ from doi_proxy.sharing.memory import SharedMemory
 
 #: Seconds since the epoch, until the year 9999. An event that is read may be forged.
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800)]
-EventKind = Literal["start", "drain", "reload", "purge", "deny", "outage", "pause", "refusal", "store"]
+EventKind = Literal[
+    "start",
+    "drain",
+    "reload",
+    "reload-failed",
+    "worker",
+    "clock",
+    "purge",
+    "deny",
+    "outage",
+    "pause",
+    "refusal",
+    "store",
+]
 #: The events that are kept.
 MAX_EVENTS: Final = 30
 #: Characters of a detail that is read.
 _MAX_DETAIL: Final = 1_000
 #: Seconds between two reports of one event, by different workers or in a row.
 NEAR: Final = 10
+#: Seconds between two reports of an event that goes on. Without one for ABANDONED seconds, its worker has ended.
+REPORTED: Final = 10
+ABANDONED: Final = 30
 #: The kinds whose counts are added.
 _COUNTED: Final = frozenset({"purge", "deny"})
 #: The kinds that have an end.
@@ -30,8 +46,10 @@ LASTING: Final = frozenset({"outage", "pause", "refusal", "store"})
 class Event(msgspec.Struct, frozen=True):
     """An event. One that lasts, without `until`, goes on.
 
-    `detail` is the host of an upstream, the version of a start, or the cause of a refusal of new names.
-    `cause` is the token of an error. `count` is the number of entries of a purge, or of denials.
+    `detail` is the host of an upstream, the version of a start, the name of a worker, or the direction in which a clock
+    was set. `cause` is the token of an error, and `sign` narrows it down; see system.incidents. The cause of the end of
+    a worker is "silent", "signal" or "status". `count` is the number of entries of a purge, of denials, or of the
+    seconds by which a clock was set. `seen` is the last report of what goes on.
     """
 
     kind: EventKind
@@ -40,6 +58,8 @@ class Event(msgspec.Struct, frozen=True):
     detail: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
     count: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] = 1
     cause: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
+    sign: Annotated[str, msgspec.Meta(max_length=_MAX_DETAIL)] = ""
+    seen: Moment = 0
 
 
 def add_event(events: Iterable[Event], new: Event) -> list[Event]:
@@ -54,7 +74,7 @@ def add_event(events: Iterable[Event], new: Event) -> list[Event]:
 
 
 def _is_same(event: Event, new: Event) -> bool:
-    if (event.kind, event.detail) != (new.kind, new.detail):
+    if (event.kind, event.detail, event.cause, event.sign) != (new.kind, new.detail, new.cause, new.sign):
         return False
     if event.kind in LASTING:
         return event.until is None or new.at <= event.until + NEAR
@@ -63,9 +83,23 @@ def _is_same(event: Event, new: Event) -> bool:
 
 def _join(event: Event, new: Event) -> Event:
     is_counted = event.kind in _COUNTED
-    until = new.until if event.kind in LASTING else new.at if is_counted else event.until
-    count = event.count + new.count if is_counted else event.count
-    return Event(event.kind, min(event.at, new.at), until, event.detail, count, event.cause)
+    return msgspec.structs.replace(
+        event,
+        at=min(event.at, new.at),
+        until=new.until if event.kind in LASTING else new.at if is_counted else event.until,
+        count=event.count + new.count if is_counted else event.count,
+        seen=max(event.seen, new.seen),
+    )
+
+
+def end_abandoned(events: Iterable[Event], now: float) -> list[Event]:
+    """The events, with an end for those that go on and whose worker has ended: the last report of it."""
+    return [
+        msgspec.structs.replace(event, until=max(event.at, event.seen))
+        if event.kind in LASTING and event.until is None and not abs(now - event.seen) <= ABANDONED
+        else event
+        for event in events
+    ]
 
 
 class EventLog:
@@ -83,6 +117,12 @@ class EventLog:
             return events
 
         self._change(change)
+
+    def end_abandoned(self, now: float) -> None:
+        """End the events that go on, and whose worker has ended. `now` is in seconds since the epoch."""
+        events = self.read()
+        if end_abandoned(events, now) != events:
+            self._change(lambda events: end_abandoned(events, now))
 
     def record(self, kind: EventKind, now: float, count: int = 1) -> None:
         """Record what an operator did, now. `now` is in seconds since the epoch."""

@@ -1,4 +1,4 @@
-"""The times in which queries were not sent or not answered, with their causes: what an operator reads as events."""
+"""The times in which a part of the service did not work, with their causes: what an operator reads as events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ from typing import Final, Literal
 
 #: Incidents that ended and were not read yet. Beyond that, the oldest is dropped.
 MAX_UNREAD: Final = 20
-#: An upstream does not answer; it requested a pause; or queries about new names are not admitted.
-IncidentKind = Literal["outage", "pause", "refusal"]
+#: An upstream does not answer; it requested a pause; queries about new names are not admitted; or the store fails.
+IncidentKind = Literal["outage", "pause", "refusal", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something does not work.
+
+    `token` is that of an error, and `sign` narrows it down; see CouldNotVerify.
+    """
+
+    token: str = ""
+    sign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One incident. `cause` is the token of an error. Times are those of a monotonic clock, in seconds."""
+    """One incident. Times are those of the clock of its part, in seconds."""
 
     kind: IncidentKind
-    cause: str
+    cause: Cause
     began: float
     #: None while it goes on.
     ended: float | None = None
@@ -32,7 +43,7 @@ class Incidents:
         self.under_way: Incident | None = None
         self._ended: deque[Incident] = deque(maxlen=MAX_UNREAD)
 
-    def begin(self, at: float, cause: str) -> None:
+    def begin(self, at: float, cause: Cause) -> None:
         """Begin an incident, and end the one that goes on."""
         self.end(at)
         self.under_way = Incident(self._kind, cause, at)

@@ -14,6 +14,11 @@ Times are arguments, in seconds of one monotonic clock.
 from __future__ import annotations
 
 import enum
+from typing import Final
+
+#: Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query then
+#: decides, so a name with a damaged record costs one query and no outage.
+_MOST_SUSPECTS: Final = 3
 
 
 class BreakerState(enum.Enum):
@@ -29,6 +34,7 @@ class Breaker:
 
     def __init__(self, failures: int, cooldown: float) -> None:
         self._most_failures = failures
+        self._most_suspects = min(failures, _MOST_SUSPECTS)
         self._cooldown = cooldown
         # Hashes: a name may have 8 kB. At most `failures` of them are held.
         self._failed_names: set[int] = set()
@@ -81,9 +87,9 @@ class Breaker:
         """Record a refused name or an unreadable answer. Returns whether the upstream itself is in doubt now."""
         if self.state is not BreakerState.CLOSED:
             return self.state is BreakerState.HALF_OPEN
-        if len(self._suspect_names) < self._most_failures:
+        if len(self._suspect_names) < self._most_suspects:
             self._suspect_names.add(hash(name))
-        return len(self._suspect_names) >= self._most_failures
+        return len(self._suspect_names) >= self._most_suspects
 
     def open(self, now: float) -> None:
         """Let no query pass for the cooldown."""

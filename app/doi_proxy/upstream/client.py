@@ -37,6 +37,8 @@ _SERVER_ERRORS: Final = 500
 #: The status for a query of this resolver that arrived at the resolver itself.
 _LOOP_DETECTED: Final = 508
 _SUCCESS: Final = 200
+#: The first byte of HTML.
+_TAG: Final = b"<"
 _NO_BODY: Final = httpx.ByteStream(b"")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: The errors of a connection that the other side dropped.
@@ -153,6 +155,11 @@ class HandleClient:
         except UnusableAnswer as error:
             if reply.is_refusal:
                 raise _to_refusal(reply) from error
+            if reply.body.lstrip()[:1] == _TAG:
+                raise errors.PageAnswer(
+                    f"The upstream's answer is a page of HTML, perhaps of a login portal. The HTTP status was "
+                    f"{reply.status}."
+                ) from error
             message = f"{error.message} The HTTP status was {reply.status}."
             raise errors.as_unverified(type(error)(message, detail=error.detail)) from error
 

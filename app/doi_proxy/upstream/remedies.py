@@ -27,6 +27,12 @@ _OF_STATUSES: Final = {
     "Foundation) with the address of this machine, the time and the User-Agent",
     429: "lower upstream_rate, or agree with the operator of the upstream (doi.org: the DOI Foundation) on this rate",
 }
+_INTERCEPTED: Final = (
+    "open the address of the upstream from this machine: a login portal or an intercepting proxy may answer in its "
+    "place"
+)
+#: By the sign of the error.
+_OF_SIGNS: Final = {"page": _INTERCEPTED, "redirect": _INTERCEPTED}
 #: By the token of the error.
 _OF_TOKENS: Final = {
     "budget-spent": "limit the clients that need most (client_rate), or agree with the upstream on a higher "
@@ -35,6 +41,10 @@ _OF_TOKENS: Final = {
     "upstream-slow": "wait, or find out what is slow between here and the upstream; a higher upstream_max_concurrency "
     "lets more queries wait for it",
     "resources-short": "raise the limit, or lower max_connections and cache_memory_bytes",
+    "upstream-bad-answer": _INTERCEPTED,
+    "upstream-refused": "wait: the upstream itself fails or is overloaded",
+    "upstream-timeout": "wait, or find out what hangs between here and the upstream: curl from this machine shows it",
+    "upstream-unreachable": "wait, or look at the network and the firewall; HTTPS_PROXY names an egress proxy",
 }
 
 
@@ -48,4 +58,4 @@ def remedy_of(error: CouldNotVerify) -> str:
     """What to do about an error. Empty if no remedy is known."""
     if isinstance(error, UpstreamRefused) and error.upstream_status in _OF_STATUSES:
         return _OF_STATUSES[error.upstream_status]
-    return find_remedy(error.detail) or _OF_TOKENS.get(error.token, "")
+    return find_remedy(error.detail) or _OF_SIGNS.get(error.sign) or _OF_TOKENS.get(error.token, "")

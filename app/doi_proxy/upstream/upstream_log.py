@@ -11,15 +11,20 @@ from collections.abc import Callable
 from typing import Final
 
 from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
-from doi_proxy.system.incidents import Incidents
+from doi_proxy.system.incidents import Cause, Incidents
 from doi_proxy.upstream.remedies import remedy_of
 
 log = logging.getLogger(__name__)
 
 #: After so many seconds of failures without an answer, an outage is logged even if the breaker is closed.
 OUTAGE_SECONDS: Final = 60.0
+#: Seconds in which an outage does not return to a cause that it had before: an upstream that fails in two ways in turn
+#: would write a line for each failure.
+CAUSE_SECONDS: Final = 300.0
 #: Seconds between two lines about answers that cannot be read.
 UNREADABLE_INTERVAL: Final = 60.0
+#: From so many names in a row without a usable answer on, the line is a warning.
+MANY_UNREADABLE: Final = 3
 #: Queries are admitted again if no person's query was refused for so many seconds.
 BUDGET_QUIET_SECONDS: Final = 10.0
 
@@ -38,13 +43,17 @@ class UpstreamLog:
         #: When the first failure since the last answer happened.
         self.first_failure: float | None = None
         self.outages, self.pauses = Incidents("outage"), Incidents("pause")
+        #: When the outage under way began, and when each of its causes did.
+        self._down_since = 0.0
+        self._causes = dict[Cause, float]()
         #: Whether the next answer is the first one, or the first after a failure.
         self.awaits_answer = True
         #: Whether it has answered, or its first failure is logged.
         self._is_known = False
         #: The failures in a row without a connection.
         self._unreachable = 0
-        self._unreadable = 0
+        #: The names without a usable answer since the last line about them, and in a row.
+        self._unreadable = self._unreadable_in_row = 0
         self._unreadable_since: float | None = None
 
     @property
@@ -55,8 +64,7 @@ class UpstreamLog:
     @property
     def down_seconds(self) -> float:
         """How long the outage has lasted. 0.0 without one."""
-        outage = self.outages.under_way
-        return 0.0 if outage is None else self._clock() - outage.began
+        return self._clock() - self._down_since if self.is_down else 0.0
 
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
         """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
@@ -70,27 +78,43 @@ class UpstreamLog:
         is_outage = is_open or self._unreachable > self._is_known or seconds >= OUTAGE_SECONDS
         if is_outage and not self.is_down:
             self._is_known = True
-            self.outages.begin(self.first_failure, error.token)
+            self._down_since = self.first_failure
+            self._causes = {_cause_of(error): now}
+            self.outages.begin(self.first_failure, _cause_of(error))
             since = f"no answer for {seconds:.0f} s, last " if seconds >= 1.0 else ""
             self._write("down", "is down: %s%s", since, _describe(error))
+        elif self._is_another_cause(error, now):
+            self._causes[_cause_of(error)] = now
+            self.outages.begin(now, _cause_of(error))
+            state = f"down by {error.token} {error.sign}"
+            self._write(
+                state, "is still down, for another reason after %.0f s: %s", self.down_seconds, _describe(error)
+            )
         elif not self._is_known:
             self._is_known = True
             self._write("silent", "has not answered yet: %s", _describe(error))
         elif is_open:
             log.debug("%s is still down after %.0f s: %s", self.label, seconds, _describe(error))
 
+    def _is_another_cause(self, error: CouldNotVerify, now: float) -> bool:
+        """Whether a failure gives the outage under way another cause."""
+        outage, cause = self.outages.under_way, _cause_of(error)
+        if outage is None or outage.cause == cause:
+            return False
+        return cause not in self._causes or now - max(self._causes.values()) >= CAUSE_SECONDS
+
     def answer(self) -> None:
         """The upstream answered."""
         if self.is_down:
             self._write("up", "is up again after %.0f s", self.down_seconds)
             self.outages.end(self._clock())
-        self.first_failure, self._unreachable = None, 0
+        self.first_failure, self._unreachable, self._unreadable_in_row = None, 0, 0
         self._is_known, self.awaits_answer = True, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""
         if self.pauses.under_way is None:
-            self.pauses.begin(self._clock(), error.token)
+            self.pauses.begin(self._clock(), _cause_of(error))
             self._write("paused", "gets no queries for %.0f s: %s", seconds, _describe(error))
 
     def pause_end(self) -> None:
@@ -106,10 +130,14 @@ class UpstreamLog:
         """The upstream refused one name, or its answer about that name could not be read."""
         if self._shows_names:
             log.debug("%s about %r: %s", self.label, name[:100], _describe(error))
-        now = self._clock()
+        now, self.awaits_answer = self._clock(), True
         self._unreadable += 1
-        if self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL:
-            log.info("%s, names without a usable answer: %s, last %s", self.label, self._unreadable, _describe(error))
+        self._unreadable_in_row += 1
+        is_due = self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL
+        if is_due or self._unreadable_in_row == MANY_UNREADABLE:
+            level = logging.INFO if self._unreadable_in_row < MANY_UNREADABLE else logging.WARNING
+            text = "%s, names without a usable answer: %s, last %s"
+            log.log(level, text, self.label, self._unreadable, _describe(error))
             self._unreadable, self._unreadable_since = 0, now
 
 
@@ -124,9 +152,9 @@ class BudgetLog:
     def refusal(self, error: CouldNotVerify, numbers: str) -> None:
         """A person's query was not sent. Its first cause, and each further one, is logged with the numbers."""
         self._last_refusal, under_way = self._clock(), self.refusals.under_way
-        if under_way is not None and error.token == under_way.cause:
+        if under_way is not None and under_way.cause == _cause_of(error):
             return
-        self.refusals.begin(self._last_refusal, error.token)
+        self.refusals.begin(self._last_refusal, _cause_of(error))
         if under_way is None:
             self._since = self._last_refusal
         begins = "are refused" if under_way is None else "are refused for another reason"
@@ -143,7 +171,12 @@ class BudgetLog:
         log.warning(f"queries about new names {text}", *values, extra={"part": "budget", "state": state})
 
 
+def _cause_of(error: CouldNotVerify) -> Cause:
+    return Cause(error.token, error.sign)
+
+
 def _describe(error: CouldNotVerify) -> str:
     # The text of a library or an upstream may have line breaks. repr() shows them as escapes.
     detail, remedy = f" {error.detail!r}" if error.detail else "", remedy_of(error)
-    return f"{error.token}: {error.message}{detail}" + (f"; {remedy}" if remedy else "")
+    text = f"{error.token}: {error.message}{detail}"
+    return f"{text.rstrip('.')}; {remedy}" if remedy else text

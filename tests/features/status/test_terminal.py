@@ -54,7 +54,7 @@ async def test_it_prints_words_a_plot_and_events(document: dict[str, Any]) -> No
     assert text.startswith("http://proxy.example\nWorking. 127.0.0.1 answers. ")
     assert "Last 24 hours, at most 3" in text
     assert " × an upstream was down" in text
-    assert "doi.org did not answer for 5 min" in text
+    assert "doi.org gave no usable answer for 5 min" in text
     assert "        1  from the upstream, new" in text
     assert "\x1b" not in text
 

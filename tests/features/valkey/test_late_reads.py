@@ -59,7 +59,7 @@ async def resolving(relay: Relay, clock: Clock, *, has_read: bool, timeout: floa
     failures = FailureMemory(ttl=60, most=10, max_bytes=10_000)
     resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
     if has_read:
-        while await cache.get("10.1000/OTHER") is not None or cache.down_since is not None:
+        while await cache.get("10.1000/OTHER") is not None or any(known.under_way for known in cache.incidents):
             clock.advance(10)
     yield resolver
     await resolver.close()

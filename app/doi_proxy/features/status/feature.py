@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from doi_proxy.features.status.clients import ClientCounts
     from doi_proxy.features.status.keeping import StatusKeeper
-    from doi_proxy.features.status.models import Status
+    from doi_proxy.features.status.models import Readiness, Status
     from doi_proxy.features.status.prefixes import PrefixCounts
     from doi_proxy.features.status.reader import StatusReader
     from doi_proxy.features.status.upstream_states import UpstreamStates
+    from doi_proxy.features.status.watching import EventWatcher
     from doi_proxy.web.operations import Face
 
 #: The privacy level from which prefixes are not counted.
@@ -59,6 +60,7 @@ class StatusPages(feature.Feature, Service):
 
     _upstreams: UpstreamStates
     _reader: StatusReader
+    _watcher: EventWatcher
     _keeper: StatusKeeper
     _clients: ClientCounts
     _prefixes: PrefixCounts
@@ -81,6 +83,7 @@ class StatusPages(feature.Feature, Service):
         from doi_proxy.features.status.prefixes import PrefixCounts
         from doi_proxy.features.status.reader import StatusReader
         from doi_proxy.features.status.upstream_states import UpstreamStates
+        from doi_proxy.features.status.watching import EventWatcher
         from doi_proxy.sharing.states import SharedStates
         from doi_proxy.web.client_network import client_of
 
@@ -90,12 +93,12 @@ class StatusPages(feature.Feature, Service):
         self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories["prefixes"])
         self._shown = self._prefixes if context.settings.privacy_level < _NO_PREFIXES else None
         history = SharedHistory(memories["history"], context.shared_file("history.lock"))
+        self._watcher = EventWatcher(context, core)
         self._reader = StatusReader(context, core, others[Metrics], history, self._upstreams, self._clients)
         is_shared = not context.settings.store_url.startswith(("memory:", "sqlite:"))
         listening = f"{context.settings.host}:{context.settings.port}"
         place = find_place(listening) if is_shared else ""
         self._keeper = StatusKeeper(core.cache, history, context.events, context.clock, place)
-        context.reloads.on_reload(lambda _: context.events.record("reload", context.clock()))
         counted = () if self._shown is None else (self._shown,)
         return self._clients, *counted, self._upstreams, self
 
@@ -107,7 +110,7 @@ class StatusPages(feature.Feature, Service):
         from doi_proxy.networks.network_list import EVERYONE, NetworkList
 
         self._reader.services = opened.services
-        add_health(app, self._reader.describe_readiness)
+        add_health(app, self._describe_readiness)
         networks = [ip_network(network) for network in self.context.settings.group(StatusSettings).status_networks]
         is_public, seeing = set(networks) >= EVERYONE, NetworkList(networks)
         # If every client may see the page, only those of listed networks see its prefixes.
@@ -116,23 +119,36 @@ class StatusPages(feature.Feature, Service):
         async def read(address: str) -> Status | None:
             if not is_public and address not in seeing:
                 return None
-            return await self._reader.read(self._shown if address in trusted else None)
+            return await self._read(self._shown if address in trusted else None)
 
         add_status(app, read, face.pages, face.link)
         face.private.add(STATUS_PATH.encode())
         for gate in opened.gates:
             gate.add_path(STATUS_PATH.encode())
-            add_status(
-                gate.app, lambda address: self._reader.read(self._shown), face.pages, face.link, is_described=False
-            )
+            add_status(gate.app, lambda address: self._read(self._shown), face.pages, face.link, is_described=False)
+
+    async def _describe_readiness(self) -> Readiness:
+        """The body of /readyz."""
+        self._watcher.watch()
+        return await self._reader.describe_readiness()
+
+    async def _read(self, prefixes: PrefixCounts | None) -> Status:
+        """The state of this moment."""
+        self._watcher.watch()
+        return await self._reader.read(prefixes)
 
     def tick(self) -> None:
         """Record a point, if it is due, and what has changed."""
         self._clients.refresh()
         self._prefixes.refresh()
-        self._reader.watch()
+        self._watcher.watch()
         self._reader.record()
 
     async def run(self) -> None:
         """Keep the history and the events in the store."""
-        await self._keeper.run(self._reader.finish)
+        await self._keeper.run(self._finish)
+
+    def _finish(self) -> None:
+        """Record what happened since the last tick, because this process ends."""
+        self._watcher.watch()
+        self._reader.finish()

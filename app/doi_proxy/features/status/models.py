@@ -53,6 +53,12 @@ class Readiness(BaseModel):
 
     ready: bool = Field(description="Whether requests should be sent here.")
     detail: dict[str, str] = Field(default_factory=dict, description="One word for each part.")
+    problems: list[str] = Field(
+        default_factory=list,
+        description="What is wrong, the worst first: entries of docs/runbook.md. Workers that are missing are on "
+        "/status alone.",
+    )
+    sentence: str = Field("", description="The worst of it in English, or `Working`.")
     upstreams: list[UpstreamReadiness] = Field(default_factory=list, description="Each upstream; none if sealed.")
     local_records: LocalReadiness | None = Field(
         None, description="The local records, null without the setting `local_records`."
@@ -80,9 +86,21 @@ class EventStatus(BaseModel):
     kind: EventKind
     at: int = Field(description="Its time, or its beginning, in seconds since the epoch.")
     until: int | None = Field(description="The end of what lasts, or the last of several purges or denials.")
-    detail: str = Field(description="The host of an upstream, the version of a start, or the cause of a refusal.")
-    count: int = Field(description="Entries of a purge, denials, or names.")
-    cause: str = Field("", description="Why it happened: the token of an error, as in docs/errors.md.")
+    detail: str = Field(
+        description="The host of an upstream, the version of a start, the name of a worker, or the direction in which "
+        "the clock was set."
+    )
+    count: int = Field(description="Entries of a purge, denials, or the seconds by which the clock was set.")
+    cause: str = Field(
+        "",
+        description="Why it happened: the token of an error, as in docs/errors.md; for a worker `silent`, `signal` or "
+        "`status`.",
+    )
+    sign: str = Field(
+        "",
+        description="What narrows the cause down: `page` (of HTML), `redirect`, the HTTP status of a refusal, or the "
+        "signal or the status with which a worker ended.",
+    )
 
 
 class PrefixCount(BaseModel):
@@ -134,6 +152,8 @@ class UpstreamName(BaseModel):
     state: Literal["unknown", "ok", "failing", "backing-off"]
     down_since: int | None = Field(description="The first failure of an outage, in seconds since the epoch.")
     is_route: bool = Field(False, description="Whether it has only the names of some prefixes.")
+    cause: str = Field("", description="Why it fails or pauses: the token of an error, as in docs/errors.md.")
+    sign: str = Field("", description="What narrows the cause down, as in an event.")
 
 
 #: The state of the service as a word.

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Query, Request, Response
 from doi_proxy.features.status.models import STATUS_PATH, Status
 from doi_proxy.features.status.numbers import write_count, write_number, write_share
 from doi_proxy.features.status.plot import plot
-from doi_proxy.features.status.summary import write_event, write_sentence, write_uptime
+from doi_proxy.features.status.summary import write_event, write_problem, write_sentence, write_uptime
 from doi_proxy.web import media_types
 from doi_proxy.web.date import write_moment
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
@@ -89,7 +89,13 @@ def add_status(
 
 def page_facts(status: Status) -> dict[str, Any]:
     """What the template uses."""
-    written = {"sentence": write_sentence, "start": write_moment, "uptime": write_uptime, "event": write_event}
+    written = {
+        "sentence": write_sentence,
+        "problem": write_problem,
+        "start": write_moment,
+        "uptime": write_uptime,
+        "event": write_event,
+    }
     return {
         "status": status,
         "plot": plot(status.history, status.started + status.uptime),

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import urlsplit
-
-from msgspec.structs import asdict
+from typing import Final
 
 from doi_proxy.errors import PrefixDenied
 from doi_proxy.features.feature import Context, Core
@@ -18,16 +15,20 @@ from doi_proxy.features.status import models
 from doi_proxy.features.status.clients import ClientCounts
 from doi_proxy.features.status.prefixes import PrefixCounts, PrefixKind
 from doi_proxy.features.status.readiness import describe_readiness
-from doi_proxy.features.status.summary import read_english, summarize, write_sentence
+from doi_proxy.features.status.summary import RECENT, Facts, read_english, summarize, write_problem
 from doi_proxy.features.status.upstream_states import UpstreamStates
+from doi_proxy.features.status.watching import name_upstream
 from doi_proxy.sharing.events import Event
 from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.system.background import Service
-from doi_proxy.system.incidents import Incident
 from doi_proxy.system.version import read_version
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
+#: Seconds after the start from which a worker that does not run is missing.
+_START_SECONDS: Final = 60
+#: Seconds for which a clock that was set is a problem: entries may count as stale, or as fresh for too long.
+_CLOCK_SECONDS: Final = 600
 
 
 class StatusReader:
@@ -48,11 +49,7 @@ class StatusReader:
         self._client_counts = clients
         #: The services of all features, once they are open.
         self.services: Sequence[Service] = ()
-        #: The incidents of upstreams and the budget that are events without an end.
-        self._under_way: set[Incident] = set()
-        self._store_down: int | None = None
         self._down_seconds, self._recorded_at = 0.0, context.clock()
-        self._is_draining = False
         self._core = core
         self._history = history
         self._upstreams = upstreams
@@ -63,12 +60,14 @@ class StatusReader:
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
-        if self._history.is_due(self._context.clock()):
+        now = self._context.clock()
+        if self._history.is_due(now):
             self._record()
+        if self._history.is_recorder:
+            self._events.end_abandoned(now)
 
     def finish(self) -> None:
         """Record what happened since the last record, because this process ends."""
-        self.watch()
         if self._history.is_recorder:
             self._record()
 
@@ -78,49 +77,40 @@ class StatusReader:
         self._recorded_at = now
         self._history.record(now, {**self._collect().series(), "down": self._down_seconds})
 
-    def watch(self) -> None:
-        """Record incidents and drains that have begun or ended."""
-        now = self._context.clock()
-        self._watch_upstreams(now - time.monotonic())
-        self._watch_store(now)
-        if self._context.reloads.draining and not self._is_draining:
-            self._is_draining = True
-            self._events.add(Event("drain", int(now)))
-
-    def _watch_upstreams(self, epoch: float) -> None:
-        """Record the incidents of upstreams and the budget. `epoch` is what their times need to count since 1970."""
-        upstream, under_way = self._core.upstream, set[Incident]()
-        if not upstream.budget.waiting:
-            upstream.budget.log.notice_quiet()
-        parts = [(_host(url), guard.log.outages) for url, guard in upstream.guards.items()]
-        parts += [(_host(url), guard.log.pauses) for url, guard in upstream.guards.items()]
-        for host, incidents in (*parts, ("", upstream.budget.log.refusals)):
-            for incident in incidents.read():
-                if incident.ended is None:
-                    under_way.add(incident)
-                if incident not in self._under_way:
-                    until = None if incident.ended is None else int(epoch + incident.ended)
-                    at = int(epoch + incident.began)
-                    self._events.add(Event(incident.kind, at, until, host or incident.cause, cause=incident.cause))
-        self._under_way = under_way
-
-    def _watch_store(self, now: float) -> None:
-        cache, began = self._core.cache, self._store_down
-        since = now if cache.down_since is None and cache.waits_for_store else cache.down_since
-        if since is not None and began is None:
-            self._store_down = int(since)
-            self._events.add(Event("store", self._store_down))
-        elif since is None and began is not None:
-            self._store_down = None
-            self._events.add(Event("store", began, int(now)))
-
     async def describe_readiness(self) -> models.Readiness:
-        """The body of `/readyz`."""
+        """The body of `/readyz`. It reads no metrics of other workers, so a balancer may request it every second."""
+        readiness = await self._describe_parts()
+        history = [_describe(point) for point in self._history.points()[-RECENT:]]
+        summary = self._summarize(readiness, history)
+        worst = next(iter(summary.problems), None)
+        sentence = "Working" if worst is None else write_problem(read_english(), worst, summary.upstreams)
+        return readiness.model_copy(update={"problems": summary.problems, "sentence": f"{sentence}."})
+
+    async def _describe_parts(self) -> models.Readiness:
         return await describe_readiness(self._context, self._core, self._upstreams, self.services)
+
+    def _summarize(
+        self, readiness: models.Readiness, history: Sequence[models.HistoryPoint], *, workers: int | None = None
+    ) -> models.StatusSummary:
+        """The summary, given the workers that run, if that is known."""
+        now, events, records = self._context.clock(), self._events.read(), readiness.local_records
+        wanted = self._context.settings.workers if now - self._started >= _START_SECONDS else 0
+        facts = Facts(
+            upstreams=list(self._name_upstreams(events)),
+            mode=self._context.settings.mode,
+            is_draining=self._context.reloads.draining,
+            refusals={event.cause for event in events if event.kind == "refusal" and event.until is None},
+            store=readiness.detail["store"],
+            has_missing_workers=workers is not None and workers < wanted,
+            was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < _CLOCK_SECONDS for event in events),
+            has_failed_reload=self._context.reloads.reload_failed,
+            has_broken_records=records is not None and records.state == "broken",
+        )
+        return summarize(facts, history, self._started, now)
 
     async def read(self, prefixes: PrefixCounts | None) -> models.Status:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
-        readiness = await self.describe_readiness()
+        readiness = await self._describe_parts()
         set_process_state(self._core, self._metrics.state, self._metrics.features)
         totals = self._collect()
         points = self._history.points_now(self._context.clock(), totals.series())
@@ -153,19 +143,26 @@ class StatusReader:
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
-            events=[models.EventStatus(**asdict(event)) for event in reversed(self._events.read())],
+            events=[_show(event) for event in reversed(self._events.read())],
             history=[_describe(point) for point in points],
         )
-        now = self._context.clock()
-        summary = summarize(status, list(self._name_upstreams()), now)
-        summary = summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
+        summary = self._summarize(readiness, status.history, workers=status.workers)
         return status.model_copy(update={"summary": summary})
 
-    def _name_upstreams(self) -> Iterator[models.UpstreamName]:
-        defaults = self._context.settings.upstream_url
+    def _name_upstreams(self, events: Sequence[Event]) -> Iterator[models.UpstreamName]:
+        """The upstreams, with the cause of the event that goes on about each."""
+        defaults, kinds = self._context.settings.upstream_url, {"outage": "failing", "pause": "backing-off"}
+        under_way = {(kinds.get(event.kind), event.detail): event for event in events if event.until is None}
         for url, (state, since) in self._upstreams.read().items():
-            down_since = None if since is None else int(since)
-            yield models.UpstreamName(name=_host(url), state=state, down_since=down_since, is_route=url not in defaults)
+            event = under_way.get((state, name_upstream(url)))
+            yield models.UpstreamName(
+                name=name_upstream(url),
+                state=state,
+                down_since=None if since is None else int(since),
+                is_route=url not in defaults,
+                cause="" if event is None else event.cause,
+                sign="" if event is None else event.sign,
+            )
 
     def _collect(self) -> Totals:
         self._metrics.exposition.flush()
@@ -216,10 +213,6 @@ def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[models.Prefi
     return {kind: [models.PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or "handle servers"
-
-
 def _note_start(memory: SharedMemory, now: float) -> tuple[float, bool]:
     """When the first worker started, in seconds since the epoch, and whether that is this one."""
     is_first = False
@@ -231,6 +224,10 @@ def _note_start(memory: SharedMemory, now: float) -> tuple[float, bool]:
 
     memory.change(note, waits=True)
     return float(memory.read() or now), is_first
+
+
+def _show(event: Event) -> models.EventStatus:
+    return models.EventStatus.model_validate({name: getattr(event, name) for name in models.EventStatus.model_fields})
 
 
 def _describe(point: Point) -> models.HistoryPoint:

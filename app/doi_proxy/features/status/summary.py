@@ -1,8 +1,9 @@
-"""What is the matter, in one sentence: a decision about the numbers of `/status`, without I/O."""
+"""What is the matter, in one sentence: a decision about the state of a service, without I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from typing import Final
@@ -15,7 +16,7 @@ from doi_proxy.web.date import write_moment
 from doi_proxy.web.languages import CORE, Catalogue, read_packaged
 
 #: The points that count as now: the last five to ten minutes.
-_RECENT: Final = 2
+RECENT: Final = 2
 #: The limits of config/prometheus/alerts.yml: shares of names, and seconds.
 _UNVERIFIED: Final = 0.05
 _STALE: Final = 0.1
@@ -29,36 +30,59 @@ _DECIDING: Final[dict[models.State, str]] = {
     "down": "failing",
     "unknown": "unknown",
 }
-#: The problems that a working service begins its sentence with.
-_HEADLINES: Final = frozenset(
-    {"DoiProxyResourcesShort", "DoiProxyUpstreamSlow", "DoiProxyPlacesFull", "DoiProxyBudgetSpent"}
-    | {"DoiProxyCouldNotVerify", "DoiProxyStoreFails"}
-)
+#: The problems that the states "down" and "paused" are, if no upstream of all names works.
+_OUTAGE: Final = "DoiProxyUpstreamBreakerOpen"
+_PAUSE: Final = "DoiProxyUpstreamPaused"
 
 
-def summarize(status: models.Status, upstreams: Sequence[models.UpstreamName], now: float) -> models.StatusSummary:
-    """The summary of a status. `now` is in seconds since the epoch."""
-    recent = status.history[-_RECENT:]
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What decides about the state of a service and its problems."""
+
+    upstreams: Sequence[models.UpstreamName]
+    mode: str = "online"
+    is_draining: bool = False
+    #: Why queries about new names are refused now: tokens of errors.
+    refusals: Collection[str] = ()
+    #: See TierStats.
+    store: str = "ok"
+    has_missing_workers: bool = False
+    #: Whether the clock was set a moment ago.
+    was_clock_set: bool = False
+    #: Whether something could not be used at the last reload.
+    has_failed_reload: bool = False
+    has_broken_records: bool = False
+
+
+def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: float, now: float) -> models.StatusSummary:
+    """The summary of a state, with its sentence. Times are in seconds since the epoch, history is oldest first."""
+    recent = history[-RECENT:]
     requests, answers, hits, stale, failed = (
         sum(getattr(point, name) for point in recent) for name in ("requests", "answers", "hits", "stale", "unverified")
     )
     names = answers + failed
-    seconds = max(now - max(recent[0].start, status.started), 1.0) if recent else 1.0
-    deciding = [upstream for upstream in upstreams if not upstream.is_route]
+    seconds = max(now - max(recent[0].start, started), 1.0) if recent else 1.0
+    deciding = [upstream for upstream in facts.upstreams if not upstream.is_route]
+    state = find_state(facts.mode, {upstream.state for upstream in deciding}, is_draining=facts.is_draining)
+    delays = [point.loop_delay for point in recent if point.loop_delay is not None]
     summary = models.StatusSummary(
-        state=find_state(status.mode, {upstream.state for upstream in deciding}, is_draining=status.draining),
-        upstreams=list(upstreams),
+        state=state,
+        upstreams=list(facts.upstreams),
         down_since=min((upstream.down_since for upstream in deciding if upstream.down_since is not None), default=None),
         requests_per_second=requests / seconds,
         hit_share=hits / answers if answers else None,
         failed_share=failed / names if names else 0.0,
+        problems=list(
+            _find_problems(
+                facts,
+                state,
+                has_failures=_is_much(failed, names, _UNVERIFIED),
+                has_stale=_is_much(stale, answers, _STALE),
+                is_delayed=bool(delays) and max(delays) > _DELAY,
+            )
+        ),
     )
-    problems = list(
-        _find_problems(
-            status, summary, recent, failed=_is_much(failed, names, _UNVERIFIED), stale=_is_much(stale, answers, _STALE)
-        )
-    )
-    return summary.model_copy(update={"problems": problems})
+    return summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
 
 
 def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> models.State:
@@ -75,32 +99,36 @@ def _is_much(part: int, names: int, most: float) -> bool:
 
 
 def _find_problems(
-    status: models.Status,
-    summary: models.StatusSummary,
-    recent: Sequence[models.HistoryPoint],
-    *,
-    failed: bool,
-    stale: bool,
+    facts: Facts, state: models.State, *, has_failures: bool, has_stale: bool, is_delayed: bool
 ) -> Iterator[str]:
-    """The entries of the runbook about what is wrong, the worst first."""
-    states = {upstream.state for upstream in summary.upstreams}
-    delays = [point.loop_delay for point in recent if point.loop_delay is not None]
-    refused = {event.cause for event in status.events if event.kind == "refusal" and event.until is None}
-    is_spent = status.budget.waiting > 0 and status.budget.tokens < 1
+    """The entries of the runbook about what is wrong, the worst first.
+
+    First is why readers of new names get no answer: this machine, all upstreams, or what their queries wait for. Then
+    comes what makes that likely, and last what only an operator notices.
+    """
+    states = {upstream.state for upstream in facts.upstreams}
     wrong = {
-        "DoiProxyResourcesShort": ResourcesShort.token in refused,
-        "DoiProxyUpstreamSlow": UpstreamSlow.token in refused,
-        "DoiProxyPlacesFull": PlacesFull.token in refused,
-        "DoiProxyBudgetSpent": BudgetSpent.token in refused or is_spent,
-        "DoiProxyCouldNotVerify": failed,
-        "DoiProxyUpstreamBreakerOpen": "failing" in states,
-        "DoiProxyUpstreamPaused": "backing-off" in states,
-        "DoiProxyStoreFails": not status.store.healthy,
-        "DoiProxyServesStale": stale,
-        "DoiProxyEventLoopDelayed": bool(delays) and max(delays) > _DELAY,
-        "local_records": status.local_records is not None and status.local_records.state == "broken",
+        "DoiProxyResourcesShort": ResourcesShort.token in facts.refusals,
+        _OUTAGE: "failing" in states,
+        _PAUSE: "backing-off" in states,
+        "DoiProxyUpstreamSlow": UpstreamSlow.token in facts.refusals,
+        "DoiProxyPlacesFull": PlacesFull.token in facts.refusals,
+        "DoiProxyBudgetSpent": BudgetSpent.token in facts.refusals,
+        "DoiProxyCouldNotVerify": has_failures,
+        "DoiProxyStoreFails": facts.store == "failing",
+        "store": facts.store == "read-only",
+        "DoiProxyWorkerMissing": facts.has_missing_workers,
+        "clock": facts.was_clock_set,
+        "reload": facts.has_failed_reload,
+        "DoiProxyServesStale": has_stale,
+        "DoiProxyEventLoopDelayed": is_delayed,
+        "local_records": facts.has_broken_records,
     }
-    yield from (name for name, is_wrong in wrong.items() if is_wrong)
+    found = [name for name, is_wrong in wrong.items() if is_wrong]
+    # While another upstream answers, one that does not is not the worst.
+    partial = [name for name, whole in ((_OUTAGE, "down"), (_PAUSE, "paused")) if name in found and state != whole]
+    yield from (name for name in found if name not in partial)
+    yield from partial
 
 
 def read_english() -> Catalogue:
@@ -110,29 +138,52 @@ def read_english() -> Catalogue:
 
 def write_sentence(texts: Catalogue, summary: models.StatusSummary) -> str:
     """The state as a sentence or two, in the language of the texts: the worst that is wrong, or how upstreams are."""
-    language, key = texts.language, f"status.sentence_{summary.state}"
-    worst = next((problem for problem in summary.problems if problem in _HEADLINES), None)
-    if summary.state == "working" and worst is not None:
-        return str(
-            texts(
-                "status.sentence_problem",
-                problem=texts(f"status.problem_{worst}"),
-                failed=write_share(language, summary.failed_share),
-                traffic=_write_traffic(texts, summary),
-            )
-        )
+    language, worst = texts.language, next(iter(summary.problems), None)
+    failed, traffic = write_share(language, summary.failed_share), _write_traffic(texts, summary)
+    is_upstream = (worst, summary.state) in ((_OUTAGE, "down"), (_PAUSE, "paused"))
+    if worst is not None and summary.state != "draining" and not is_upstream:
+        problem = write_problem(texts, worst, summary.upstreams)
+        return str(texts("status.sentence_problem", problem=problem, failed=failed, traffic=traffic))
     deciding = _DECIDING.get(summary.state)
     upstreams = [upstream for upstream in summary.upstreams if upstream.state == deciding and not upstream.is_route]
     names = list(dict.fromkeys(upstream.name for upstream in upstreams))
+    key = f"status.sentence_{summary.state}"
     return str(
         texts(
             key if deciding is None else f"{key}_{'one' if len(names) == 1 else 'many'}",
             upstream=", ".join(names),
             time="–" if summary.down_since is None else write_moment(texts, summary.down_since),
-            traffic=_write_traffic(texts, summary),
-            failed=write_share(language, summary.failed_share),
+            cause=_write_causes(texts, upstreams),
+            traffic=traffic,
+            failed=failed,
         )
     )
+
+
+def write_problem(texts: Catalogue, problem: str, upstreams: Sequence[models.UpstreamName]) -> str:
+    """What is wrong, without a full stop. A problem of upstreams has its cause."""
+    key = f"status.problem_{problem}"
+    # A newer proxy can have problems that this release has no words for.
+    text = str(texts(key)) if key in texts.texts else problem
+    state = {_OUTAGE: "failing", _PAUSE: "backing-off"}.get(problem)
+    return text + _write_causes(texts, [upstream for upstream in upstreams if upstream.state == state])
+
+
+def _write_causes(texts: Catalogue, upstreams: Sequence[models.UpstreamName]) -> str:
+    """The causes of what is wrong with upstreams, after a colon."""
+    causes = dict.fromkeys(write_cause(texts, one.cause, one.sign) for one in upstreams if one.cause)
+    return str(texts("status.because", cause=", ".join(causes))) if causes else ""
+
+
+def write_cause(texts: Catalogue, cause: str, sign: str) -> str:
+    """A cause, with what narrows it down in parentheses."""
+    key = f"status.cause_{cause}"
+    # A newer proxy can have causes that this release has no words for.
+    text = str(texts(key)) if key in texts.texts else cause
+    if not sign:
+        return text
+    key = f"status.sign_{sign}"
+    return f"{text} ({texts(key) if key in texts.texts else texts('status.sign_status', status=sign)})"
 
 
 def _write_traffic(texts: Catalogue, summary: models.StatusSummary) -> str:
@@ -149,12 +200,25 @@ def write_event(texts: Catalogue, event: models.EventStatus) -> str:
     if event.kind in LASTING and event.until is None:
         key += "_open"
     elif event.kind in LASTING and event.until is not None:
-        duration = write_uptime(event.until - event.at)
+        duration = write_length(event.until - event.at)
+    elif event.kind in ("worker", "clock"):
+        key += f"_{event.cause or event.detail}"
     count = write_count(texts, "status.entries", event.count) if event.kind == "purge" else event.count
-    cause = f"failure.{event.cause}"
-    # A newer proxy can have causes that this release has no words for.
-    reason = texts(cause) if cause in texts.texts else event.cause
-    return str(texts(key, detail=event.detail, count=count, duration=duration, reason=reason))
+    cause = write_cause(texts, event.cause, event.sign) if event.kind in LASTING and event.cause else ""
+    # A newer proxy can have events that this release has no words for.
+    if key not in texts.texts:
+        return event.kind
+    return str(
+        texts(
+            key,
+            detail=event.detail,
+            count=count,
+            seconds=write_length(event.count),
+            duration=duration,
+            sign=event.sign,
+            cause=str(texts("status.because", cause=cause)) if cause else "",
+        )
+    )
 
 
 def write_clock(seconds: float) -> str:
@@ -172,3 +236,15 @@ def write_uptime(seconds: float) -> str:
     minutes = ceil(max(seconds, 0.0) / 60)
     days, hours = minutes // 1_440, minutes // 60 % 24
     return " ".join([f"{days} d"] * bool(days) + [f"{hours} h"] * bool(days or hours) + [f"{minutes % 60} min"])
+
+
+def write_length(seconds: float) -> str:
+    """A duration in its two largest units, such as "2 min 5 s"."""
+    rest, parts = round(max(seconds, 0.0)), list[str]()
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, length)
+        if count and len(parts) < 2:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts) or "0 s"

@@ -9,7 +9,7 @@ from typing import Final
 from doi_proxy.features.status.models import HistoryPoint, Status
 from doi_proxy.features.status.numbers import write_count, write_number, write_share
 from doi_proxy.features.status.plot import count_bands
-from doi_proxy.features.status.summary import write_clock, write_event, write_start, write_uptime
+from doi_proxy.features.status.summary import write_clock, write_event, write_problem, write_start, write_uptime
 from doi_proxy.web.languages import Catalogue
 
 #: The plot: its columns, and the seconds of one.
@@ -39,10 +39,11 @@ class StatusText:
         summary = status.summary
         if summary is None:
             return
-        colour = _BOLD if summary.state in ("working", "sealed", "unknown") and not summary.problems else _BOLD + _RED
+        colour = _BOLD + _RED if summary.problems else _BOLD
         yield self._paint(colour, _clean(summary.sentence))
         for problem in summary.problems:
-            yield f"  {self._paint(_YELLOW, self._say(f'problem_{problem}'))}  {_clean(problem)}"
+            text = _clean(write_problem(self._texts, problem, summary.upstreams))
+            yield f"  {self._paint(_YELLOW, text)}  {_clean(problem)}"
         yield ""
         yield "   ".join(self._numbers(status))
         yield from self._plot(status)
