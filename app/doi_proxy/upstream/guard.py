@@ -186,12 +186,11 @@ class Guard:
             if not admitted:
                 self._count(error.token, began)
             # The full share of one client does not concern the others.
-            if (
-                priority is Priority.PERSON
-                and isinstance(error, errors.NotAdmitted)
-                and not isinstance(error, errors.ShareSpent)
-            ):
-                self.budget.log.refusal(error, self.budget.describe())
+            if isinstance(error, errors.NotAdmitted) and not isinstance(error, errors.ShareSpent):
+                # The queries that waited while an outage or a pause began took the tokens, and none was sent.
+                await self._refuse()
+                if priority is Priority.PERSON:
+                    self.budget.log.refusal(error, self.budget.describe())
             raise
 
     async def _refuse(self) -> None:
