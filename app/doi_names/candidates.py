@@ -40,16 +40,13 @@ def read_candidates(
     `name` is the DOI name or shortDOI that the text is, None if it is neither. The text may be a part of another one:
     `longer` are repairs by what follows it, and `derived` are names that follow by rule from the reference around it.
     """
-    # In a text that is not a name, "%" begins an escape too, unless one of them is not an escape.
-    shown = _decode(text) if name is None else text
+    shown = text if name is not None else _decode(text)
     best, repairs = read_and_suggest(shown, name, own_hosts=own_hosts)
-    guesses = [
-        Suggestion(found.name, found.rule or "", "derived") for found in derived or derive(shown[:_MAX_SEARCHED])
-    ]
-    if name is not None:
-        guesses += list_variants(name)
     repairs += _without(repairs, longer)
-    return Candidates(best, repairs, _without(repairs, guesses))
+    variants = () if name is None else list_variants(name)
+    return Candidates(
+        best, repairs, _without(repairs, [*_list_derived(derived or derive(shown[:_MAX_SEARCHED])), *variants])
+    )
 
 
 def suggest_unchecked(
@@ -60,10 +57,14 @@ def suggest_unchecked(
     These are the repairs, the names that follow by rule, and those with a slip that the text shows. Nearly every name
     has others that look alike, and only a look-up tells which of them was meant.
     """
-    found = read_candidates(text, name, own_hosts)
-    visible = () if name is None else list_visible_slips(name)
-    derived = [guess for guess in found.guesses if guess.confidence == "derived"]
-    return found.best, (*found.repairs, *_without(found.repairs, [*derived, *visible]))
+    shown = text if name is not None else _decode(text)
+    best, repairs = read_and_suggest(shown, name, own_hosts=own_hosts)
+    slips = () if name is None else list_visible_slips(name)
+    return best, (*repairs, *_without(repairs, [*_list_derived(derive(shown[:_MAX_SEARCHED])), *slips]))
+
+
+def _list_derived(names: Sequence[FoundName]) -> list[Suggestion]:
+    return [Suggestion(found.name, found.rule or "", "derived") for found in names]
 
 
 def _without(known: Sequence[Suggestion], others: Sequence[Suggestion]) -> tuple[Suggestion, ...]:
@@ -72,6 +73,7 @@ def _without(known: Sequence[Suggestion], others: Sequence[Suggestion]) -> tuple
 
 
 def _decode(text: str) -> str:
+    """In a text that is not a name, "%" begins an escape too, unless one of them is not an escape."""
     try:
         return decode(text)
     except InvalidName:

@@ -20,6 +20,8 @@ MAX_DERIVED: Final = 5
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 #: An identifier of arXiv since April 2007, and before, without its version (arXiv, Understanding the arXiv identifier).
 _ARXIV: Final = r"([0-9]{4}\.[0-9]{4,5}|[a-z]{2,8}(?:-[a-z]{2,4})?(?:\.[A-Z]{2})?/[0-9]{7})(?![0-9])"
+#: What every identifier of a rule has: the name of arXiv, or the host or the parameter of a URL. Most names have none.
+_IDENTIFIER: Final = re.compile(r"arxiv|eprint|(?<!doi)\.(?:org|com|io)/|pii[/=]", _CASELESS)
 #: Journals of Nature whose names have a dot before the number: nmeth.1234, but nature12373 and srep01234.
 _DOTTED: Final = re.compile(r"(n(?:bt|cb|chem|chembio|climate|g|geo|i|m|mat|meth|nano|n|photon|phys|smb))([0-9]{2,5})")
 _WITH_YEAR: Final = re.compile(r"([a-z]{2,12})((?:19|20)[0-9]{2})([0-9]{1,4})")
@@ -234,6 +236,8 @@ def derive(text: str) -> tuple[FoundName, ...]:
 
     Each has the confidence `derived`: it may not be registered.
     """
+    if _IDENTIFIER.search(text) is None:
+        return ()
     found = [
         FoundName(
             DOIName.parse(rule.write(match)), match.start(), match.end(), match[0], "derived", rule.rule, (rule.rule,)

@@ -49,7 +49,7 @@ def list_visible_slips(name: HandleName) -> tuple[Suggestion, ...]:
 def _read(name: HandleName, texts: Iterator[tuple[str, str]]) -> tuple[Suggestion, ...]:
     found: dict[str, Suggestion] = {}
     for text, rule in texts:
-        variant = read_if_doi(text)
+        variant = read_if_doi(text) if text != name.text else None
         if variant is not None and variant != name:
             found.setdefault(variant.key, Suggestion(variant, rule))
         if len(found) == MAX_VARIANTS:

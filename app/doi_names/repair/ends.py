@@ -110,9 +110,9 @@ _NEXT_WORD: Final = re.compile(
         # Names of Wiley end with ".x".
       | (?<=\.x)[A-Z]
         # The genitive of English.
-      | (?<=[0-9A-Za-z])['\u2019]s\Z
+      | ['\u2019]s\Z
         # A dash between two parts of a sentence.
-      | (?<=[0-9A-Za-z.])[\u2014\u2015](?=[A-Za-z])
+      | [\u2014\u2015](?=[A-Za-z])
         )""",
     re.VERBOSE,
 )
