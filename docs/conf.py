@@ -61,8 +61,11 @@ def add_start(_: Sphinx, document: str, source: list[str]) -> None:
     """
     if document == root_doc:
         head, *doors = source[0].split("\n## ")
+        heading, _, lead = head.partition("\n\n")
         readme = (ROOT / "README.md").read_text("utf-8").partition("\n\n")[2].partition("\n## Documentation")[0]
-        parts = [head, _OWN_LINK.sub(lambda link: "](" if link[1] else "](../", readme)]
+        readme = _OWN_LINK.sub(lambda link: "](" if link[1] else "](../", readme)
+        first_screen, mark, rest = readme.partition("\n## ")
+        parts = [heading, first_screen, lead, mark + rest]
         for door in doors:
             title = door.partition("\n")[0]
             parts.append(f"\n## {door}\n{_write_contents([page for page, _ in _ENTRY.findall(door)], title)}")
