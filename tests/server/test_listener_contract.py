@@ -426,6 +426,25 @@ async def test_while_every_connection_waits_for_an_answer_a_further_one_is_refus
 
 
 @rows(*STREAMS)
+async def test_at_the_most_connections_clients_that_have_closed_their_side_give_way_first(row: Row) -> None:
+    async with service(max_connections=4) as server:
+        server.upstream.hold("10.1000/held")
+        # As a front proxy ends the connections of clients that have left: no further byte comes.
+        waiting = [
+            await row.begin(server, row.write("10.1000/held"), f"{10 + number % 2}.0.0.1") for number in range(4)
+        ]
+        for _, writer in waiting[:2]:
+            writer.write_eof()
+        await asyncio.sleep(0.01)
+        assert [await row.ask(server, NAME, "198.51.100.7") for _ in range(2)] == [[row.found]] * 2
+        assert server.connections.closed[Reason.REFUSED] == 0
+        server.upstream.release("10.1000/held")
+        for reader, writer in waiting[2:]:
+            writer.write_eof()
+            assert row.read(await finish(reader, writer)) == [row.missing]
+
+
+@rows(*STREAMS)
 @pytest.mark.parametrize("name", [NAME, "10.1000/none"], ids=["cached", "new"])
 async def test_a_client_that_has_closed_its_side_gets_its_answer(row: Row, name: str) -> None:
     async with service() as server:

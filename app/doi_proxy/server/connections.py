@@ -71,16 +71,19 @@ class Phase(StrEnum):
     HEAD = "the rest of a head"
     BODY = "the rest of a body"
     ANSWER = "an answer of the application"
+    LEFT = "an answer of the application, for a client that has closed its sending side"
     WRITE = "a client that reads its answer"
     CLOSING = "a client that closes its side"
 
 
 _CLOSING, _NEW, _IDLE, _BUSY, _NEWEST = range(5)
-#: The ranks in which connections are closed for a new one, lower ones first; one that is closing has its answer.
+#: The ranks in which connections are closed for a new one, lower ones first; one that is closing has its answer. A
+#: client that has closed its side may wait for its answer, but most have gone away: front proxies end a connection so.
 #: _NEW needs two sweeps, and is _NEWEST before. _BUSY needs two sweeps without progress, or a client at its cap, or
 #: a customer or client with more than its share; a connection that waits for the application needs the last of these.
 EVICTION_RANK: Final = {
     Phase.CLOSING: _CLOSING,
+    Phase.LEFT: _CLOSING,
     Phase.NEW: _NEW,
     Phase.IDLE: _IDLE,
     Phase.HEAD: _IDLE,
@@ -165,6 +168,7 @@ class Connections:
             Phase.HEAD: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT, inf),
             Phase.BODY: (body_timeout, Reason.BODY_TIMEOUT, body_timeout * BODY_DEADLINES),
             Phase.ANSWER: (inf, Reason.FINISHED, inf),
+            Phase.LEFT: (inf, Reason.FINISHED, inf),
             Phase.WRITE: (limits.write_timeout + interval, Reason.WRITE_TIMEOUT, inf),
             Phase.CLOSING: (limits.write_timeout + interval, Reason.FINISHED, inf),
         }

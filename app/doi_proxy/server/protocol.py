@@ -409,7 +409,9 @@ class ServerProtocol(HttpToolsProtocol):
         if self._ended or self.transport.is_closing():
             return Phase.CLOSING
         if not self._is_answered():
-            return Phase.BODY if self._stream.body_left and not self.flow.read_paused else Phase.ANSWER
+            if self._stream.body_left and not self.flow.read_paused:
+                return Phase.BODY
+            return Phase.LEFT if self._eof else Phase.ANSWER
         if self._is_new:
             return Phase.NEW
         return Phase.HEAD if self._stream.head_bytes else _IDLE

@@ -157,7 +157,7 @@ class NativeStream(asyncio.Protocol):
         if self._ended:
             return Phase.CLOSING, self.since
         if self._is_answering:
-            return Phase.ANSWER, self.since
+            return Phase.LEFT if self._has_eof else Phase.ANSWER, self.since
         return (Phase.HEAD if self._data else Phase.NEW), self.since
 
     def expire(self, reason: Reason) -> None:
