@@ -22,6 +22,10 @@ class Generations(Generic[Key, Value]):
         self._young: dict[Key, Value] = {}
         self._old: dict[Key, Value] = {}
 
+    def __len__(self) -> int:
+        """The number of keys; one that was used in both generations counts twice."""
+        return len(self._young) + len(self._old)
+
     def get(self, key: Key) -> Value | None:
         """The value of a key, which counts as used. None if it is not in the map."""
         value = self._young.get(key)

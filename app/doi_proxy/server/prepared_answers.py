@@ -33,7 +33,7 @@ MAX_ANSWER_BYTES: Final = 16_384
 MAX_REQUEST_BYTES: Final = 4_096
 #: Replies to one target, which differ by language or coding. The one that was prepared first is dropped first.
 MAX_VARIANTS: Final = 16
-#: Header lines whose selection is remembered.
+#: Header lines whose selection is remembered while they are in use: those that come once do not push them out.
 MAX_HEADS: Final = 256
 #: Uses of a reply in one second after which it is found by the whole request, which saves 1.5 us. More requests than
 #: the map holds would only replace each other.
@@ -104,7 +104,9 @@ class PreparedAnswers:
         self._peek, self._count_same = resolver.peek, resolver.observer.record_origin
         self._local_records = resolver.local_records
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
-        self._heads: dict[tuple[int, tuple[str, ...]], tuple[plain_head.Selected | None]] = {}
+        self._heads: Generations[tuple[int, tuple[str, ...]], tuple[plain_head.Selected | None]] = Generations(
+            MAX_HEADS, lambda *_: 1
+        )
         #: What was done for the last request that got no reply, by its target.
         self._done = _NOT_DONE
         #: The targets of rare replies that were requested once.
@@ -327,9 +329,7 @@ class PreparedAnswers:
         is_kept = known is not None or not plain_head.is_private(head)
         read = plain_head.select_head(head, languages) if known is None else known[0]
         if known is None and is_kept:
-            if len(self._heads) >= MAX_HEADS:
-                self._heads.clear()
-            self._heads[lines] = (read,)
+            self._heads.put(lines, (read,))
         if read is None:
             return _NOTHING
         selected, other = read
