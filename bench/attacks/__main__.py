@@ -20,6 +20,7 @@ from typing import Final
 from bench.attacks import (
     boundaries,
     clocks,
+    comings,
     commands,
     connections,
     failures,
@@ -43,6 +44,9 @@ _PARTS: Final[dict[str, Attack]] = {
     "descriptors": connections.descriptors,
     "silent": handshakes.silent,
     "churn": handshakes.churn,
+    "comings": comings.comings,
+    "accounts": comings.accounts,
+    "native churn": comings.native,
     "handshakes": handshakes.partial,
     "neighbour": handshakes.neighbour,
     "half-closed": connections.half_closed,
@@ -90,7 +94,8 @@ _WITHOUT_FRONTS: Final = {
         "left lists",
     ),
     "the processor time of the proxy is the same behind a front": ("records", "turns", "empty lists"),
-    "the clients are forged in X-Forwarded-For, which a front replaces": ("networks",),
+    "the clients are forged in X-Forwarded-For, which a front replaces": ("networks", "accounts"),
+    "no front is before the native listener": ("native churn",),
     "it runs through nginx without this option": ("bodies", "paths", "request ids", "personal"),
     "the shipped configurations close these paths": ("tokens",),
     "it attacks the upstream, the store or files, where no front is": (
