@@ -225,6 +225,15 @@ def test_the_scripts_of_the_package_are_clean() -> None:
     run("shellcheck", *(DEBIAN / name for name in SCRIPTS))
 
 
+@pytest.mark.skipif(
+    shutil.which("apparmor_parser", path=f"{os.environ['PATH']}:/usr/sbin") is None,
+    reason="apparmor_parser is not installed (Debian package: apparmor)",
+)
+def test_the_profile_of_apparmor_is_one() -> None:
+    parser = shutil.which("apparmor_parser", path=f"{os.environ['PATH']}:/usr/sbin")
+    run(str(parser), "--skip-kernel-load", "--skip-cache", "config/apparmor/doi-proxy")
+
+
 # --- An upgrade from a repository ---------------------------------------------------------------------------------
 
 #: Installs the package of this checkout, then upgrades it to a newer one from the repository of a release. The

@@ -81,8 +81,9 @@ PARTS: Final[dict[str, Part]] = {
     "kubernetes": Part(60, ("config/kubernetes/*",), ("tests/test_kubernetes.py",)),
     "debian": Part(
         300,
-        ("docs/operations.md", "config/systemd/*", *_PACKAGING),
+        ("docs/operations.md", "config/systemd/*", "config/ansible/*", "config/apparmor/*", *_PACKAGING),
         (
+            "tests/test_ansible.py",
             "tests/test_debian_package.py",
             "tests/test_packaging.py",
             "tests/test_release.py",

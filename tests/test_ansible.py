@@ -1,0 +1,93 @@
+"""The Ansible role: it installs the package on a copy of this machine, as an operator would, and changes it again."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from doi_proxy.assembly.settings import Settings
+from tests.test_debian_package import missing
+from tools import clean_root
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+ANSIBLE: Final = ROOT / "config/ansible"
+ROLE: Final = ANSIBLE / "roles/doi_proxy"
+
+pytestmark = pytest.mark.repository
+
+#: The first run installs; the second, of the same, changes nothing; the third changes settings, the fourth is refused.
+#: In place of systemd, which does not run there, a script writes down what it is asked to do.
+RUNS: Final = """
+exec 2>&1
+play() {
+    ANSIBLE_ROLES_PATH=roles ansible-playbook -c local -i localhost, -e ansible_python_interpreter=/usr/bin/python3 \\
+        -e "$1" play.yml
+}
+cat > /usr/local/bin/systemctl <<'STAND_IN'
+#!/bin/sh
+echo "$*" >> /tmp/systemctl.log
+printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'
+STAND_IN
+printf -- '- hosts: all\\n  gather_facts: false\\n  roles: [doi_proxy]\\n' > play.yml
+settings='"doi_proxy_settings": {"server": {"public_url": "https://doi.example.org"}, "upstream": {"rate": 20}}'
+package='"doi_proxy_package": "/root/doi-proxy.deb"'
+play "{$package, $settings}"
+echo "first: $?"
+play "{$package, $settings}"
+play "{$package, \\"doi_proxy_admin_token\\": \\"0123456789abcdef0123456789abcdef\\"}"
+echo "settings:"
+cat /etc/doi-proxy/doi-proxy.toml
+echo "drop-in:"
+cat /etc/systemd/system/doi-proxy.service.d/admin-token.conf
+echo "restarts: $(grep -c '^restart doi-proxy' /tmp/systemctl.log)"
+stat -c 'token: %a %U' /etc/doi-proxy/admin-token
+play "{$package, \\"doi_proxy_settings\\": {\\"server\\": {\\"worker\\": 1}}}" || echo "refused"
+"""
+
+
+def test_the_role_starts_from_the_settings_of_the_package() -> None:
+    role = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["doi_proxy_package_settings"]
+    package = tomllib.loads((ROOT / "config/systemd/doi-proxy.toml").read_text(encoding="utf-8"))
+    assert role == {table: keys for table, keys in package.items() if keys}
+
+
+def test_the_example_names_settings_that_exist() -> None:
+    (play,) = yaml.safe_load((ANSIBLE / "example.yml").read_text(encoding="utf-8"))
+    given = play["roles"][0]["vars"]["doi_proxy_settings"]
+    known = {Settings.table_and_key(name) for name in Settings.model_fields}
+    assert {(table, key) for table, keys in given.items() for key in keys} <= known
+
+
+@pytest.mark.nightly
+def test_the_role_installs_once_and_a_wrong_setting_replaces_nothing(package: Path) -> None:
+    absent = missing() or clean_root.missing()
+    if absent or shutil.which("ansible-playbook") is None:
+        pytest.skip(f"the role is not run: {absent or 'the Debian package ansible-core is not installed'}")
+    files = {f"roles/{path.relative_to(ROLE.parent)}": path for path in ROLE.rglob("*") if path.is_file()}
+    printed = clean_root.run(RUNS, {"doi-proxy.deb": package, **files})
+    assert "first: 0" in printed, printed
+    runs = [line for line in printed.splitlines() if line.startswith("localhost ")]
+    assert [("changed=0" in line, "failed=0" in line) for line in runs] == [
+        (False, True),
+        (True, True),
+        (False, True),
+        (True, False),
+    ], printed
+    assert "LoadCredential=admin-token:/etc/doi-proxy/admin-token" in printed
+    assert "token: 600 root" in printed
+    assert "restarts: 2\n" in printed
+    assert "there is no such setting; did you mean" in printed
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deb")
+    subprocess.run(["make", "--no-print-directory", "deb", f"DEB_FOLDER={folder}"], cwd=ROOT, check=True)
+    (built,) = folder.glob("*.deb")
+    return built
