@@ -40,7 +40,7 @@ async def test_the_tab_key_goes_through_the_home_page_in_reading_order(visit: Vi
     found = await stops(await visit("/"))
     assert [one["words"] for one in found] == [
         "Skip to content",
-        "doi-proxy",
+        "DOI resolver",
         "Check my references",
         "Which agency?",
         "API documentation",

@@ -26,8 +26,9 @@ _MAILTO: Final = "mailto:"
 
 #: What is wrong with a name: nobody registered it, its page does not work, it was withdrawn, or that is not known.
 Trouble = Literal["missing", "dead", "gone", "unverified"]
+_Kind = Literal["search", "archive", "free", "report", "ask"]
 #: What can help, the likeliest first. Of what was never registered there is no copy; a search can find the right name.
-_ORDER: Final[dict[Trouble, tuple[str, ...]]] = {
+_ORDER: Final[dict[Trouble, tuple[_Kind, ...]]] = {
     "missing": ("search", "report", "archive", "ask"),
     "dead": ("archive", "free", "search", "report", "ask"),
     "gone": ("search", "free", "ask"),
@@ -58,21 +59,22 @@ def list_ways(
 ) -> list[Way]:
     """What a reader can do about a name, the most useful first. `targets` are the addresses that it led to."""
     agency = helpers.agency or texts("not_found.report_agency")
-    words = {
-        "search": texts("not_found.search"),
-        "archive": texts("ways.archive"),
-        "free": texts("ways.free"),
-        "report": texts("ways.report_dead" if trouble == "dead" else "not_found.report", agency=agency),
-        "ask": texts("not_found.ask"),
-    }
-    links: dict[str, Sequence[Markup]] = {
-        "search": _fill(brand.search_links, name),
-        "archive": _list_archives(texts, name, targets),
-        "free": _fill(brand.free_links, name) if name.is_doi else (),
-        "report": _report(texts, helpers, name, trouble, targets),
-        "ask": _ask(texts, helpers.operator, name, trouble, targets),
-    }
-    return [Way(words[way], links[way]) for way in _ORDER[trouble] if links[way]]
+
+    def describe(way: _Kind) -> Way:
+        match way:
+            case "search":
+                return Way(texts("not_found.search"), _fill(brand.search_links, name))
+            case "archive":
+                return Way(texts("ways.archive"), _list_archives(texts, name, targets))
+            case "free":
+                return Way(texts("ways.free"), _fill(brand.free_links, name) if name.is_doi else ())
+            case "report":
+                key = "ways.report_dead" if trouble == "dead" else "not_found.report"
+                return Way(texts(key, agency=agency), _report(texts, helpers, name, trouble, targets))
+            case "ask":
+                return Way(texts("not_found.ask"), _ask(texts, helpers.operator, name, trouble, targets))
+
+    return [way for way in map(describe, _ORDER[trouble]) if way.links]
 
 
 def external(href: str, words: str) -> Markup:
