@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import multiprocessing
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.commands.supervisor import Supervisor
+from doi_proxy.commands.supervisor import MAX_SILENCE, Supervisor
 from doi_proxy.commands.worker import PipeMessage
 from doi_proxy.server.http_server import Events
 
@@ -23,6 +24,8 @@ pytestmark = [
     # The service forks from one thread; the process that runs the tests has more.
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
+
+_STANDARD_ERROR = 2
 
 
 def fail(_: Connection) -> None:
@@ -54,8 +57,16 @@ class Watched:
         self.workers: list[list[BaseProcess]] = []
         self.draining = False
         self._steps = list(steps)
-        events = Events(ready=self._answers, draining=self._drain)
-        self.supervisor = Supervisor(work, 2, [socket.socket()], events, reload=lambda: "settings", seconds_to_end=1.0)
+        self.ends: list[tuple[str, str, str]] = []
+        events = Events(self._answers, self._drain, ended=lambda *end: self.ends.append(end))
+        self.supervisor = Supervisor(
+            work,
+            2,
+            [socket.socket()],
+            events,
+            reload=lambda: "settings",
+            seconds_to_end=1.0,
+        )
 
     def _answers(self) -> None:
         self.workers.append(list(multiprocessing.active_children()))
@@ -97,6 +108,39 @@ def test_a_worker_that_is_killed_is_replaced(caplog: pytest.LogCaptureFixture) -
     assert watched.supervisor.run() is True
     assert watched.statuses() == [[-signal.SIGKILL, 0], [0, 0]]
     assert "was ended by SIGKILL" in caplog.text
+    assert watched.ends in ([("worker 1", "signal", "SIGKILL")], [("worker 2", "signal", "SIGKILL")])
+
+
+def obey_with_stack(pipe: Connection) -> None:
+    faulthandler.enable(_STANDARD_ERROR)
+    obey(pipe)
+
+
+@pytest.mark.parametrize(("is_stopped", "seconds"), [(True, 0.0), (False, 600.0)], ids=["stopped", "hanging"])
+def test_a_worker_that_is_silent_writes_its_stack_if_it_can_and_is_replaced(
+    is_stopped: bool,
+    seconds: float,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("doi_proxy.commands.supervisor.ABORT_SECONDS", seconds)
+
+    def let_hang(watched: Watched) -> None:
+        worker = watched.supervisor._workers[0]
+        if is_stopped:
+            os.kill(worker.process.pid or 0, signal.SIGSTOP)
+        worker.heard_at -= MAX_SILENCE
+        # The next step comes when the replacement answers.
+        watched.supervisor._answering = worker.ready = False
+
+    watched = Watched(obey_with_stack, let_hang, signal_self(signal.SIGTERM))
+    assert watched.supervisor.run() is True
+    assert watched.ends == [("worker 1", "silent", "")]
+    (line,) = [message for message in caplog.messages if "worker 1" in message]
+    assert line.startswith("worker 1 (process ") and " has not answered for 6" in line
+    assert line.endswith(" s: it is killed and replaced; its stack follows if it can run")
+    assert ("in obey_with_stack" in capfd.readouterr().err) is not is_stopped
 
 
 def test_a_worker_holds_nothing_of_the_supervisor() -> None:

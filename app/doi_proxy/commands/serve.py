@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import logging
 import multiprocessing
@@ -9,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -21,7 +23,7 @@ from doi_proxy.assembly.stores import describe_left_file, fitting_bytes
 from doi_proxy.commands.imports import collect_nothing
 from doi_proxy.commands.signal_server import SignalServer, ignore_hangup
 from doi_proxy.commands.supervisor import Supervisor
-from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier
+from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog
 from doi_proxy.commands.worker import WorkerServer
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.main import check, create
@@ -29,6 +31,7 @@ from doi_proxy.server import http_server
 from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.server.listening import UNIX, listen, listen_at
+from doi_proxy.sharing.events import Event, EventLog
 from doi_proxy.sharing.folder import FOLDER_VARIABLE, temporary_folder
 from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
 from doi_proxy.sharing.states import SharedStates
@@ -53,11 +56,14 @@ def serve(load: Callable[[], Settings]) -> int:
     """
     ignore_hangup()
     _write_at_once()
+    # The stack of each thread is in the log if the program crashes, or is killed by SIGABRT because it hangs.
+    with suppress(AttributeError, OSError):  # see _write_at_once
+        faulthandler.enable()
     settings = load()
     begin_logging(settings)
     certificate = Certificate(settings.tls_cert, settings.tls_key)
     sockets = _open_sockets(settings)
-    notifier = Notifier(os.environ.get(SOCKET_VARIABLE))
+    notifier = Notifier(os.environ.get(SOCKET_VARIABLE), read_watchdog(os.environ))
     try:
         run = _serve_alone if settings.workers == 1 else _supervise
         return 0 if run(settings, load, sockets, notifier, certificate) else 1
@@ -124,7 +130,7 @@ def _serve_alone(
         notifier.stopping("draining")
         lifecycle.start_draining()
 
-    events = http_server.Events(ready=lambda: _report_ready(notifier, status), draining=drain)
+    events = http_server.Events(lambda: _report_ready(notifier, status), drain, notifier.alive)
     lifecycle.request_reload = reload
     further = _further_listeners(application, sockets)
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
@@ -167,12 +173,20 @@ def _supervise(
         check(settings)
         memories = create_memories(folder)
         status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
+        events = EventLog(memories["events"])
+
+        def record_end(worker: str, cause: str, sign: str) -> None:
+            events.add(Event("worker", int(time.time()), detail=worker, cause=cause, sign=sign))
+
         return Supervisor(
             lambda pipe: work(in_force, sockets, pipe, certificate, memories),
             settings.workers,
             [*sockets.values()],
             http_server.Events(
-                ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")
+                lambda: _report_ready(notifier, status),
+                lambda: notifier.stopping("draining"),
+                notifier.alive,
+                record_end,
             ),
             reload=reload,
             seconds_to_end=http_server.GRACE,

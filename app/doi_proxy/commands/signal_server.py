@@ -13,6 +13,10 @@ from doi_proxy.server.http_server import Events, FurtherListener, HttpServer, Se
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
+#: Seconds between two calls of the event `alive`.
+_ALIVE_INTERVAL: Final = 1.0
+
+
 class SignalServer(HttpServer):
     """Serves until a signal ends it."""
 
@@ -34,10 +38,15 @@ class SignalServer(HttpServer):
         for number in _ENDING:
             loop.add_signal_handler(number, self._drain_at_signal)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        self._report_alive()
         yield
         loop.remove_signal_handler(signal.SIGHUP)
         # The default action of SIGHUP would kill the process during its shutdown.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _report_alive(self) -> None:
+        self._events.alive()
+        asyncio.get_running_loop().call_later(_ALIVE_INTERVAL, self._report_alive)
 
     def _drain_at_signal(self) -> None:
         # From now on the kernel kills the process at the next signal, even if the event loop hangs.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 import socket
 import time
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds without a message after which a worker is replaced. A worker that starts on a busy machine sends none.
 MAX_SILENCE: Final = 60.0
+#: Seconds in which a worker that is silent can write its stack and end at SIGABRT. One that is stopped cannot.
+ABORT_SECONDS: Final = 2.0
 #: Seconds before a worker that ended during its start is replaced.
 RESTART_PAUSE: Final = 1.0
 #: Seconds that workers get beyond their shutdown time before they are killed.
@@ -54,6 +57,8 @@ class _Worker:
     reloading: bool = False
     #: The notices of changes since its last ALIVE message.
     notices: int = 0
+    #: When it was told to end because it was silent.
+    aborted_at: float | None = None
 
 
 class Supervisor:
@@ -102,6 +107,7 @@ class Supervisor:
         """Wait for a signal, a message or the end of a worker, and react."""
         channels = [worker.channel for worker in self._workers]
         wait([signals.received, *channels, *(worker.process.sentinel for worker in self._workers)], RESTART_PAUSE)
+        self._events.alive()
         for number in signals.read():
             self._handle(number)
         for worker in self._workers:
@@ -160,13 +166,24 @@ class Supervisor:
         now = time.monotonic()
         late = self._deadline is not None and now >= self._deadline
         for worker in tuple(self._workers):
-            if late or now - worker.heard_at > MAX_SILENCE:
+            if late or (worker.aborted_at is not None and now - worker.aborted_at > ABORT_SECONDS):
                 worker.process.kill()
                 worker.process.join()
+            elif worker.aborted_at is None and now - worker.heard_at > MAX_SILENCE:
+                self._abort(worker, now)
             if worker.process.exitcode is not None:
                 self._workers.remove(worker)
                 worker.channel.close()
                 self._handle_exit(worker, now)
+
+    def _abort(self, worker: _Worker, now: float) -> None:
+        """End a worker that hangs. Its handler of SIGABRT writes the stack of each thread to the log."""
+        process, worker.aborted_at = worker.process, now
+        text = "%s (process %s) has not answered for %.0f s: it is killed and replaced; its stack follows if it can run"
+        log.error(text, process.name, process.pid, now - worker.heard_at)
+        if process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGABRT)
 
     def _handle_exit(self, worker: _Worker, now: float) -> None:
         """React to the end of a worker. The service ends if a worker fails before all have answered once."""
@@ -174,8 +191,14 @@ class Supervisor:
             return
         process = worker.process
         status = process.exitcode or 0
-        ended = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        log.error("%s (process %s) %s", process.name, process.pid, ended)
+        sign = signal.Signals(-status).name if status < 0 else str(status)
+        if worker.aborted_at is None:
+            ended = (
+                f"was ended by {sign}, and another one takes its place" if status < 0 else f"ended with status {sign}"
+            )
+            log.error("%s (process %s) %s", process.name, process.pid, ended)
+        cause = "silent" if worker.aborted_at is not None else "signal" if status < 0 else "status"
+        self._events.ended(process.name, cause, "" if cause == "silent" else sign)
         if worker.ready:
             return
         self._restart_at = now + RESTART_PAUSE

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from math import inf
+from typing import Final
 
 log = logging.getLogger(__name__)
 
 #: The environment variable with the socket of systemd.
-SOCKET_VARIABLE = "NOTIFY_SOCKET"
+SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
+#: The messages in the time after which systemd kills a service that has sent none (sd_watchdog_enabled(3): two).
+_A_DEADLINE: Final = 3
 
 
 class Notifier:
     """Sends states to the socket of systemd."""
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str | None, watchdog: float = inf) -> None:
+        """`watchdog` is the time without a message after which systemd kills the service, in seconds."""
+        self._interval = watchdog / _A_DEADLINE
+        self._alive_at = -inf
         # A leading "@" stands for the zero byte of an abstract address (sd_notify(3), "Notes").
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
 
@@ -31,6 +41,13 @@ class Notifier:
         """Report that the service drains and will end."""
         self._send("STOPPING=1", f"STATUS={status}")
 
+    def alive(self) -> None:
+        """Report that the service does not hang. Called at least every second. Few of the calls send a message."""
+        now = time.monotonic()
+        if now - self._alive_at >= self._interval:
+            self._alive_at = now
+            self._send("WATCHDOG=1")
+
     def _send(self, *lines: str) -> None:
         if not self._address:
             return
@@ -41,3 +58,12 @@ class Notifier:
                 notify.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:
             log.warning("systemd was not notified of %s: %s", lines[0], error)
+
+
+def read_watchdog(environment: Mapping[str, str]) -> float:
+    """The time of `WatchdogSec=` in seconds (sd_watchdog_enabled(3)). Infinity without one for this process."""
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return inf
+    with suppress(ValueError):
+        return int(environment.get("WATCHDOG_USEC", "")) / 1e6 or inf
+    return inf

@@ -57,10 +57,16 @@ class FurtherListener:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Callbacks: `ready` when the server can answer, `draining` when it begins to drain."""
+    """Callbacks: `ready` when the server can answer, `draining` when it begins to drain, `alive` every second.
+
+    `ended` gets the name of a worker that ended by itself, how ("silent", "signal" or "status"), and the signal or the
+    status.
+    """
 
     ready: Callable[[], None]
     draining: Callable[[], None]
+    alive: Callable[[], None] = lambda: None
+    ended: Callable[[str, str, str], None] = lambda *_: None
 
 
 class HttpServer(uvicorn.Server):

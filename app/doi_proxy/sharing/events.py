@@ -38,7 +38,7 @@ NEAR: Final = 10
 REPORTED: Final = 10
 ABANDONED: Final = 30
 #: The kinds whose counts are added.
-_COUNTED: Final = frozenset({"purge", "deny"})
+_COUNTED: Final = frozenset({"purge", "deny", "worker"})
 #: The kinds that have an end.
 LASTING: Final = frozenset({"outage", "pause", "refusal", "store"})
 
@@ -48,8 +48,8 @@ class Event(msgspec.Struct, frozen=True):
 
     `detail` is the host of an upstream, the version of a start, the name of a worker, or the direction in which a clock
     was set. `cause` is the token of an error, and `sign` narrows it down; see system.incidents. The cause of the end of
-    a worker is "silent", "signal" or "status". `count` is the number of entries of a purge, of denials, or of the
-    seconds by which a clock was set. `seen` is the last report of what goes on.
+    a worker is "silent", "signal" or "status". `count` is the number of entries of a purge, of denials, of ends of a
+    worker, or of the seconds by which a clock was set. `seen` is the last report of what goes on.
     """
 
     kind: EventKind

@@ -90,7 +90,9 @@ class EventStatus(BaseModel):
         description="The host of an upstream, the version of a start, the name of a worker, or the direction in which "
         "the clock was set."
     )
-    count: int = Field(description="Entries of a purge, denials, or the seconds by which the clock was set.")
+    count: int = Field(
+        description="Entries of a purge, denials, ends of a worker, or the seconds by which the clock was set."
+    )
     cause: str = Field(
         "",
         description="Why it happened: the token of an error, as in docs/errors.md; for a worker `silent`, `signal` or "
