@@ -46,3 +46,12 @@ def test_a_service_that_does_not_hang_says_so_three_times_in_each_deadline(
 )
 def test_the_deadline_is_that_of_the_unit_for_this_process(environment: dict[str, str], seconds: float) -> None:
     assert read_watchdog(environment) == seconds
+
+
+def test_without_a_deadline_it_sends_nothing(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        Notifier(str(tmp_path / "notify")).alive()
+        with pytest.raises(BlockingIOError):
+            manager.recv(100)

@@ -44,7 +44,7 @@ class Notifier:
     def alive(self) -> None:
         """Report that the service does not hang. Called at least every second. Few of the calls send a message."""
         now = time.monotonic()
-        if now - self._alive_at >= self._interval:
+        if now - self._alive_at > self._interval:  # never, if the interval is infinite
             self._alive_at = now
             self._send("WATCHDOG=1")
 
