@@ -21,6 +21,7 @@ import doi_names
 import doi_proxy
 import handle_protocol
 from doi_names.derived import RULES
+from doi_proxy.list_formats.formats import FORMATS
 from tests.hostile.turns import slowness
 
 #: Seconds of processor time for one text. The simplest quadratic expression, `a+b` as a search, takes three to eight
@@ -77,6 +78,9 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
                 yield from ((f"{module.name}.{name}[{key}]", value) for key, value in patterns)
     for rule in RULES:
         yield f"doi_names.derived.{rule.rule}", rule.pattern
+    for form in FORMATS:
+        if form.begins is not None:
+            yield f"doi_proxy.list_formats.formats.{form.name}", form.begins
 
 
 EXPRESSIONS: Final = dict(expressions())

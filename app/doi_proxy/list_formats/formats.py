@@ -58,7 +58,7 @@ FORMATS: Final = (
         partial(tagged.TaggedReader, tagged.RIS),
         ("ris",),
         (media_types.RIS,),
-        re.compile(r"\s*(?:Provider: [^\n]*\n|Database: [^\n]*\n|Content: ?[^\n]*\n|\s*\n){0,8}TY {0,2}- "),
+        re.compile(r"(?:(?:Provider|Database|Content):[^\n]*\n\s*){0,8}TY {0,2}- "),
     ),
     ListFormat(
         "medline",
@@ -102,7 +102,8 @@ FORMATS: Final = (
         ("csv", "tsv", "tab"),
         (media_types.CSV, "text/tab-separated-values"),
         re.compile(
-            r"(?:sep=.\s*\n|[^\n]*[,;\t][\s\"]*doi[\s\"]*(?:[,;\t\n]|$)|[\s\"]*doi[\s\"]*[,;\t])", re.IGNORECASE
+            r"(?:sep=.\s*\n|[^\n]*[,;\t][\s\"]{0,8}doi[\s\"]{0,8}(?:[,;\t\n]|$)|[\s\"]{0,8}doi[\s\"]{0,8}[,;\t])",
+            re.IGNORECASE,
         ),
     ),
 )
@@ -123,4 +124,5 @@ def format_of_name(name: str) -> ListFormat | None:
 
 def format_of_head(head: str) -> ListFormat | None:
     """The format by the beginning of a list, at most HEAD_CHARACTERS. None for any other text."""
-    return next((form for form in FORMATS if form.begins is not None and form.begins.match(head)), None)
+    begin = head.lstrip()
+    return next((form for form in FORMATS if form.begins is not None and form.begins.match(begin)), None)

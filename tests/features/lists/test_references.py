@@ -252,7 +252,7 @@ async def test_another_media_type_is_refused(proxy: Proxy, content_type: str, bo
 
 
 async def test_an_empty_form_has_no_references(proxy: Proxy) -> None:
-    for body in (b"", b"--xyz--", form(""), b"--xyz\r\n\r\n"):
+    for body in (b"", b"--xyz--", form(""), b"--xyz\r\n\r\n", form("\n" * 5_000), form(" \t" * 5_000)):
         got = await proxy.post(PATH, body, content_type=FORM)
         assert (got.status, results(got)) == (200, []) and "The text has no references." in got.text
 
