@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.errors import RequestTooLarge, UnreadableList, UnsupportedBody
+from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
-from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS
-from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, open_gunzip
+from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, open_gunzip
+from doi_proxy.list_formats.reference_names import read_reference_items
 from doi_proxy.web import media_types
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
@@ -170,9 +173,18 @@ class BodyBuffer:
             yield piece
 
 
-async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
-    """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
-    reader = BY_MEDIA_TYPE[form.media_type].open(limits.line_bytes, form.column, form.echo)
+async def read_list_body(
+    body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits, hold_turn: HoldTurn
+) -> AsyncIterator[Item]:
+    """The items of a body as they arrive, those of a document when it is complete.
+
+    `hold_turn` is of a lock of all texts: see find_names_of. Raises UnreadableList and RequestTooLarge.
+    """
+    if BY_MEDIA_TYPE[form.media_type].is_document:
+        async for item in _read_document(body, form, limits, hold_turn):
+            yield item
+        return
+    reader = _open_reader(form, limits)
     reader.keeps_entries = form.keeps_entries
     counter, utf8 = ListCounter(limits), Utf8Stream()
     async for large in decompress_body(body, limits, is_gzip=form.is_gzip):
@@ -190,6 +202,30 @@ async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: L
                 counter.count_item()
                 yield item
             await asyncio.sleep(0)
+
+
+def _open_reader(form: BodyFormat, limits: ListLimits) -> ListReader:
+    """The reader of a list. A list that is sent as text can be of any format, as in a file."""
+
+    def open_format(found: ListFormat) -> ListReader:
+        return found.open(limits.line_bytes, form.column, form.echo)
+
+    if form.media_type == media_types.TEXT:
+        return GuessedReader(open_format, decides_early=True)
+    return open_format(BY_MEDIA_TYPE[form.media_type])
+
+
+async def _read_document(
+    body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits, hold_turn: HoldTurn
+) -> AsyncIterator[Item]:
+    data, counter = bytearray(), ListCounter(limits)
+    async for piece in decompress_body(body, limits, is_gzip=form.is_gzip):
+        data += piece
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise RequestTooLarge(f"The document is larger than {MAX_DOCUMENT_BYTES} bytes; send its text.")
+    async for item in read_reference_items(await read_docx(bytes(data)), hold_turn, is_document=True):
+        counter.count_item()
+        yield item
 
 
 async def decompress_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:

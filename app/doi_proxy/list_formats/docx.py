@@ -20,6 +20,9 @@ from xml.parsers import expat
 from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.reference_list import NOTES
 
+#: Bytes of a document, and characters of its text: 2,000 references with short abstracts have about as many.
+MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
+MAX_CHARACTERS: Final = 2 * 1024 * 1024
 #: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
 MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
 #: Unpacked bytes for each byte that was sent, and those of a small document. Documents have up to about 20.
@@ -68,7 +71,7 @@ class UnreadableDocument(UnreadableList):
         self.is_spreadsheet = is_spreadsheet
 
 
-async def read_docx(data: bytes, max_characters: int) -> str:
+async def read_docx(data: bytes, max_characters: int = MAX_CHARACTERS) -> str:
     """The text, with a line for each paragraph; then NOTES and the notes. Raises UnreadableDocument."""
     _require_small_directory(data)
     try:

@@ -11,7 +11,7 @@ from typing import Final
 from doi_proxy.list_formats import tagged
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
-from doi_proxy.list_formats.lines import LinesReader, ListReader
+from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
 from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.list_formats.table import ColumnReader
 from doi_proxy.web import media_types
@@ -32,6 +32,8 @@ class ListFormat:
     media_types: tuple[str, ...]
     #: How a list of this format begins. None if the beginning does not tell.
     begins: re.Pattern[str] | None = None
+    #: Whether it is read as a whole, by docx. A reader of lines refuses it.
+    is_document: bool = False
 
 
 def _open_json(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
@@ -96,6 +98,7 @@ FORMATS: Final = (
         ("jsonl", "ndjson"),
         (media_types.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"),
     ),
+    ListFormat("docx", LinesReader, ("docx",), (media_types.DOCX,), is_document=True),
     ListFormat(
         "csv",
         ColumnReader,
@@ -113,6 +116,48 @@ _BY_SUFFIX: Final = {suffix: form for form in FORMATS for suffix in form.suffixe
 TEXT: Final = BY_NAME["text"]
 #: Characters at the beginning of a list that tell its format.
 HEAD_CHARACTERS: Final = 4_096
+
+
+class GuessedReader:
+    """Reads a list whose beginning tells its format. See ListReader.
+
+    The beginning is HEAD_CHARACTERS bytes, or if it `decides_early` what has arrived when its first line ends: a list
+    may come slowly.
+    """
+
+    def __init__(self, open_reader: Callable[[ListFormat], ListReader], *, decides_early: bool) -> None:
+        self.keeps_entries = False
+        self._open = open_reader
+        self._decides_early = decides_early
+        self._reader: ListReader | None = None
+        self._head = b""
+
+    @property
+    def lines(self) -> int:
+        """See ListReader."""
+        return 0 if self._reader is None else self._reader.lines
+
+    def feed(self, data: bytes) -> list[ReadItem]:
+        """See ListReader."""
+        if self._reader is not None:
+            return self._reader.feed(data)
+        self._head += data
+        if len(self._head) < HEAD_CHARACTERS and not (self._decides_early and b"\n" in self._head.lstrip()):
+            return []
+        return self._begin().feed(self._head)
+
+    def end(self) -> list[ReadItem]:
+        """See ListReader."""
+        if self._reader is not None:
+            return self._reader.end()
+        reader = self._begin()
+        return [*reader.feed(self._head), *reader.end()]
+
+    def _begin(self) -> ListReader:
+        head = self._head[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
+        self._reader = reader = self._open(format_of_head(head) or TEXT)
+        reader.keeps_entries = self.keeps_entries
+        return reader
 
 
 def format_of_name(name: str) -> ListFormat | None:

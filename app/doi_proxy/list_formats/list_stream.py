@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -15,8 +15,10 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError, UnreadableList
 from doi_proxy.list_formats import formats, lines
+from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.reference_names import read_reference_items
 from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.system.files import open_input
 from doi_proxy.system.redaction import MAX_SHOWN
@@ -24,6 +26,8 @@ from doi_proxy.system.standard_streams import STANDARD_INPUT
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
+#: References of a document in a group.
+_GROUP: Final = 64
 #: The end of the name of a compressed file.
 _GZIP_SUFFIX: Final = ".gz"
 
@@ -52,6 +56,11 @@ class ListSource:
         return formats.format_of_name(self.path.lower().removesuffix(_GZIP_SUFFIX)) or (
             formats.BY_NAME["csv"] if self.column else None
         )
+
+    @property
+    def is_document(self) -> bool:
+        """Whether it is a document, which is read as a whole."""
+        return self.format is not None and self.format.is_document
 
 
 def has_gzip_name(path: str) -> bool:
@@ -86,11 +95,8 @@ class ListParser:
 
     def __init__(self, source: ListSource) -> None:
         self._source = source
-        self._reader: lines.ListReader | None = RunningTextReader() if source.extracts else None
-        if self._reader is None and source.format is not None:
-            self._reader = self._open(source.format)
-        #: The beginning of a list whose format is not known yet.
-        self._head = b""
+        self._reader: lines.ListReader = self._choose_reader()
+        self._reader.keeps_entries = source.keeps_entries
         self._utf8 = Utf8Stream()
         # The list is the operator's own file, so the ratio is not limited.
         self._gunzip = lines.open_gunzip(inf) if has_gzip_name(source.path) else None
@@ -99,7 +105,7 @@ class ListParser:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
         try:
             for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
-                yield from expand(self._read(self._utf8.feed(piece)))
+                yield from expand(self._reader.feed(self._utf8.feed(piece)))
         except UnreadableList as error:
             raise self._failure(error) from error
 
@@ -108,27 +114,20 @@ class ListParser:
         try:
             if self._gunzip is not None:
                 self._gunzip.end()
-            yield from expand(self._read(self._utf8.end(), is_last=True))
-            if self._reader is not None:
-                yield from expand(self._reader.end())
+            yield from expand(self._reader.feed(self._utf8.end()))
+            yield from expand(self._reader.end())
         except UnreadableList as error:
             raise self._failure(error) from error
 
-    def _read(self, data: bytes, *, is_last: bool = False) -> list[lines.ReadItem]:
-        if self._reader is None:
-            self._head += data
-            is_slow = self._source.path == STANDARD_INPUT and b"\n" in self._head
-            if len(self._head) < formats.HEAD_CHARACTERS and not (is_slow or is_last):
-                return []
-            head = self._head[: formats.HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
-            self._reader = self._open(formats.format_of_head(head) or formats.TEXT)
-            data, self._head = self._head, b""
-        return self._reader.feed(data)
+    def _choose_reader(self) -> lines.ListReader:
+        if self._source.extracts:
+            return RunningTextReader()
+        if self._source.format is not None:
+            return self._open(self._source.format)
+        return formats.GuessedReader(self._open, decides_early=self._source.path == STANDARD_INPUT)
 
     def _open(self, form: formats.ListFormat) -> lines.ListReader:
-        reader = form.open(self._source.max_line_bytes, self._source.column, None)
-        reader.keeps_entries = self._source.keeps_entries
-        return reader
+        return form.open(self._source.max_line_bytes, self._source.column, None)
 
     def _failure(self, error: UnreadableList) -> ConfigurationError:
         return ConfigurationError(f"{self._source.path}: {error.message}")
@@ -147,21 +146,60 @@ def read_items(source: ListSource) -> Iterator[lines.Item]:
 
 async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[lines.Item]]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
+    if source.is_document:
+        async for items in _stream_document(source, stop):
+            yield items
+        return
     parser = ListParser(source)
+    async for data in _read_pieces(source, stop):
+        for items in parser.feed(data):
+            yield items
+    if not stop.is_set():
+        for items in parser.end():
+            yield items
+
+
+async def _stream_document(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[lines.Item]]:
+    """The references of a document, or every name in it. Raises ConfigurationError."""
+    data = bytearray()
+    async for piece in _read_pieces(source, stop):
+        data += piece
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ConfigurationError(
+                f"{source.path}: the document has more than {MAX_DOCUMENT_BYTES} bytes; save it as text, or without "
+                "its pictures"
+            )
+    if stop.is_set():
+        return
+    try:
+        text = await read_docx(bytes(data))
+    except UnreadableList as error:
+        raise ConfigurationError(f"{source.path}: {error.message}") from error
+    if source.extracts:
+        reader = RunningTextReader()
+        for block in (text.encode("utf-8", "replace"), None):
+            for items in expand(reader.end() if block is None else reader.feed(block)):
+                yield items
+        return
+    group: list[lines.Item] = []
+    async for item in read_reference_items(text, nullcontext, is_document=True):
+        group.append(item)
+        if len(group) == _GROUP:
+            yield group
+            group = []
+    yield group
+
+
+async def _read_pieces(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[bytes]:
+    """The bytes of a list as they arrive, until its end or `stop`."""
     with _open(source.path) as fd:
         is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
         while True:
             if not is_regular:
                 await wait_for_input(fd, stop)
-            if stop.is_set():
+            if stop.is_set() or not (data := _read(source.path, fd)):
                 return
-            data = _read(source.path, fd)
-            if not data:
-                break
-            for items in parser.feed(data):
-                yield items
-    for items in parser.end():
-        yield items
+            yield data
 
 
 async def write_all(fd: int, data: bytes) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 BIBTEX: Final = "text/x-bibtex"
 CSV: Final = "text/csv"
+DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 HTML: Final = "text/html"
 JAVASCRIPT: Final = "application/javascript"
 JSON: Final = "application/json"

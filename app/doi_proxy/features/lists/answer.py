@@ -189,12 +189,13 @@ class RowsAnswer(StreamedAnswer):
 
     async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:
         limits, form = self._service.limits, self._request.form
+        hold_turn = partial(self._service.text_turns.hold, self._request.client)
         if not self._request.extracts:
-            async for item in read_list_body(body.pieces(), form, limits):
+            async for item in read_list_body(body.pieces(), form, limits, hold_turn):
                 # A call less for almost every item.
                 yield item if isinstance(item, ListItem) else read_input(item)
             return
-        counter, hold_turn = ListCounter(limits), partial(self._service.text_turns.hold, self._request.client)
+        counter = ListCounter(limits)
         text = decode_text(decompress_body(body.pieces(), limits, is_gzip=form.is_gzip))
         async for found in find_names_of(text, hold_turn):
             counter.count_item()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from doi_proxy.proxy_client.server import ProxyServer
 
 #: The formats of a list and of the rows.
-INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv")
+INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx")
 OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
 #: The formats of rows by the end of the name of their file.
 _SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -65,7 +65,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="NAME | FILE",
         help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .nbib, .enw, .ciw, .jsonl or .json, each also "
-        "with .gz; - or nothing means standard input",
+        "with .gz; .docx; - or nothing means standard input",
     )
     command.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the rows to FILE, and go on where FILE ends"

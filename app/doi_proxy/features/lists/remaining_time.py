@@ -27,10 +27,10 @@ class ListSize:
 
 
 def count_lists(sources: Iterable[ListSource]) -> ListSize | None:
-    """Count the items of lists. None if a list cannot be read twice, or is too long."""
+    """Count the items of lists. None if a list cannot be read twice, is too long, or is a document."""
     total, distinct = 0, set[str]()
     for source in sources:
-        if source.path == STANDARD_INPUT:
+        if source.path == STANDARD_INPUT or source.is_document:
             return None
         for item in read_items(source):
             total += 1

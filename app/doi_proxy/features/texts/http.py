@@ -72,14 +72,16 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits, client_a
         """
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), (column, None))
+        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
         body = bytearray()
         try:
-            async for item in read_list_body(_keep(request.stream(), body, limits), form, limits):
+            async for item in read_list_body(_keep(request.stream(), body, limits), form, limits, hold_turn):
                 _refuse_long(item.text, item.line)
         except ClientDisconnect:
             return Response(status_code=400)
-        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
-        rows = _write_rows(read_list_body(_cut(body), form, limits), _base_url(request, public_url), hold_turn)
+        rows = _write_rows(
+            read_list_body(_cut(body), form, limits, hold_turn), _base_url(request, public_url), hold_turn
+        )
         if form.media_type == JSON:
             pieces, output = _join(rows, opening=b"[", between=b",", closing=b"]"), JSON
         else:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from doi_names.derived import derive
 from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.references.errors import TooManyReferences, UnreadableReferences
@@ -17,19 +16,15 @@ from doi_proxy.features.lists.verdict import read_input
 from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
-from doi_proxy.list_formats.docx import UnreadableDocument, read_docx
+from doi_proxy.list_formats.docx import MAX_CHARACTERS, UnreadableDocument, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
-from doi_proxy.list_formats.reference_list import find_list, find_references
-from doi_proxy.list_formats.reference_names import ReadReference, read_references
+from doi_proxy.list_formats.reference_names import read_reference_items
 
 #: The references of one page.
 MAX_REFERENCES: Final = 2_000
-#: Characters of a bibliography: 2,000 references with short abstracts have about this many.
-MAX_CHARACTERS: Final = 2 * 1024 * 1024
 MAX_LINES: Final = 60_000
 #: Characters of a text that are read in one turn of the event loop.
 _BLOCK: Final = 32_768
-_WITHOUT_DOI: Final = "This reference has no DOI."
 #: How files begin that are not text, and the key of what the page says about each.
 _OTHER_FILES: Final = (
     (re.compile(rb"\s*%PDF-"), "pdf"),
@@ -74,13 +69,13 @@ async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibl
     text = await _decode(sent.data)
     form = formats.format_of_name(name) or formats.format_of_head(text[: formats.HEAD_CHARACTERS])
     if form is not None and form is not formats.TEXT:
-        return await _read_entries(text, form, f"{stem}-corrected.{form.suffixes[0]}")
+        return await _read_entries(text, form, hold_turn, f"{stem}-corrected.{form.suffixes[0]}")
     return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=False)
 
 
 async def _read_document(data: bytes) -> str:
     try:
-        return await read_docx(data, MAX_CHARACTERS)
+        return await read_docx(data)
     except UnreadableDocument as error:
         if error.is_spreadsheet:
             raise UnreadableReferences("spreadsheet") from error
@@ -103,12 +98,12 @@ async def _decode(data: bytes) -> str:
     return text
 
 
-async def _read_entries(text: str, form: formats.ListFormat, file_name: str) -> Bibliography:
+async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn, file_name: str) -> Bibliography:
     """The entries of an export, each with its title."""
     body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
     inputs: list[BatchInput] = []
     titles: list[str] = []
-    async for item in read_list_body(_cut(text), body, ListLimits(names=MAX_REFERENCES + 1)):
+    async for item in read_list_body(_cut(text), body, ListLimits(names=MAX_REFERENCES + 1), hold_turn):
         _require_few(len(inputs) + 1)
         inputs.append(read_input(item))
         cited = read_cited(item.entry) if isinstance(item, lines.ListItem) and item.entry else {}
@@ -124,31 +119,11 @@ async def _cut(text: str) -> AsyncIterator[bytes]:
 
 async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_document: bool) -> Bibliography:
     """Every name in the list of references of a text, and each reference without one, in their order."""
-    begin, end, has_heading = find_list(text)
-    places = find_references(text, (begin, end), has_heading=has_heading, is_document=is_document)
     inputs: list[BatchInput] = []
-    line, line_at = 1, 0
-    async for reference in read_references(text, places, hold_turn, begin, end):
-        line += text.count("\n", line_at, reference.start)
-        line_at = reference.start
-        inputs += _read_reference(text, reference, line)
+    async for item in read_reference_items(text, hold_turn, is_document=is_document):
+        inputs.append(read_input(item))
         _require_few(len(inputs))
     return Bibliography(text, tuple(inputs), ("",) * len(inputs), file_name, is_running_text=True)
-
-
-def _read_reference(text: str, reference: ReadReference, line: int) -> list[BatchInput]:
-    """The inputs of a reference that begins on a line: its names, or what stands for one without."""
-    raw = text[reference.start : reference.end]
-    block = raw.strip()
-    excerpt, entry = block[: lines.MAX_EXCERPT], block[: lines.MAX_ENTRY_CHARACTERS]
-    if not reference.names:
-        place = line + raw.count("\n", 0, len(raw) - len(raw.lstrip()))
-        without = lines.UnreadableItem(excerpt, place, _WITHOUT_DOI, reason=lines.NO_DOI, derived=derive(entry))
-        return [read_input(without)]
-    return [
-        lines.ListItem(found.text, line + text.count("\n", reference.start, found.start), None, excerpt, entry, found)
-        for found in reference.names
-    ]
 
 
 def _require_few(count: int) -> None:
