@@ -71,7 +71,10 @@ class Outage:
         now = self._clock()
         if not self._failed:
             self.incidents.begin(now, Cause())
-            log.warning("The store is down: %s failed; this process continues with its memory. %s", operation, reason)
+            text = "The store is down: %s failed; this process continues with its memory. %s. Do not restart it before"
+            log.warning(
+                f"{text} the store works: what is in memory alone would be lost.", operation, reason.rstrip(".")
+            )
         self._failed.add(operation)
         self._last_failure = now
 

@@ -189,6 +189,12 @@ class Budget:
         return f"{self.in_flight} of {self.places} queries are in flight{how_long}, {self.waiting} wait, and {tokens}"
 
     @property
+    def lack(self) -> errors.NotAdmitted | None:
+        """What the queries of people that wait lack now. None if none waits."""
+        queues = (self._people.quick, self._people.slow)
+        return next((self._find_lack(queue) for queue in queues if queue.lines.queries), None)
+
+    @property
     def tokens(self) -> float:
         """Queries that could be sent now."""
         return self._bucket.tokens

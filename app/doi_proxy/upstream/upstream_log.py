@@ -46,6 +46,8 @@ class UpstreamLog:
         #: When the outage under way began, and when each of its causes did.
         self._down_since = 0.0
         self._causes = dict[Cause, float]()
+        #: When the last failure happened, and its cause.
+        self.last_failure: tuple[float, Cause] | None = None
         #: Whether the next answer is the first one, or the first after a failure.
         self.awaits_answer = True
         #: Whether it has answered, or its first failure is logged.
@@ -69,7 +71,7 @@ class UpstreamLog:
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
         """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
         now = self._clock()
-        self.awaits_answer = True
+        self.awaits_answer, self.last_failure = True, (now, _cause_of(error))
         if self.first_failure is None:
             self.first_failure = now
         seconds = now - self.first_failure
@@ -131,6 +133,7 @@ class UpstreamLog:
         if self._shows_names:
             log.debug("%s about %r: %s", self.label, name[:100], _describe(error))
         now, self.awaits_answer = self._clock(), True
+        self.last_failure = now, _cause_of(error)
         self._unreadable += 1
         self._unreadable_in_row += 1
         is_due = self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL

@@ -140,6 +140,11 @@ ALL_WRONG: Final = Facts(
         (replace(FINE, refusals={"places-full"}), UNANSWERED, "All places for upstream queries are taken, and "),
         (replace(FINE, refusals={"budget-spent"}), UNANSWERED, "The budget of upstream queries is used up. "),
         (replace(FINE, refusals={"resources-short"}), UNANSWERED, "This machine is short of memory or of open files. "),
+        (
+            replace(FINE, cause="upstream-refused", sign="503"),
+            UNANSWERED,
+            "Many names get no answer: queries are refused (HTTP status 503). 100% of the names get no answer. ",
+        ),
         (FINE, UNANSWERED, "Many names get no answer. 100% of the names get no answer. "),
         (replace(FINE, store="failing"), None, "The store fails. "),
         (replace(FINE, store="read-only", mode="sealed"), None, "The store reads, but does not write. "),
@@ -166,7 +171,7 @@ def test_every_problem_has_a_place_in_the_order_and_words_in_every_language() ->
     found = summarize(ALL_WRONG, [UNANSWERED, STALE, LATE], 0, 600)
     for language in ("en", "de", "es", "fr"):
         texts = Catalogue(language, read_packaged("doi_proxy.features.status", language))
-        words = [write_problem(texts, problem, found.upstreams) for problem in found.problems]
+        words = [write_problem(texts, problem, found) for problem in found.problems]
         assert len(set(words)) == len(words) > 10
         assert not set(words) & set(found.problems)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from doi_proxy.errors import PrefixDenied
@@ -21,6 +23,7 @@ from doi_proxy.features.status.watching import name_upstream
 from doi_proxy.sharing.events import Event
 from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.system.background import Service
+from doi_proxy.system.incidents import Cause
 from doi_proxy.system.version import read_version
 
 #: The points whose means are shown as those of the last hour.
@@ -83,7 +86,7 @@ class StatusReader:
         history = [_describe(point) for point in self._history.points()[-RECENT:]]
         summary = self._summarize(readiness, history)
         worst = next(iter(summary.problems), None)
-        sentence = "Working" if worst is None else write_problem(read_english(), worst, summary.upstreams)
+        sentence = "Working" if worst is None else write_problem(read_english(), worst, summary)
         return readiness.model_copy(update={"problems": summary.problems, "sentence": f"{sentence}."})
 
     async def _describe_parts(self) -> models.Readiness:
@@ -95,11 +98,15 @@ class StatusReader:
         """The summary, given the workers that run, if that is known."""
         now, events, records = self._context.clock(), self._events.read(), readiness.local_records
         wanted = self._context.settings.workers if now - self._started >= _START_SECONDS else 0
+        lack, cause = self._core.upstream.budget.lack, self._find_cause()
+        lacks = set[str]() if lack is None else {lack.token}
         facts = Facts(
             upstreams=list(self._name_upstreams(events)),
             mode=self._context.settings.mode,
             is_draining=self._context.reloads.draining,
-            refusals={event.cause for event in events if event.kind == "refusal" and event.until is None},
+            refusals={event.cause for event in events if event.kind == "refusal" and event.until is None} | lacks,
+            cause=cause.token,
+            sign=cause.sign,
             store=readiness.detail["store"],
             has_missing_workers=workers is not None and workers < wanted,
             was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < _CLOCK_SECONDS for event in events),
@@ -148,6 +155,13 @@ class StatusReader:
         )
         summary = self._summarize(readiness, status.history, workers=status.workers)
         return status.model_copy(update={"summary": summary})
+
+    def _find_cause(self) -> Cause:
+        """Why the last name got no answer from an upstream, as far as this worker knows."""
+        failures = [guard.log.last_failure for guard in self._core.upstream.guards.values()]
+        now = time.monotonic()
+        recent = [(at, cause) for at, cause in filter(None, failures) if now - at < RECENT * STEP]
+        return max(recent, key=itemgetter(0), default=(now, Cause()))[1]
 
     def _name_upstreams(self, events: Sequence[Event]) -> Iterator[models.UpstreamName]:
         """The upstreams, with the cause of the event that goes on about each."""

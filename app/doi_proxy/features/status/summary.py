@@ -33,6 +33,7 @@ _DECIDING: Final[dict[models.State, str]] = {
 #: The problems that the states "down" and "paused" are, if no upstream of all names works.
 _OUTAGE: Final = "DoiProxyUpstreamBreakerOpen"
 _PAUSE: Final = "DoiProxyUpstreamPaused"
+_FAILURES: Final = "DoiProxyCouldNotVerify"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,11 @@ class Facts:
     upstreams: Sequence[models.UpstreamName]
     mode: str = "online"
     is_draining: bool = False
-    #: Why queries about new names are refused now: tokens of errors.
+    #: Why queries about new names are refused or wait now: tokens of errors.
     refusals: Collection[str] = ()
+    #: Why the last name got no answer from an upstream, and what narrows that down.
+    cause: str = ""
+    sign: str = ""
     #: See TierStats.
     store: str = "ok"
     has_missing_workers: bool = False
@@ -69,6 +73,8 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
         state=state,
         upstreams=list(facts.upstreams),
         down_since=min((upstream.down_since for upstream in deciding if upstream.down_since is not None), default=None),
+        cause=facts.cause,
+        sign=facts.sign,
         requests_per_second=requests / seconds,
         hit_share=hits / answers if answers else None,
         failed_share=failed / names if names else 0.0,
@@ -114,7 +120,7 @@ def _find_problems(
         "DoiProxyUpstreamSlow": UpstreamSlow.token in facts.refusals,
         "DoiProxyPlacesFull": PlacesFull.token in facts.refusals,
         "DoiProxyBudgetSpent": BudgetSpent.token in facts.refusals,
-        "DoiProxyCouldNotVerify": has_failures,
+        _FAILURES: has_failures,
         "DoiProxyStoreFails": facts.store == "failing",
         "store": facts.store == "read-only",
         "DoiProxyWorkerMissing": facts.has_missing_workers,
@@ -142,7 +148,7 @@ def write_sentence(texts: Catalogue, summary: models.StatusSummary) -> str:
     failed, traffic = write_share(language, summary.failed_share), _write_traffic(texts, summary)
     is_upstream = (worst, summary.state) in ((_OUTAGE, "down"), (_PAUSE, "paused"))
     if worst is not None and summary.state != "draining" and not is_upstream:
-        problem = write_problem(texts, worst, summary.upstreams)
+        problem = write_problem(texts, worst, summary)
         return str(texts("status.sentence_problem", problem=problem, failed=failed, traffic=traffic))
     deciding = _DECIDING.get(summary.state)
     upstreams = [upstream for upstream in summary.upstreams if upstream.state == deciding and not upstream.is_route]
@@ -160,13 +166,15 @@ def write_sentence(texts: Catalogue, summary: models.StatusSummary) -> str:
     )
 
 
-def write_problem(texts: Catalogue, problem: str, upstreams: Sequence[models.UpstreamName]) -> str:
-    """What is wrong, without a full stop. A problem of upstreams has its cause."""
+def write_problem(texts: Catalogue, problem: str, summary: models.StatusSummary) -> str:
+    """What is wrong, without a full stop. A problem of upstreams, and of names without an answer, has its cause."""
     key = f"status.problem_{problem}"
     # A newer proxy can have problems that this release has no words for.
     text = str(texts(key)) if key in texts.texts else problem
     state = {_OUTAGE: "failing", _PAUSE: "backing-off"}.get(problem)
-    return text + _write_causes(texts, [upstream for upstream in upstreams if upstream.state == state])
+    if problem == _FAILURES and summary.cause:
+        return text + str(texts("status.because", cause=write_cause(texts, summary.cause, summary.sign)))
+    return text + _write_causes(texts, [upstream for upstream in summary.upstreams if upstream.state == state])
 
 
 def _write_causes(texts: Catalogue, upstreams: Sequence[models.UpstreamName]) -> str:

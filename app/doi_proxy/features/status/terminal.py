@@ -42,7 +42,7 @@ class StatusText:
         colour = _BOLD + _RED if summary.problems else _BOLD
         yield self._paint(colour, _clean(summary.sentence))
         for problem in summary.problems:
-            text = _clean(write_problem(self._texts, problem, summary.upstreams))
+            text = _clean(write_problem(self._texts, problem, summary))
             yield f"  {self._paint(_YELLOW, text)}  {_clean(problem)}"
         yield ""
         yield "   ".join(self._numbers(status))
