@@ -1,4 +1,7 @@
-"""The tables and the chart that come from RESULTS.md. A run of `make bench` renews them.
+"""The tables, figures and the chart that come from RESULTS.md. A run of `make bench` renews them.
+
+A figure of the manual is followed by a comment with its place in RESULTS.md: the row of the first table, or the heading
+of a table, the row and the column, as in `1.70<!-- = one hot name / bare ASGI -->`.
 
 `python -m bench.documents` does so from the RESULTS.md that is there.
 """
@@ -13,8 +16,8 @@ from bench.chart import Bar, draw
 
 _HERE: Final = Path(__file__).parent
 RESULTS: Final = _HERE / "RESULTS.md"
-#: The pages of the manual with such tables.
-PAGES: Final = (_HERE.parent / "docs" / "scale.md",)
+#: The pages of the manual with such tables and figures.
+PAGES: Final = tuple(_HERE.parent / "docs" / name for name in ("performance.md", "scale.md"))
 CHART: Final = _HERE / "chart.svg"
 #: The table of the chart, and its contestants.
 _TITLE: Final = "One hot DOI, redirect"
@@ -22,16 +25,42 @@ _CONTESTANTS: Final = ("doi-proxy", "nginx proxy_cache", "bare ASGI", "FastAPI r
 _ROWS: Final = r"(?:\|.*\n)+"
 #: A comment with the first heading of a table, and the table after it.
 _MARKED: Final = re.compile(rf"(?P<comment><!-- from RESULTS\.md: (?P<heading>.+) -->\n\n)(?P<table>{_ROWS})")
+#: A figure, and the comment with its place.
+_FIGURE: Final = re.compile(r"(?P<figure>[0-9][0-9.,]*)(?P<comment><!-- = (?P<place>[^>]+) -->)")
+#: Heading and column of the first table.
+_GOALS: Final = ("Goal", "measured")
 
 
 def renew(page: str, results: str) -> str:
-    """The page with the tables of `results` in place of its own. A table that was not measured stays as it is."""
+    """The page with the tables and figures of `results` in place of its own. What was not measured stays as it is."""
 
     def replace(marked: re.Match[str]) -> str:
         found = re.search(rf"^\| {re.escape(marked['heading'])} \|.*\n{_ROWS}", results, re.MULTILINE)
         return marked[0] if found is None else marked["comment"] + found[0]
 
-    return _MARKED.sub(replace, page)
+    def write(marked: re.Match[str]) -> str:
+        return (find_figure(results, *read_place(marked["place"])) or marked["figure"]) + marked["comment"]
+
+    return _FIGURE.sub(write, _MARKED.sub(replace, page))
+
+
+def read_place(place: str) -> tuple[str, str, str]:
+    """The heading, the row and the column of a place. Raises ValueError if it has other parts."""
+    if "; " not in place:
+        return _GOALS[0], place, _GOALS[1]
+    heading, row, column = place.split("; ")
+    return heading, row, column
+
+
+def find_figure(results: str, heading: str, row: str, column: str) -> str | None:
+    """The number in a column of a row, of the table with this first heading. None if it was not measured."""
+    for table in re.finditer(rf"^\| {re.escape(heading)} \|.*\n{_ROWS}", results, re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table[0].splitlines()]
+        for cells in rows[2:]:
+            if cells[0] == row and column in rows[0]:
+                found = re.match(r"[0-9][0-9.,]*", cells[rows[0].index(column)])
+                return None if found is None else found[0]
+    return None
 
 
 def draw_chart(results: str) -> str:
