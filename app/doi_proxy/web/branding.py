@@ -14,8 +14,9 @@ from doi_proxy.web.languages import LANGUAGES
 if TYPE_CHECKING:
     from doi_proxy.web.look import OwnTemplates, Renderer
 
-#: Stands for the DOI name in the address of a search.
+#: What stands in the address of a search for the DOI name, and for any text that is searched: a name or a reference.
 NAME_PLACEHOLDER: Final = "{doi}"
+TEXT_PLACEHOLDER: Final = "{text}"
 _STYLESHEET: Final = "/static/style.css"
 _FAVICON: Final = "favicon.svg"
 #: Bytes of the digest in a file's address. The address changes with the content.
@@ -30,8 +31,12 @@ class NamedLink:
     address: str
 
     def fill(self, name: str) -> str:
-        """The address with the percent-encoded DOI name in place of the placeholder."""
-        return self.address.replace(NAME_PLACEHOLDER, component(name))
+        """The address with the percent-encoded DOI name in place of the placeholders."""
+        return self.fill_text(name).replace(NAME_PLACEHOLDER, component(name))
+
+    def fill_text(self, text: str) -> str:
+        """The address with the percent-encoded text in place of its placeholder."""
+        return self.address.replace(TEXT_PLACEHOLDER, component(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,12 @@ class StaticFile:
 
     media_type: str
     content: bytes
+
+
+_SEARCHES: Final = (
+    NamedLink("Crossref", "https://search.crossref.org/search/works?q={text}&from_ui=yes"),
+    NamedLink("DataCite", "https://commons.datacite.org/doi.org?query={text}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +64,16 @@ class Brand:
     contact: str | None = None
     home_text: str = ""
     help_links: tuple[NamedLink, ...] = ()
-    search_links: tuple[NamedLink, ...] = (
-        NamedLink("Crossref", "https://search.crossref.org/search/works?q={doi}&from_ui=yes"),
-        NamedLink("DataCite", "https://commons.datacite.org/doi.org?query={doi}"),
-    )
+    search_links: tuple[NamedLink, ...] = _SEARCHES
     free_links: tuple[NamedLink, ...] = ()
     imprint: str = ""
     privacy: str = ""
     footer: str = ""
+
+    @property
+    def text_searches(self) -> tuple[NamedLink, ...]:
+        """The searches that take the text of a reference: those of the institution, or ours if it has none."""
+        return tuple(link for link in self.search_links if TEXT_PLACEHOLDER in link.address) or _SEARCHES
 
 
 @dataclass(frozen=True, slots=True)

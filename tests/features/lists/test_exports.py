@@ -11,8 +11,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.list_formats.formats import format_of_head, format_of_name
-from doi_proxy.list_formats.lines import ListItem
-from doi_proxy.list_formats.list_stream import ListSource, read_items
+from tests.features.lists.command_bench import Bench
 from tests.features.lists.test_references import form
 from tests.web.proxy import Proxy
 
@@ -54,12 +53,7 @@ async def test_an_export_has_the_same_rows_at_every_door(proxy: Proxy, file: Pat
     shown = re.findall(r'<p class="outcome is-(\w+)">.*?(?=</div></td></tr>)', page.text, re.DOTALL)
     assert sorted(shown) == sorted("registered" if name else "without" for name in works(file)), page.text
     is_text = file.name in TEXTS
-    source = ListSource(str(file), extracts=is_text)
-    items = list(read_items(source))
     wanted = [name for name in works(file) if name or not is_text]
-    assert [_name(item.text) if isinstance(item, ListItem) else None for item in items] == [
-        name and name.upper() for name in wanted
-    ]
     form_of = format_of_name(file.name) or format_of_head(data.decode("utf-8", "replace").lstrip("\ufeff"))
     media_type = "text/plain" if form_of is None else form_of.media_types[0]
     query = "?output=ndjson&extract=true" if is_text else "?output=ndjson"
@@ -69,6 +63,14 @@ async def test_an_export_has_the_same_rows_at_every_door(proxy: Proxy, file: Pat
     assert all(row["verdict"] == "resolved" or row["reason"] == "no-doi" for row in rows)
 
 
-def _name(text: str) -> str:
-    found = re.search(r"10\.5555(?:/|%2F)\S+?(?=\.?$)", "".join(text.split()), re.IGNORECASE)
-    return found[0].replace("%2F", "/").upper() if found else text
+@pytest.mark.real_time  # The command is synchronous: it reads files.
+@pytest.mark.parametrize("is_text", [False, True], ids=["lists", "running text"])
+async def test_the_command_has_the_rows_of_all_exports(bench: Bench, is_text: bool) -> None:
+    for name in (A, B):
+        bench.upstream.put(name, url="https://example.org/")
+    files = [file for file in EXPORTS if (file.name in TEXTS) == is_text]
+    wanted = [name and name.upper() for file in files for name in works(file) if name or not is_text]
+    ended = await bench.run(*files, *["--extract"] * is_text)
+    assert [row["doi"] and row["doi"].upper() for row in ended.rows] == wanted
+    assert all(row["verdict"] == "resolved" or row["reason"] == "no-doi" for row in ended.rows)
+    assert (ended.status, "rows: resolved" in ended.errors) == (0, True), ended.errors

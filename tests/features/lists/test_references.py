@@ -116,8 +116,8 @@ async def test_a_text_is_checked_and_corrected(proxy: Proxy) -> None:
     assert got["cache-control"] == "no-store"
     assert [(line, words) for _, line, words in results(got)] == [
         ("1", "Registered 10.1000/182"),
-        ("2", "No DOI Search for this reference"),
-        ("3", "Not registered 10.1000/none Search for this reference"),
+        ("2", "No DOI Search for this reference: Crossref DataCite"),
+        ("3", "Not registered 10.1000/none Search for this reference: Crossref DataCite"),
         ("3", "Corrected: this DOI is registered 10.1000/182"),
     ]
     assert results(got)[1][0] == "Jones K, without one"
@@ -129,7 +129,7 @@ async def test_a_text_is_checked_and_corrected(proxy: Proxy) -> None:
 async def test_a_blank_line_separates_references_of_several_lines(proxy: Proxy) -> None:
     got = await send(proxy, "Smith\n  A title\n  10.1000/\n  182\n\nJones\n  nothing\n")
     assert [line for _, line, _ in results(got)] == ["3", "6"]
-    assert results(got)[1][2] == "No DOI Search for this reference"
+    assert results(got)[1][2] == "No DOI Search for this reference: Crossref DataCite"
     got = await send(proxy, "\nJones\n  nothing\n\nSmith\n  10.1000/182\n")
     assert [line for _, line, _ in results(got)] == ["2", "6"]
 
@@ -143,7 +143,7 @@ async def test_entries_of_bibtex_and_ris_have_their_keys(proxy: Proxy) -> None:
     assert corrected(got) == ("my refs-corrected.bib", expected)
     ris = "TY  - JOUR\r\nUR  - https://doi.org/10.1000/182.\r\nER  - \r\n"
     [row] = results(await send(proxy, "TY  - JOUR\nTI  - A title\nER  - \n", "x.ris"))
-    assert row == ("1 A title", "1", "No DOI Search for this reference")
+    assert row == ("1 A title", "1", "No DOI Search for this reference: Crossref DataCite")
     assert results(await send(proxy, ris, "x.ris"))[0][2] == "Registered 10.1000/182"
 
 
@@ -153,7 +153,7 @@ async def test_the_paragraphs_of_a_document_are_references(proxy: Proxy) -> None
     )
     got = await send(proxy, document(body), "refs.docx")
     assert [words for _, _, words in results(got)] == [
-        "Registered 10.1000/182", "No DOI Search for this reference", "Registered 10.1000/182",
+        "Registered 10.1000/182", "No DOI Search for this reference: Crossref DataCite", "Registered 10.1000/182",
     ]  # fmt: skip
 
 
@@ -183,8 +183,8 @@ async def test_the_address_of_a_link_is_read_if_its_text_has_no_name(proxy: Prox
     body = link("a", "Smith 2020") + link("a", "10.1000/182") + link("b", "Jones") + link("none", "Poe")
     got = await send(proxy, linked(body, targets), "refs.docx")
     assert [words for _, _, words in results(got)] == [
-        "Registered 10.1000/182", "Registered 10.1000/182", "No DOI Search for this reference",
-        "No DOI Search for this reference",
+        "Registered 10.1000/182", "Registered 10.1000/182", "No DOI Search for this reference: Crossref DataCite",
+        "No DOI Search for this reference: Crossref DataCite",
     ]  # fmt: skip
 
 
@@ -439,7 +439,7 @@ async def test_a_title_stands_for_an_entry_and_a_search_for_a_missing_name(proxy
     )
     got = await send(proxy, bibliography, "a.bib")
     assert [text for text, _, _ in results(got)] == ["a A Good Title", "b Another"]
-    assert 'href="https://search.crossref.org/search/works?from_ui=yes&amp;q=Another"' in got.text
+    assert 'href="https://search.crossref.org/search/works?q=Another&amp;from_ui=yes"' in got.text
 
 
 async def test_a_long_list_is_sent_with_its_progress() -> None:
@@ -451,3 +451,23 @@ async def test_a_long_list_is_sent_with_its_progress() -> None:
     assert [int(done) for done in progress] == sorted(map(int, progress))
     assert len(results(got)) == 300 and "content-length" not in [name for name, _ in got.fields]
     assert got.text.count("<h1>") == 1 and got.text.rstrip().endswith("</html>")
+
+
+async def test_a_reference_without_a_doi_is_searched_where_the_institution_says(tmp_path: Path) -> None:
+    searches = """
+[search_links]
+"Our catalogue" = "https://library.example.edu/search?q={text}&tab=all"
+"Our link server" = "https://library.example.edu/find?doi={doi}"
+"""
+    (tmp_path / "branding.toml").write_text(searches, encoding="utf-8")
+    async with Proxy(branding_folder=tmp_path) as proxy:
+        got = await send(proxy, "Smith & Sons (2020) A title.")
+        missing = await proxy.get("/10.1000/a%26b", accept="text/html")
+    found = re.findall(r'href="(https://library[^"]*)"', got.text)
+    assert [html.unescape(link) for link in found] == [
+        "https://library.example.edu/search?q=Smith%20%26%20Sons%20%282020%29%20A%20title.&tab=all"
+    ]
+    assert [html.unescape(link) for link in re.findall(r'href="(https://library[^"]*)"', missing.text)] == [
+        "https://library.example.edu/search?q=10.1000%2Fa%26b&tab=all",
+        "https://library.example.edu/find?doi=10.1000%2Fa%26b",
+    ]

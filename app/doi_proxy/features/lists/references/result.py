@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
-from urllib.parse import quote
 
 from doi_names.name import HandleName
 from doi_names.suggestion import Suggestion
@@ -35,8 +34,6 @@ _NOT_CORRECTIONS: Final = frozenset({"nearest"})
 #: Characters of a reference that are shown, and that a search gets.
 _SHOWN: Final = 300
 _SEARCHED: Final = 250
-#: Where a reference without a DOI is searched by its text.
-_SEARCH: Final = "https://search.crossref.org/search/works?from_ui=yes&q="
 #: Characters after the line of an entry in which its DOI is searched.
 _MAX_DISTANCE: Final = 4_096
 
@@ -83,10 +80,10 @@ class CheckedReference:
         return self.suggestion or self.doi
 
     @property
-    def search(self) -> str:
-        """The address of a search for the text of a reference without a DOI, "" for others."""
-        text = " ".join((self.around or self.text).split())[:_SEARCHED]
-        return f"{_SEARCH}{quote(text, safe='')}" if self.state in ("no_doi", "not_found") and self.around != "" else ""
+    def searched(self) -> str:
+        """What a search for a reference without a registered DOI gets, "" for others."""
+        is_searched = self.state in ("no_doi", "not_found") and self.around != ""
+        return " ".join(self.around.split())[:_SEARCHED] if is_searched else ""
 
 
 @dataclass(frozen=True, slots=True)
