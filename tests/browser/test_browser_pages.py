@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,7 +14,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from tests.browser.axe import audit
 from tests.browser.conftest import NewVisitor, Window
 from tests.browser.pages_seen import EVERY_PAGE
-from tests.browser.site import STALE, WORK
+from tests.browser.site import STALE, UNKNOWN, WORK
 from tests.browser.watched import Visit
 from tests.cluster.processes import ROOT
 
@@ -131,6 +132,55 @@ async def test_a_page_fits_a_telephone_in_every_language(window: Window, key: st
         await page.evaluate(_UNFOLD)
         await assert_fits(page)
         await page.evaluate(_FOLD)
+
+
+@pytest.mark.usefixtures("axe")
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_axe_finds_no_rule_broken_in_checked_references(window: Window, scheme: Literal["light", "dark"]) -> None:
+    await check_references(window)
+    await window.page.emulate_media(color_scheme=scheme)
+    violations, _ = await audit(window.page)
+    assert violations == []
+    await assert_fits(window.page)
+    await window.show("home")
+
+
+async def check_references(window: Window) -> None:
+    """Show the outcome of a bibliography on a telephone: one DOI that is registered, and one that is not."""
+    page = window.page
+    await page.set_viewport_size(TELEPHONE)
+    await window.show("home")
+    await window.show("references")
+    await page.locator("#text").fill(f"Author A (2021). doi:{WORK}.\nAuthor B (2022). doi:{UNKNOWN}")
+    await page.locator("main button").click()
+    await expect(page.locator("table")).to_have_count(2)
+
+
+#: What a screen reader is told of a page: its landmarks, headings, and controls.
+_PART: Final = re.compile(r'^ *- (banner|main|contentinfo|heading|link|button|textbox|table|row)\b(?: "([^"]+)")?(.*)')
+
+
+@pytest.mark.parametrize(
+    "key", ["home", "values", "not found, suggestions", "could not verify", "references"], scope="module"
+)
+async def test_a_screen_reader_meets_three_landmarks_one_title_and_only_named_controls(
+    window: Window, key: str
+) -> None:
+    if key == "references":
+        await check_references(window)
+    else:
+        await window.show(key)
+    tree = await window.page.locator("body").aria_snapshot()
+    parts = [found.groups() for found in map(_PART.match, tree.splitlines()) if found]
+    kinds = [kind for kind, *_ in parts]
+    assert [kind for kind in kinds if kind in ("banner", "main", "contentinfo")] == ["banner", "main", "contentinfo"]
+    levels = [int(rest.split("level=")[1][0]) for kind, _, rest in parts if kind == "heading"]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert [part for part in parts if part[0] in ("link", "button", "textbox") and not part[1]] == []
+    # On a telephone the rows are blocks, and stay rows of a table.
+    assert key != "references" or (kinds.count("table"), kinds.count("row")) == (2, 4)
+    await window.show("home")
 
 
 async def assert_fits(page: Page) -> None:

@@ -73,7 +73,7 @@ def results(got: Reply) -> list[tuple[str, str, str]]:
 def shown_rows(got: Reply) -> list[tuple[str, str, str]]:
     """The same with the signs, in the order of the page."""
     assert got.status == 200, got.text
-    cells = re.findall(r'<td data-label="[^"]*">(.*?)</td>', got.text, re.DOTALL)
+    cells = re.findall(r'<td role="cell" data-label="[^"]*">(.*?)</td>', got.text, re.DOTALL)
     words = [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", cell)).split()) for cell in cells]
     return [(words[at], words[at + 1], words[at + 2]) for at in range(0, len(words), 3)]
 
