@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from doi_proxy.features.help import page as help_page
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget
+from tests.cluster.processes import until
 from tests.table import table
 from tests.web.proxy import Proxy
 
@@ -105,6 +107,29 @@ async def test_an_expired_record_helps_during_an_outage() -> None:
         proxy.upstream.fault(NAME, "reset")
         page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
         assert page.status == 200 and NEW in page.text
+        assert (
+            "This record may be out of date" in page.text and "It could not be confirmed again just now." in page.text
+        )
+
+
+@pytest.mark.parametrize("times", [{}, {"fetched": "2020-01-01T12:00:00Z"}])
+async def test_an_earlier_address_of_a_seed_has_the_time_that_the_seed_has(
+    tmp_path: Path, times: dict[str, str]
+) -> None:
+    value = {"index": 1, "type": "URL", "data": {"format": "string", "value": OLD}}
+    seed = tmp_path / "seed.ndjson"
+    seed.write_text(json.dumps({"handle": NAME, "responseCode": 1, "values": [value], **times}))
+    async with Proxy(seed=seed, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+        proxy.upstream.put(NAME, url=NEW)
+        await proxy.get(f"/{NAME}")
+
+        async def shows_both() -> bool:
+            return OLD in (await proxy.get(f"/help/{NAME}", accept=BROWSER)).text
+
+        await until(shows_both, 30.0, "the store has the earlier address")
+        page = await proxy.get(f"/help/{NAME}", accept=BROWSER)
+        assert NEW in page.text and ("last seen 1 January 2020, 12:00 UTC" in page.text) == bool(times)
+        assert "1970" not in page.text and "last seen <" not in page.text
 
 
 async def test_the_address_without_a_name_is_a_form() -> None:
