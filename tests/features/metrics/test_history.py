@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from doi_proxy.features.metrics.history import LENGTH, RECORD_INTERVAL, STEP, History, SharedHistory
+from doi_proxy.features.metrics.history import LENGTH, MINUTES, RECORD_INTERVAL, STEP, History, SharedHistory
 from doi_proxy.sharing.memory import SharedMemory
 
 START = 1_700_000_100.0 - 1_700_000_100.0 % STEP
@@ -47,7 +47,7 @@ def test_counts_since_the_last_record_are_read_and_recorded_once(tmp_path: Path)
     recorder.record(START, {"requests": 3})
     for _ in range(2):
         for history in (recorder, reader):
-            assert [point.sums for point in history.points_now(START + 9, {"requests": 5})] == [{"requests": 5}]
+            assert [point.sums for point in history.read_now(START + 9, {"requests": 5}).points] == [{"requests": 5}]
     recorder.record(START + 30, {"requests": 6})
     assert [point.sums for point in reader.points()] == [{"requests": 6}]
 
@@ -61,3 +61,12 @@ def test_one_worker_records_and_the_others_read(tmp_path: Path) -> None:
     assert [point.sums for point in reader.points()] == [{"requests": 3.0}]
     assert not recorder.is_due(START + RECORD_INTERVAL - 1)
     assert recorder.is_due(START + RECORD_INTERVAL)
+
+
+def test_the_last_hour_is_in_minutes_and_bounded() -> None:
+    history = History()
+    for minute in range(200):
+        history.record(START + 60 * minute, {"requests": float(minute)})
+    assert len(history.minutes) == MINUTES
+    assert {point.sums["requests"] for point in history.minutes} == {1.0}
+    assert history.minutes[-1].start == START + 60 * 199

@@ -1,12 +1,14 @@
-"""The plot of 24 hours: stacked paths, their scale, the times, and when an upstream was down."""
+"""The plots of 24 hours and of one: stacked paths, their scale, the times, and when an upstream was down."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from doi_proxy.features.status.models import HistoryPoint
-from doi_proxy.features.status.plot import HEIGHT, STEP, WIDTH, plot
+from doi_proxy.features.status.plot import DAY, HEIGHT, HOUR, plot
 
+STEP: Final = DAY.step
+WIDTH: Final = DAY.columns
 #: Noon of a day, in seconds since the epoch.
 NOON: Final = 1_699_963_200
 
@@ -57,7 +59,7 @@ def test_the_scale_is_a_round_number_that_the_highest_column_fits() -> None:
 def test_a_missing_time_is_a_gap_and_an_older_point_is_left_out() -> None:
     drawn = plot([point(NOON - number * STEP, hits=9) for number in (WIDTH + 5, 4, 3, 1)], NOON)
     assert dict(drawn.paths)["cache"].count("M") == 2
-    assert sum(hour.names[0] for hour in drawn.hours) == 27
+    assert sum(hour.names[0] for hour in drawn.rows) == 27
 
 
 def test_the_newest_column_is_a_rate_of_the_time_that_has_passed() -> None:
@@ -82,11 +84,21 @@ def test_columns_in_which_an_upstream_was_down_are_marked() -> None:
     history = [point(NOON - number * STEP, hits=1, down=300 * (number in (3, 4, 8))) for number in range(10, 0, -1)]
     drawn = plot(history, NOON)
     assert drawn.down == ((WIDTH - 9, 1), (WIDTH - 5, 2))
-    assert [hour.down for hour in drawn.hours] == [15]
+    assert [hour.down for hour in drawn.rows] == [15]
 
 
 def test_a_day_at_the_limits_stays_in_the_box() -> None:
     drawn = plot([point(NOON - number * STEP, hits=10**15, stale=1) for number in range(WIDTH, 0, -1)], NOON)
     assert all(len(path) < 20 * WIDTH for _, path in drawn.paths)
-    assert len(drawn.hours) <= 25
+    assert len(drawn.rows) <= 25
     assert HEIGHT == 100
+
+
+def test_the_last_hour_has_a_column_a_minute_and_a_row_for_five() -> None:
+    points = [point(NOON - 60 * number, hits=60, down=6 * (number == 1)) for number in (70, 6, 1)]
+    drawn = plot(points, NOON, HOUR)
+    assert (drawn.width, drawn.top) == (60, 1.0)
+    assert dict(drawn.paths)["cache"] == "M53 100V0h1V100zM58 100V0h1V100z"
+    assert drawn.down == ((58, 1),)
+    assert [label for label, _, _ in drawn.labels] == ["11:15", "11:30", "11:45", "12:00"]
+    assert [(row.start, row.names[0], row.down) for row in drawn.rows] == [(NOON - 600, 60, 0), (NOON - 300, 60, 1)]

@@ -1,4 +1,6 @@
-"""The last 24 hours as sums of five minutes. They have totals of the service alone: nothing about a name or a client.
+"""The last 24 hours as sums of five minutes, and the last hour as sums of a minute.
+
+They have totals of the service alone: nothing about a name or a client.
 
 The workers of a machine share one history in a file. One of them, which holds a lock, records it; the next one goes on
 after its end. `restore` puts the points of an earlier run before those of this one.
@@ -22,6 +24,9 @@ from doi_proxy.system.files import lock_beside
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
 LENGTH: Final = 288
+#: The same of the last hour.
+MINUTE: Final = 60
+MINUTES: Final = 60
 #: Seconds between two records.
 RECORD_INTERVAL: Final = 30.0
 #: The samples that a series sums, and the labels that a sample must have one of.
@@ -46,7 +51,7 @@ _Sum = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 
 
 class Point(msgspec.Struct):
-    """The sums of the series in the STEP seconds from `start` on."""
+    """The sums of the series in the STEP seconds, or the MINUTE, from `start` on."""
 
     start: Moment
     sums: Annotated[dict[str, _Sum], msgspec.Meta(max_length=100)]
@@ -56,6 +61,8 @@ class History(msgspec.Struct):
     """The points, oldest first, and the totals at the last record."""
 
     points: list[Point] = msgspec.field(default_factory=list)
+    #: Those of the last hour. A restart begins with none.
+    minutes: list[Point] = msgspec.field(default_factory=list)
     totals: dict[str, float] = msgspec.field(default_factory=dict)
     is_restored: bool = False
 
@@ -71,16 +78,22 @@ class History(msgspec.Struct):
         self.is_restored = True
 
     def record(self, now: float, totals: Mapping[str, float]) -> None:
-        """Add what was counted since the last record to the point of `now`."""
-        start = int(now - now % STEP)
-        # After the clock was set back, the newest point goes on.
-        if not self.points or self.points[-1].start < start:
-            self.points.append(Point(start, {}))
-        del self.points[:-LENGTH]
-        sums = self.points[-1].sums
-        for name, total in totals.items():
-            sums[name] = sums.get(name, 0.0) + max(0.0, total - self.totals.get(name, 0.0))
+        """Add what was counted since the last record to the points of `now`."""
+        new = {name: max(0.0, total - self.totals.get(name, 0.0)) for name, total in totals.items()}
+        _add(self.points, STEP, LENGTH, now, new)
+        _add(self.minutes, MINUTE, MINUTES, now, new)
         self.totals = dict(totals)
+
+
+def _add(points: list[Point], step: int, length: int, now: float, new: Mapping[str, float]) -> None:
+    start = int(now - now % step)
+    # After the clock was set back, the newest point goes on.
+    if not points or points[-1].start < start:
+        points.append(Point(start, {}))
+    del points[:-length]
+    sums = points[-1].sums
+    for name, amount in new.items():
+        sums[name] = sums.get(name, 0.0) + amount
 
 
 class Totals:
@@ -161,12 +174,12 @@ class SharedHistory:
         """The points at the last record, oldest first."""
         return self._read().points
 
-    def points_now(self, now: float, totals: Mapping[str, float]) -> list[Point]:
-        """The points, oldest first, with what was counted since the last record."""
+    def read_now(self, now: float, totals: Mapping[str, float]) -> History:
+        """The history, with what was counted since the last record."""
         history = self._read()
-        points = [*history.points[:-1], *(Point(last.start, dict(last.sums)) for last in history.points[-1:])]
-        History(points, history.totals).record(now, totals)
-        return points
+        found = History(_copy(history.points), _copy(history.minutes), history.totals)
+        found.record(now, totals)
+        return found
 
     def _read(self) -> History:
         return self._history if self.is_recorder else _read(self._memory.read())
@@ -179,6 +192,11 @@ class SharedHistory:
             return False
         self._history = _read(self._memory.read())
         return True
+
+
+def _copy(points: list[Point]) -> list[Point]:
+    """The points with a newest one that can be changed."""
+    return [*points[:-1], *(Point(last.start, dict(last.sums)) for last in points[-1:])]
 
 
 def _read(content: bytes) -> History:

@@ -66,7 +66,7 @@ class Readiness(BaseModel):
 
 
 class HistoryPoint(BaseModel):
-    """Sums of five minutes."""
+    """Sums of five minutes, or of one."""
 
     start: int = Field(description="Its beginning, in seconds since the epoch.")
     requests: int
@@ -215,4 +215,7 @@ class Status(BaseModel):
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")
     events: list[EventStatus] = Field(description="The last 30 events, the newest first.")
-    history: list[HistoryPoint] = Field(description="The last 24 hours, oldest first.")
+    history: list[HistoryPoint] = Field(description="The last 24 hours in sums of five minutes, oldest first.")
+    minutes: list[HistoryPoint] = Field(
+        default_factory=list, description="The last hour in sums of a minute, since the start, oldest first."
+    )

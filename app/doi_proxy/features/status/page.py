@@ -10,7 +10,7 @@ from fastapi import FastAPI, Query, Request, Response
 
 from doi_proxy.features.status.models import STATUS_PATH, Status
 from doi_proxy.features.status.numbers import write_count, write_number, write_share
-from doi_proxy.features.status.plot import plot
+from doi_proxy.features.status.plot import DAY, HOUR, plot
 from doi_proxy.features.status.summary import write_event, write_problem, write_sentence, write_uptime
 from doi_proxy.web import media_types
 from doi_proxy.web.date import write_moment
@@ -98,7 +98,10 @@ def page_facts(status: Status) -> dict[str, Any]:
     }
     return {
         "status": status,
-        "plot": plot(status.history, status.started + status.uptime),
+        "plots": {
+            "hour": plot(status.minutes, status.started + status.uptime, HOUR),
+            "day": plot(status.history, status.started + status.uptime, DAY),
+        },
         "number": write_number,
         "share": write_share,
         "counted": write_count,

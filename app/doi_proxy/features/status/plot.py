@@ -1,4 +1,4 @@
-"""The plot of the last 24 hours as SVG paths, which the page draws inline: no script, no style attribute."""
+"""The plots of the last hour and of 24 hours as SVG paths, drawn inline: no script, no style attribute."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import Final
 
 from doi_proxy.features.status.models import HistoryPoint
 
-#: The size of the plot in its own units: a column is STEP seconds.
-WIDTH: Final = 288
+#: The height of a plot in its own units.
 HEIGHT: Final = 100
-STEP: Final = 300
-_HOUR: Final = 3_600
-#: Hours between two labels.
-_LABELLED: Final = 6
 #: Half of the width of a label on a telephone, in per cent of the plot.
 _EDGE: Final = 6
-#: Seconds after which the newest column has a rate.
-_SETTLED: Final = 60
+#: The share of a column after which the newest one has a rate.
+_SETTLED: Final = 0.2
 #: The upper edges of the scale, at a power of ten.
 _STEPS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 #: What became of the names of a column, from the bottom to the top.
@@ -29,8 +24,22 @@ BANDS: Final = ("cache", "upstream", "stale", "unverified")
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
-    """The names of one hour, in the order of BANDS, and the minutes in which an upstream was down."""
+class Span:
+    """The time of a plot: columns of `step` seconds, the seconds between labels, and those of a row of its table."""
+
+    columns: int
+    step: int
+    between_labels: int
+    row: int
+
+
+DAY: Final = Span(288, 300, 6 * 3_600, 3_600)
+HOUR: Final = Span(60, 60, 900, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The names of the time from `start` on, in the order of BANDS, and the minutes in which an upstream was down."""
 
     start: int
     names: tuple[int, ...]
@@ -43,38 +52,40 @@ class Plot:
 
     `down` are the columns in which an upstream was down: place and width. `labels` are times with their place in per
     cent, and the side on which one at an edge must not stick out. `top` is the scale: names a second at the upper
-    edge, 0.0 without any. `hours` are the numbers for a table.
+    edge, 0.0 without any. `rows` are the numbers for a table. `width` is the number of columns.
     """
 
+    width: int
     paths: tuple[tuple[str, str], ...]
     down: tuple[tuple[int, int], ...]
     labels: tuple[tuple[str, str, str], ...]
     top: float
-    hours: tuple[Hour, ...]
+    rows: tuple[Row, ...]
 
 
 def count_bands(point: HistoryPoint) -> tuple[int, ...]:
-    """The names of five minutes, in the order of BANDS."""
+    """The names of a point, in the order of BANDS."""
     return point.hits, max(0, point.answers - point.hits - point.stale), point.stale, point.unverified
 
 
-def plot(history: Sequence[HistoryPoint], now: float) -> Plot:
-    """Draw the 24 hours before `now`, in seconds since the epoch. A missing point is a gap."""
-    begin = int(now - now % STEP) + STEP - WIDTH * STEP
+def plot(history: Sequence[HistoryPoint], now: float, span: Span = DAY) -> Plot:
+    """Draw the time before `now`, in seconds since the epoch. A missing point is a gap."""
+    begin = int(now - now % span.step) + span.step - span.columns * span.step
     columns = {}
     for point in history:
-        seconds = min(STEP, now - point.start)
-        if point.start >= begin and seconds >= _SETTLED:
+        seconds = min(span.step, now - point.start)
+        if point.start >= begin and seconds >= _SETTLED * span.step:
             sums = accumulate(count_bands(point))
-            columns[(point.start - begin) // STEP] = [count / seconds for count in sums]
+            columns[(point.start - begin) // span.step] = [count / seconds for count in sums]
     top = _round_up(max((sums[-1] for sums in columns.values()), default=0.0))
-    down = [(point.start - begin) // STEP for point in history if point.down and point.start >= begin]
+    down = [(point.start - begin) // span.step for point in history if point.down and point.start >= begin]
     return Plot(
+        width=span.columns,
         paths=tuple(_draw(columns, top)) if top else (),
         down=tuple((start, len(run)) for start, run in ((run[0], run) for run in _runs(down))),
-        labels=tuple(_label(begin)),
+        labels=tuple(_label(begin, span)),
         top=top,
-        hours=tuple(_sum_hours(history, begin)),
+        rows=tuple(_sum_rows(history, begin, span)),
     )
 
 
@@ -109,20 +120,19 @@ def _runs(columns: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def _label(begin: int) -> Iterator[tuple[str, str, str]]:
-    width = WIDTH * STEP
-    for time in range(begin - begin % _HOUR + _HOUR, begin + width, _HOUR):
-        moment, place = datetime.fromtimestamp(time, UTC), 100 * (time - begin) / width
-        if moment.hour % _LABELLED == 0:
-            side = "first" if place < _EDGE else "last" if place > 100 - _EDGE else ""
-            yield moment.strftime("%H:%M"), f"{place:.4g}%", side
+def _label(begin: int, span: Span) -> Iterator[tuple[str, str, str]]:
+    width, distance = span.columns * span.step, span.between_labels
+    for time in range(begin - begin % distance + distance, begin + width, distance):
+        place = 100 * (time - begin) / width
+        side = "first" if place < _EDGE else "last" if place > 100 - _EDGE else ""
+        yield datetime.fromtimestamp(time, UTC).strftime("%H:%M"), f"{place:.4g}%", side
 
 
-def _sum_hours(history: Sequence[HistoryPoint], begin: int) -> Iterator[Hour]:
+def _sum_rows(history: Sequence[HistoryPoint], begin: int, span: Span) -> Iterator[Row]:
     points = dict[int, list[HistoryPoint]]()
     for point in history:
         if point.start >= begin:
-            points.setdefault(point.start - point.start % _HOUR, []).append(point)
+            points.setdefault(point.start - point.start % span.row, []).append(point)
     for start, found in points.items():
         names = tuple(map(sum, zip(*map(count_bands, found), strict=True)))
-        yield Hour(start, names, round(sum(point.down for point in found) / 60))
+        yield Row(start, names, ceil(sum(point.down for point in found) / 60))

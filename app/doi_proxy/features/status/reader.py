@@ -120,7 +120,8 @@ class StatusReader:
         readiness = await self._describe_parts()
         set_process_state(self._core, self._metrics.state, self._metrics.features)
         totals = self._collect()
-        points = self._history.points_now(self._context.clock(), totals.series())
+        history = self._history.read_now(self._context.clock(), totals.series())
+        points = history.points
         await asyncio.sleep(0)
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
@@ -152,6 +153,7 @@ class StatusReader:
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
             events=[_show(event) for event in reversed(self._events.read())],
             history=[_describe(point) for point in points],
+            minutes=[_describe(point) for point in history.minutes],
         )
         summary = self._summarize(readiness, status.history, workers=status.workers)
         return status.model_copy(update={"summary": summary})

@@ -12,11 +12,10 @@ from doi_proxy.features.status.plot import count_bands
 from doi_proxy.features.status.summary import write_clock, write_event, write_problem, write_start, write_uptime
 from doi_proxy.web.languages import Catalogue
 
-#: The plot: its columns, and the seconds of one.
-_COLUMNS: Final = 72
-_SECONDS: Final = 1_200
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-_LABEL_SECONDS: Final = 21_600
+#: The plots: their columns, the seconds of one, and those between labels.
+_HOUR: Final = (60, 60, 900)
+_DAY: Final = (72, 1_200, 21_600)
 #: SGR sequences (ECMA-48, 8.3.117).
 _BOLD, _RED, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 #: Width of the names of lines.
@@ -46,7 +45,9 @@ class StatusText:
             yield f"  {self._paint(_YELLOW, text)}  {_clean(problem)}"
         yield ""
         yield "   ".join(self._numbers(status))
-        yield from self._plot(status)
+        now = status.started + status.uptime
+        yield from self._plot("plot_hour", status.minutes, now, _HOUR)
+        yield from self._plot("plot_day", status.history, now, _DAY)
         yield from ("", self._say("events") if status.events else self._say("events_none"))
         for event in status.events:
             yield f"  {write_start(event.at)}  {_clean(write_event(self._texts, event))}"
@@ -77,28 +78,29 @@ class StatusText:
             time = "–" if seconds is None else f"{write_number('en', 1000 * seconds)} ms"
             yield f"{time} {self._say('number_upstream')}"
 
-    def _plot(self, status: Status) -> Iterator[str]:
-        begin = status.started + status.uptime - _COLUMNS * _SECONDS
-        begin -= begin % _SECONDS - _SECONDS
-        columns = [list[HistoryPoint]() for _ in range(_COLUMNS)]
-        for point in status.history:
-            column = (point.start - begin) // _SECONDS
-            if 0 <= column < _COLUMNS:
+    def _plot(self, title: str, history: Sequence[HistoryPoint], now: int, span: tuple[int, int, int]) -> Iterator[str]:
+        count, seconds, between_labels = span
+        begin = now - count * seconds
+        begin -= begin % seconds - seconds
+        columns = [list[HistoryPoint]() for _ in range(count)]
+        for point in history:
+            column = (point.start - begin) // seconds
+            if 0 <= column < count:
                 columns[column].append(point)
         sums = [[sum(bands) for bands in zip(*map(count_bands, points), strict=True)] for points in columns]
         highest = max(map(sum, sums))
         if not highest:
             return
-        rate = write_number("en", highest / _SECONDS)
-        yield from ("", f"{self._say('plot')}, at most {self._say('scale', rate=rate)}")
+        rate = write_number("en", highest / seconds)
+        yield from ("", f"{self._say(title)}, at most {self._say('scale', rate=rate)}")
         yield "  " + "".join(self._bar(column, highest) for column in sums)
         down = "".join("×" if any(point.down for point in points) else " " for points in columns)
         if down.strip():
             yield f"  {self._paint(_RED, down)}  × {self._say('band_down')}"
-        labels = [" "] * (_COLUMNS + 5)
-        for column in range(_COLUMNS):
-            time = begin + column * _SECONDS
-            if time % _LABEL_SECONDS == 0:
+        labels = [" "] * (count + 5)
+        for column in range(count):
+            time = begin + column * seconds
+            if time % between_labels == 0:
                 labels[column : column + 5] = write_clock(time)[:5]
         yield "  " + "".join(labels)
 
