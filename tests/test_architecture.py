@@ -131,7 +131,10 @@ NEVER_AT_IMPORT_METHODS: Final = frozenset({"mkdir", "open", "read_bytes", "read
 
 #: Where files are opened: nothing there waits for a pipe, or writes through a link. A tool for an archive or a package,
 #: such as `tarfile.open`, has an object in its place.
-FILE_HOMES: Final = frozenset({"doi_proxy.system.files", "doi_proxy.system.package_files"})
+FILE_HOMES: Final = frozenset(
+    # The build loads the last one alone.
+    {"doi_proxy.system.files", "doi_proxy.system.package_files", "doi_proxy.system.version"}
+)
 #: What opens, creates, copies or replaces a file by its path. `Path.open` is recognized by its mode, or by what it is
 #: called on.
 OPENING_CALLS: Final = frozenset(

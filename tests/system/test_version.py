@@ -101,3 +101,8 @@ def test_a_hook_of_another_repository_does_not_change_the_answer(
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nothing"))
     assert find_version(checkout / PLACE) == expected
     assert re.fullmatch(re.escape(VERSION) + r"0\+g[0-9a-f]{8}", expected)
+
+
+def test_the_build_can_load_the_module_alone() -> None:
+    # -S: without the packages of this environment, of which doi_proxy is one.
+    subprocess.run([sys.executable, "-I", "-S", version.__file__], check=True)

@@ -1,4 +1,7 @@
-"""The version of the program: its line, and until the release the commit that it was built from."""
+"""The version of the program: its line, and until the release the commit that it was built from.
+
+The build loads this file alone, without the packages beside it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.system.files import read_regular
-
 #: The one line that a release changes. ".dev" is for the commits before the release.
 VERSION: Final = "1.0.0.dev"
 #: The file beside this one in a wheel and in a source archive, which have no history. The build writes it.
 BUILT: Final = "built_version.txt"
-#: The longest content of that file.
-_MOST_BYTES: Final = 200
 #: `git archive` replaces it by the commit (gitattributes(5), export-subst).
 _ARCHIVED: Final = "$Format:%H$"
 #: Digits of a commit.
@@ -37,7 +36,7 @@ def read_version() -> str:
 def find_version(file: Path) -> str:
     """The version of the program whose copy of this file is `file`."""
     try:
-        return read_regular(file.with_name(BUILT), _MOST_BYTES).decode("ascii").strip()
+        return file.with_name(BUILT).read_text("ascii").strip()
     except OSError:
         pass
     if not VERSION.endswith(".dev"):
