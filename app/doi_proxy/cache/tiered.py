@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 from doi_names.name import fold
-from doi_proxy.cache.coordination import REGISTRY_CHANGED
+from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, REGISTRY_CHANGED
 from doi_proxy.cache.entry import MAX_SKEW, Entry, bound_times, expire_unverified, loses_proof
 from doi_proxy.cache.fallback import FallbackStore, TierStats
 from doi_proxy.cache.late import LateStore
@@ -72,6 +73,8 @@ class TieredStore(FallbackStore):
         self._purges = Purges()
         self._purges.most = MAX_PURGES if self._late is None else MAX_LATE_PURGES
         self._missed = Missed()
+        #: The hashes of the keys that this process has announced, until it reads the announcements.
+        self._own_changes: LRUCache[int, None] = LRUCache(MAX_ANNOUNCEMENTS)
         #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
         #: import changes more records than can be announced or dropped one by one.
         self.edition = 0
@@ -157,6 +160,8 @@ class TieredStore(FallbackStore):
             return
         self._keep(entry)
         if self.store is not None:
+            if announce:
+                self._own_changes[hash(entry.key)] = None
             write = self.store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
             if not await self._succeeds("put", write):
                 self._missed.add(entry.key, announce=announce)
@@ -397,8 +402,19 @@ class TieredStore(FallbackStore):
             if scopes:
                 await self.flush()
             for scope in scopes:
+                if hash(scope) in self._own_changes and await self._has_newest(scope):
+                    continue
                 async for _ in self.memory.drop_scope(scope):
                     pass
+
+    async def _has_newest(self, key: str) -> bool:
+        """Whether memory has the entry of the store, after an announcement that may be this process's own.
+
+        Dropped, the record would be missing if the store fails before the next request for it.
+        """
+        del self._own_changes[hash(key)]
+        known, stored = self.memory.peek(key), await self._read_store(key)
+        return known is not None and stored is not None and known.fetched_at == stored.fetched_at
 
     async def announce_confirmed(self) -> None:
         """Let other processes read registry records again, if the upstream has answered about one since the last call.
