@@ -80,7 +80,7 @@ class MemoryRow(Row):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self._store = MemoryStore(10_000_000, clock=clock)
+        self._store = MemoryStore(10_000_000, clock=clock, timer=clock)
 
     def _create(self) -> SharedStore:
         return self._store
@@ -109,7 +109,9 @@ class SqliteRow(Row):
             connection.executemany(statement, rows)
 
     def _create(self) -> SharedStore:
-        return SqliteStore(self.path, clock=self.clock, max_bytes=100_000_000, gather=NEVER)
+        store = SqliteStore(self.path, clock=self.clock, max_bytes=100_000_000, gather=NEVER)
+        store.timer = self.clock
+        return store
 
 
 class ServerRow(Row):

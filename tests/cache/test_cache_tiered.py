@@ -29,13 +29,13 @@ pytestmark = pytest.mark.anyio
 
 
 def tier(store: SharedStore | None, clock: Clock) -> TieredStore:
-    return TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
+    return TieredStore(MemoryStore(1_000_000, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
 
 
 @pytest.fixture
 def shared(clock: Clock) -> MemoryStore:
     """A store that several tiers share."""
-    return MemoryStore(10_000_000, clock=clock)
+    return MemoryStore(10_000_000, clock=clock, timer=clock)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
@@ -77,7 +77,7 @@ class CountingStore(SqliteStore):
 
 async def test_the_names_of_a_prefix_are_deleted_in_several_turns(tmp_path: Path, clock: Clock) -> None:
     store = CountingStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
-    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
+    cache = TieredStore(MemoryStore(0, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
     for number in range(3_000):
         await store.put(entry(f"10.1000/{number}"))
 
@@ -272,7 +272,7 @@ async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(
 ) -> None:
     monkeypatch.setattr(writer, "MAX_PENDING", 80)
     store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
-    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
+    cache = TieredStore(MemoryStore(0, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
     for n in range(100):
         await cache.put(entry(f"10.1000/{n}"))
         if n % 20 == 0:
@@ -408,7 +408,11 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
 ) -> None:
     observer = RecordingObserver()
     cache = TieredStore(
-        MemoryStore(1_000_000, clock=clock), BrokenStore(), clock=clock, ceiling=86_400.0, observer=observer
+        MemoryStore(1_000_000, clock=clock, timer=clock),
+        BrokenStore(),
+        clock=clock,
+        ceiling=86_400.0,
+        observer=observer,
     )
     for _ in range(3):
         await cache.put(entry())
@@ -544,7 +548,7 @@ async def test_without_the_store_each_process_has_an_equal_part_of_the_tokens(cl
 
 
 async def test_an_outage_after_a_token_of_the_store_begins_and_ends_without_tokens(clock: Clock) -> None:
-    store = UnsteadyStore(1_000, clock=clock)
+    store = UnsteadyStore(1_000, clock=clock, timer=clock)
     cache = tier(store, clock)
     for _ in range(2):
         assert await cache.take("upstream", 8, 8, processes=4) == 0.0
@@ -559,7 +563,7 @@ async def test_an_outage_after_a_token_of_the_store_begins_and_ends_without_toke
 
 
 async def test_an_outage_in_which_no_token_was_spent_costs_none(clock: Clock) -> None:
-    store = UnsteadyStore(1_000, clock=clock)
+    store = UnsteadyStore(1_000, clock=clock, timer=clock)
     cache = tier(store, clock)
     store.fails = True
     assert await cache.take("upstream", 8, 8, processes=4) == 0.5

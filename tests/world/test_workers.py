@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.fake_upstream import EVERY_NAME
 from tests.registry_records import FILE_DATE, write_registry
 from tests.world.answer import Reply
+from tests.world.valkey import URL
 from tests.world.world import World
 
 NAME = "10.1000/182"
@@ -48,6 +50,29 @@ def test_an_import_of_registry_records_takes_effect_in_both_workers(tmp_path: Pa
         act(world, "purge", {"doi": NAME})
         world.sleep(30)
         assert [reply.status for reply in ask_both(world)] == [504, 504]
+
+
+def test_a_changed_record_is_answered_after_the_store_has_lost_it() -> None:
+    with World(store_url=URL, workers=1, cache_ttl_ceiling=60) as world:
+        for target in (TARGET, OTHER):
+            world.upstream.put(NAME, url=target)
+            assert world.get(f"/{NAME}").location == target
+            world.sleep(90)
+        world.valkey.stop()
+        world.upstream.fault(EVERY_NAME, "reset")
+        assert world.get(f"/{NAME}").location == OTHER
+
+
+def test_two_workers_do_not_ask_one_question_after_the_clock_was_set(tmp_path: Path) -> None:
+    with two_workers(tmp_path) as world:
+        world.upstream.put(NAME, url=TARGET)
+        world.upstream.fault(EVERY_NAME, "delay", seconds=3.0)
+        first = world.client(worker=0).ask(f"/{NAME}")
+        world.sleep(0.5)
+        world.set_clock(1_000.0)
+        second = world.client(worker=1).ask(f"/{NAME}")
+        assert [world.finish(asked).location for asked in (first, second)] == [TARGET, TARGET]
+        assert world.upstream.queries(NAME) == 1
 
 
 def test_local_records_are_those_of_the_last_good_file_in_both_workers(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
@@ -42,8 +43,11 @@ class MemoryStore:
     one with 300 B takes 725 B.
     """
 
-    def __init__(self, max_bytes: int, *, clock: Callable[[], float]) -> None:
-        """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch."""
+    def __init__(self, max_bytes: int, *, clock: Callable[[], float], timer: Callable[[], float] | None = None) -> None:
+        """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch.
+
+        `timer` counts the seconds of leases and buckets; without it, it is the monotonic clock.
+        """
         #: Each in the order of its last use. An entry is in one table, since each that a hit touches is a miss of the
         #: CPU's caches.
         self._tables: list[OrderedDict[str, Entry]] = [
@@ -53,7 +57,7 @@ class MemoryStore:
         self._bytes, self._max_bytes = 0, max_bytes
         #: The number of entries that were evicted for lack of room.
         self.evictions = 0
-        self._clock = clock
+        self._clock, self._timer = clock, timer or time.monotonic
         self._doorkeeper = Doorkeeper()
         #: The owner and the end of each lease.
         self._leases: FIFOCache[str, tuple[str, float]] = FIFOCache(_MAX_LEASES)
@@ -229,7 +233,7 @@ class MemoryStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store."""
-        now, lease = self._clock(), self._leases.get(key)
+        now, lease = self._timer(), self._leases.get(key)
         # A lease that ends later than a new one would was taken before the clock was set back. It is ignored.
         if lease is not None and now < lease[1] <= now + seconds:
             return False
@@ -239,7 +243,7 @@ class MemoryStore:
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store."""
         if self._leases.get(key, (None, 0.0))[0] == owner:
-            self._leases[key] = (owner, self._clock() + seconds)
+            self._leases[key] = (owner, self._timer() + seconds)
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
@@ -248,12 +252,12 @@ class MemoryStore:
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store."""
-        self._buckets[bucket], wait = take_token(self._buckets.get(bucket), self._clock(), rate, burst, leaving, count)
+        self._buckets[bucket], wait = take_token(self._buckets.get(bucket), self._timer(), rate, burst, leaving, count)
         return wait
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
-        self._buckets[bucket] = back_off(self._buckets.get(bucket), self._clock(), seconds)
+        self._buckets[bucket] = back_off(self._buckets.get(bucket), self._timer(), seconds)
 
     async def stats(self) -> StoreStats:
         """See Store."""

@@ -17,6 +17,7 @@ NEVER = 3_600.0
 @asynccontextmanager
 async def opened(path: Path, clock: Clock, max_bytes: int = 100_000_000) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, clock=clock, max_bytes=max_bytes, gather=NEVER)
+    store.timer = clock
     try:
         yield store
     finally:

@@ -37,7 +37,11 @@ class _DamagedFile(sqlite3.DatabaseError):
 
 
 class CoordinationFile:
-    """Leases and buckets shared by the processes that open the same file. All times are seconds since the epoch."""
+    """Leases and buckets shared by the processes that open the same file.
+
+    All times are seconds of the machine's monotonic clock. It begins anew when the machine starts, which counts as a
+    clock that was set back.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open the file. The caller holds file.exclusive_lock. Raises sqlite3.Error; OSError for a symbolic link."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -64,6 +65,8 @@ class SqliteStore:
         file.prepare(path, clock(), None if records is None else records.create)
         self._path = path
         self._clock = clock
+        #: Counts the seconds of leases and buckets. All processes of a machine share this clock, and none sets it.
+        self.timer = time.monotonic
         self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
         self._records = records
         self._near = NearSearch(path, self._records)
@@ -183,12 +186,12 @@ class SqliteStore:
         # Another request for the name may have looked again since `get`. The read after the lease must be a real one.
         self._absent.pop(key, None)
         with self._use_coordination():
-            return self._coordination.lease(key, owner, self._clock(), seconds)
+            return self._coordination.lease(key, owner, self.timer(), seconds)
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store."""
         with self._use_coordination():
-            self._coordination.renew(key, owner, self._clock(), seconds)
+            self._coordination.renew(key, owner, self.timer(), seconds)
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
@@ -199,17 +202,17 @@ class SqliteStore:
             pass  # the process that waits for the lease queries the upstream itself
         finally:
             with self._use_coordination():
-                self._coordination.release(key, owner, self._clock())
+                self._coordination.release(key, owner, self.timer())
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store."""
         with self._use_coordination():
-            return self._coordination.take(bucket, self._clock, rate, burst, leaving, count)
+            return self._coordination.take(bucket, self.timer, rate, burst, leaving, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
         with self._use_coordination():
-            self._coordination.back_off(bucket, self._clock, seconds)
+            self._coordination.back_off(bucket, self.timer, seconds)
 
     async def count_registry(self, prefix: str) -> int:
         """See RecordStore."""
