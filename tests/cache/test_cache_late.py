@@ -221,6 +221,7 @@ async def test_a_store_that_is_written_again_is_up_without_a_request(
     await cache.flush()
     assert (await cache.stats()).state == "read-only"
     clock.advance(60)
+    await asyncio.sleep(60)
     await cache.end_outage()
     (outage,) = [known.under_way for known in cache.incidents if known.under_way is not None]
     assert outage.began == began

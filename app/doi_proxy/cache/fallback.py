@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
@@ -53,24 +54,26 @@ class TierStats:
 
 
 class Outage:
-    """Detects the outages of a store. `clock` gives seconds.
+    """Detects the outages of a store. `clock` gives seconds since the epoch.
 
     An outage ends when an operation that failed succeeds and no operation has failed for `quiet` seconds. A store that
-    fails intermittently therefore logs one outage, not two lines for each failure.
+    fails intermittently therefore logs one outage, not two lines for each failure. Seconds are those of the monotonic
+    clock: the other one can be set while the store fails.
     """
 
     def __init__(self, clock: Callable[[], float], quiet: float) -> None:
         self._clock = clock
         self._quiet = quiet
-        self._last_failure = 0.0
+        self._began_at = self._last_failure = 0.0
         self._failed: set[str] = set()
         self.incidents = Incidents("store")
 
     def record_failure(self, operation: str, reason: str) -> None:
         """Record a failure. The first one of an outage is logged."""
-        now = self._clock()
+        now = time.monotonic()
         if not self._failed:
-            self.incidents.begin(now, Cause())
+            self._began_at = now
+            self.incidents.begin(self._clock(), Cause())
             text = "The store is down: %s failed; this process continues with its memory. %s. Do not restart it before"
             log.warning(
                 f"{text} the store works: what is in memory alone would be lost.", operation, reason.rstrip(".")
@@ -85,12 +88,11 @@ class Outage:
 
     def end(self) -> None:
         """End the outage, unless an operation has failed a moment ago."""
-        now, outage = self._clock(), self.incidents.under_way
-        # A clock that was set back must not prolong the outage.
-        if outage is not None and not 0.0 <= now - self._last_failure < self._quiet:
+        now = time.monotonic()
+        if self._failed and now - self._last_failure >= self._quiet:
             self._failed.clear()
-            self.incidents.end(now)
-            log.warning("The store is up again after %.0f seconds.", max(0.0, now - outage.began))
+            self.incidents.end(self._clock())
+            log.warning("The store is up again after %.0f seconds.", now - self._began_at)
 
 
 class FallbackStore:
