@@ -16,6 +16,7 @@ from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.proof import UNPROVEN, Proofs
 from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
+from doi_proxy.resolver.single_flight import wait_for_other_process
 from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
 
 #: Renewals in the time of one lease: two of three may fail.
@@ -85,13 +86,14 @@ class Fetcher:
         """
         if self._owner is None:
             return await self._fetch_and_store(name, conditions, previous, waiters)
-        deadline = self._clock() + self._timeouts.query
+        timer = asyncio.get_running_loop().time
+        deadline = timer() + self._timeouts.query
         while not await self._cache.lease(name.key, self._owner, self._timeouts.lease):
             entry = await self._cache.get(name.key, newest=True)
             if entry is not None and self._is_answer(entry, previous, conditions):
                 return entry
-            if self._clock() > deadline:
-                break
+            if timer() > deadline:
+                raise wait_for_other_process()
             await asyncio.sleep(self._timeouts.poll)
         renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
         try:

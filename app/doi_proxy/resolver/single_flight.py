@@ -80,7 +80,7 @@ class SingleFlight(Generic[Result]):
             return UpstreamTimeout(_SLOW_UPSTREAM)
         if flight.waiters.find_lack is not None:
             return flight.waiters.find_lack()
-        return CouldNotVerify(_OTHER_PROCESS, retry_after=USUAL_RETRY)
+        return wait_for_other_process()
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:
@@ -96,6 +96,11 @@ class SingleFlight(Generic[Result]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def wait_for_other_process() -> CouldNotVerify:
+    """The failure of a request whose name another process queries for longer than a query takes."""
+    return CouldNotVerify(_OTHER_PROCESS, retry_after=USUAL_RETRY)
 
 
 async def await_shielded(task: asyncio.Task[Result], until: float | None = None) -> Result:
