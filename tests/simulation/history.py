@@ -15,6 +15,8 @@ ALL: Final = NAMES + UNKNOWN + ALIASES
 CLIENTS: Final = 12
 #: A further client, at each worker: it asks for one name after another, slowly, however busy the others are.
 PATIENT: Final = CLIENTS
+#: Seconds between the parts of a head.
+LONGEST_DAWDLE: Final = 4.0
 #: The kinds of faults of the upstream (tests/upstream/faults.py), and how they are drawn.
 _FAULTS: Final = (
     *("reset", "close", "hang", "drip", "truncate", "not_http", "garbage", "html", "empty", "wrong_name", "code_2"),
@@ -220,7 +222,7 @@ def _lie(chance: random.Random) -> Step:
 def _dawdle(chance: random.Random) -> Step:
     """Clients send a part of a request, and the rest later."""
     requests = [
-        Request(chance.randrange(CLIENTS), _pick_name(chance), dawdles_for=chance.choice((0.1, 1.0, 4.0)))
+        Request(chance.randrange(CLIENTS), _pick_name(chance), dawdles_for=chance.choice((0.1, 1.0, LONGEST_DAWDLE)))
         for _ in range(10)
     ]
     return Step("ask", _pause(chance), {"requests": requests})

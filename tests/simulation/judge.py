@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tests.fake_upstream import FakeUpstream, Fault
 from tests.simulation.causes import AFTERMATH, BURST, RATE, Causes
 from tests.simulation.history import PATIENT, Request
-from tests.simulation.incidents import Incidents, name_event
+from tests.simulation.incidents import Incidents
 from tests.upstream.faults import Asked as Question
 from tests.upstream.faults import Peer
 from tests.world.answer import Reply
@@ -31,22 +31,19 @@ PLACES: Final = 16
 #: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
 DEADLINE: Final = 9.0
 BUDGET: Final = "never more queries a second than the budget"
-#: The same while the store fails for some of the processes, and works for the others.
-BUDGET_APART: Final = "never more queries a second than the budget, also while only some processes have the store"
+#: While the store fails for some of the processes and works for others, the parts of the former come on top
+#: (docs/valkey.md, "The budget").
+BUDGET_APART: Final = "never more queries a second than the budget and its parts, while only some have the store"
 ONE_QUESTION: Final = "one question for a name at a time"
-#: The same after the clock was set back, or forward by more than a lease.
-ONE_QUESTION_STEPPED: Final = "one question for a name at a time, also after the clock was set"
 ANSWERED_AGAIN: Final = "what was answered is answered again"
 #: What was answered while the store failed, all workers answer after its return.
 MISSED: Final = "what the store missed while it was away, it gets when it is back"
 #: No worker that lives.
 NO_WORKER: Final = -1
-#: What a worker answered, the others answer too, also while the store fails.
+#: While the store cannot be written, each process has what it learned alone (docs/caching.md, "The stores").
 OTHER_WORKER: Final = "what one worker answered, the others answer too"
 #: What a worker answered before the store lost its data, it answers again.
 LOST: Final = "what a worker answered is answered again by it, also after the store has lost its data"
-#: The budget of several workers after the clock was set forward.
-BUDGET_STEPPED: Final = "never more queries a second than the budget, also after the clock was set"
 #: Tokens that workers may take from a shared budget before they spend them (assembly/allotment.py), and rounding.
 _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
 #: Seconds of a lease.
@@ -72,44 +69,8 @@ class Known(NamedTuple):
     text: str
 
 
-#: The known faults, by the invariant that they break.
-KNOWN: Final = {
-    OTHER_WORKER: Known(
-        25,
-        40,
-        "While another process locks the file of the store, a worker reads nothing of what another worker was told. "
-        "It queries the upstream again, and answers 502 or 503 if that fails.",
-    ),
-    LOST: Known(
-        3,
-        200,
-        "A worker that stores a changed record drops it from its memory when it reads its own announcement. If the "
-        "store loses its data before the next request for it, no process has it.",
-    ),
-    BUDGET_APART: Known(
-        42,
-        60,
-        "A process whose command failed uses its own part of the budget for a second, while the others use the whole "
-        "budget of the store: together they send up to that part too many.",
-    ),
-    ONE_QUESTION_STEPPED: Known(
-        33,
-        10,
-        "A lease ends by the time of the day: when the clock is set, another process asks the same question.",
-    ),
-    BUDGET_STEPPED: Known(
-        41,
-        40,
-        "When the clock is set forward, the bucket in the store fills up, beside the tokens that each worker has taken "
-        "and not spent.",
-    ),
-    name_event("store"): Known(
-        6001,
-        100,
-        "A failure of the store has its two lines in the log and no event of /status. Why is not known yet; one worker "
-        "of a machine records the events of all.",
-    ),
-}
+#: The known faults, by the invariant that they break. None is known.
+KNOWN: Final[dict[str, Known]] = {}
 
 
 class Broken(AssertionError):
@@ -233,19 +194,25 @@ class Judge:
     broken: dict[str, Broken] = field(default_factory=dict)
     _tokens: float = BURST
     _tokens_at: float = 0.0
+    #: The tokens of the parts of the budget that processes have while the store fails.
+    _parts: float = 0.0
     #: By name, what a client was told last.
     _known: dict[str, Learned] = field(default_factory=dict)
     #: The worker that answered a name first, by name.
     _worker: dict[str, int] = field(default_factory=dict)
     workers: int = 1
+    #: Whether no worker evicts an entry from its memory.
+    memory_has_all: bool = True
     #: Answers since this virtual time are lost in a crash.
     unwritten_since: float = inf
     #: The virtual times between which the store missed what was answered.
     _missed: list[tuple[float, float]] = field(default_factory=list)
     #: The virtual time until which workers could not read the store.
     _silent_until: float = -inf
-    #: The virtual time at which the clock was set back, or forward by more than a lease.
-    _stepped_at: float = -inf
+    #: The virtual time until which a lease of a server can have ended early, because the server's clock was set.
+    _unleased_until: float = -inf
+    #: The virtual time at which the clock was set back.
+    _set_back_at: float = -inf
     #: The virtual time at which the store lost its data.
     _lost_at: float = -inf
     #: Whether the causes of failures and the incidents are judged.
@@ -277,24 +244,24 @@ class Judge:
         self._digest.update(f"? {now:.6f} {name}\n".encode())
         self._look()
         self.causes.note_query()
-        self._tokens = min(BURST, self._tokens + (now - self._tokens_at) * RATE) - 1.0
+        is_apart = self.workers > 1 and self.unwritten_since < inf
+        gained = (now - self._tokens_at) * RATE
+        self._tokens = min(BURST, self._tokens + gained) - 1.0
+        self._parts = min(BURST, self._parts + gained) if is_apart else 0.0
         self._tokens_at = now
-        if self._tokens < -_EARLY_TOKENS:
-            self.report(self._name_budget(now), f"{name} is one too many")
+        if self._tokens < -_EARLY_TOKENS and self._parts >= 1.0:
+            self._tokens, self._parts = self._tokens + 1.0, self._parts - 1.0
+        elif self._tokens < -_EARLY_TOKENS:
+            self.report(BUDGET_APART if is_apart else BUDGET, f"{name} is one too many")
             # It is told once.
             self._tokens = -_EARLY_TOKENS
         if len(under_way) >= PLACES:
             self.report("never more queries in flight than the budget", f"{len(under_way) + 1} are in flight")
         # Without the store, no process knows what the others ask. The control query of each concerns no client.
-        most = 1 if self.unwritten_since == inf and name != _CONTROL else self.workers
+        is_alone = self.unwritten_since < inf or name == _CONTROL or now < self._unleased_until
+        most = self.workers if is_alone else 1
         if [asked.upper() for asked in under_way].count(name.upper()) >= most:
-            is_after_step = now - self._stepped_at < DEADLINE
-            self.report(ONE_QUESTION_STEPPED if is_after_step else ONE_QUESTION, f"{name} is asked {most + 1} times")
-
-    def _name_budget(self, now: float) -> str:
-        if self.workers == 1 or self.unwritten_since == inf:
-            return BUDGET_STEPPED if now - self._stepped_at < DEADLINE and self.workers > 1 else BUDGET
-        return BUDGET_APART
+            self.report(ONE_QUESTION, f"{name} is asked {most + 1} times")
 
     def _look(self) -> None:
         """Read the log. While the store fails, each worker has a share of the budget."""
@@ -349,28 +316,31 @@ class Judge:
         self.unwritten_since = inf
         self._silent_until = min(self._silent_until, self.world.loop.time())
 
-    def lose_store(self) -> None:
-        """The store has lost its data. What a worker answered before is in its memory alone."""
+    def lose_store(self, *, is_server: bool) -> None:
+        """The store has lost its data. What a worker answered before is in its memory alone.
+
+        A server's budget may be full again (docs/valkey.md, "The budget").
+        """
         self._lost_at = self.world.loop.time()
+        self._tokens = BURST if is_server else self._tokens
 
     def forget(self, name: str) -> None:
         """A name was purged, so its answer may be lost."""
         self._known.pop(name.upper(), None)
 
-    def set_clock(self, by: float, *, is_stored: bool) -> None:
-        """The clock was set. Set back, answers may count as from the future. A budget in the store uses it."""
+    def set_clock(self, by: float, *, is_of_server: bool) -> None:
+        """The clock was set. Set back, answers may count as from the future. A server's leases and budget use its own:
+        set forward, it ends leases and fills the bucket (docs/valkey.md).
+        """
         now = self.world.loop.time()
         self._offsets.append((now, self.world.now() - now))
-        if is_stored:
-            self.causes.doubt()
-        # Set back, a lease counts as one from before, which would end too late.
-        if by > LEASE or by < 0:
-            self._stepped_at = now
         if by < 0:
             self._known.clear()
-            return
-        if is_stored:
-            self._tokens = min(BURST, self._tokens + by * RATE)
+            self._set_back_at = now
+        if is_of_server:
+            self.causes.doubt()
+            self._unleased_until = now + DEADLINE if abs(by) > LEASE / 2 else self._unleased_until
+            self._tokens = min(BURST, self._tokens + max(0.0, by) * RATE)
 
     def _earliest(self, began: float) -> float:
         """The earliest time of the day since this virtual time."""
@@ -418,7 +388,9 @@ class Judge:
         ends = max(word.ends for word in said)
         if asked_at > ends + _ON_THE_WAY:
             self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
-        if not name.startswith("10.5555/alias"):
+        # An entry from before the clock was set back has no times to rely on.
+        said = [word for word in said if word.since >= self._set_back_at]
+        if said and not name.startswith("10.5555/alias"):
             before = self._known.get(name.upper(), _NOTHING)
             last = _find_word(said, before, asked_at, is_new="; fwd=" in (reply["cache-status"] or ""))
             is_known = before.at == last.at
@@ -447,15 +419,19 @@ class Judge:
         if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at <= began):
             return
         invariant, is_apart = ANSWERED_AGAIN, self._worker[key] != request.client % self.workers
-        if is_apart and known.known_at >= self.unwritten_since:
-            invariant = OTHER_WORKER
-        elif is_apart and (known.since <= self._lost_at or began <= self._silent_until):
+        if not is_apart:
+            if known.since <= self._lost_at:
+                invariant = LOST
+                # Memory evicts what it has no room for.
+                if not self.memory_has_all:
+                    return
+        elif known.known_at >= self.unwritten_since or known.since <= self._lost_at or began <= self._silent_until:
             return
-        elif known.since <= self._lost_at:
-            invariant = LOST
-        elif is_apart and any(begin <= known.since <= end for begin, end in self._missed):
+        elif ends := [end for begin, end in self._missed if begin <= known.since <= end]:
             invariant = MISSED
-        elif is_apart and began < known.known_at + WRITE_SECONDS:
+            if began <= max(ends):
+                return
+        elif began < known.known_at + WRITE_SECONDS:
             invariant = OTHER_WORKER
         self.report(invariant, f"{request.name}: {reply.status}, {known.ends - now:.0f} s are left")
 

@@ -21,7 +21,7 @@ from warnings import catch_warnings, simplefilter
 from tests.fake_upstream import EVERY_NAME
 from tests.simulation.bounds import Bounds
 from tests.simulation.causes import AFTERMATH, BURST, RATE
-from tests.simulation.history import ALIASES, CLIENTS, NAMES, PATIENT, Request, Setup, Step, draw_setup
+from tests.simulation.history import ALIASES, CLIENTS, LONGEST_DAWDLE, NAMES, PATIENT, Request, Setup, Step, draw_setup
 from tests.simulation.judge import (
     CEILING,
     DEADLINE,
@@ -52,6 +52,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "upstream_burst": BURST,
     "upstream_max_concurrency": PLACES,
     "admin_token": _TOKEN,
+    # In virtual time, no turn takes any.
+    "doi_proxy.features.metrics.event_loop.SAMPLE_INTERVAL": 10.0,
     # SQLite would wait in real time for the lock of another process.
     "doi_proxy.features.sqlite.file.WRITE_TIMEOUT": 0.0,
     "doi_proxy.features.sqlite.notes.WRITE_TIMEOUT": 0.0,
@@ -93,7 +95,13 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
         settings = {**_SETTINGS, **Bounds.settings(setup), "store_url": store, "workers": setup.workers}
         with World(chance=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
             upstream.world = world
-            judge = Judge(world, upstream, workers=setup.processes, explains=not setup.is_troubled)
+            judge = Judge(
+                world,
+                upstream,
+                workers=setup.processes,
+                memory_has_all=setup.store != "file",
+                explains=not setup.is_troubled,
+            )
             upstream.judge, upstream.is_running = judge, True
             _put_all(upstream)
             bounds = Bounds(world, setup, judge.report)
@@ -207,7 +215,7 @@ class _Player:
         # Answers that are on their way arrive before.
         self._world.sleep(0.001)
         self._world.set_clock(by)
-        self._judge.set_clock(by, is_stored=self._setup.is_stored)
+        self._judge.set_clock(by, is_of_server=self._setup.store == "valkey")
 
     def _purge(self, name: str) -> None:
         self._judge.forget(name)
@@ -277,7 +285,8 @@ class _Player:
             self._heal()
             self._world.sleep(_RECOVERY)
         self._is_over = True
-        self._world.sleep(DEADLINE + 1)
+        # The time of a request begins when the last part of its head has arrived.
+        self._world.sleep(LONGEST_DAWDLE + DEADLINE + 1)
         for asked in self._under_way:
             self._judge.report("every request is answered within its deadline", f"{asked.target} has no answer")
         if self._judge.explains:

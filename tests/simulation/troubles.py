@@ -45,8 +45,7 @@ class Troubles:
     def skew(self, machine: int, ahead: float) -> None:
         """Set the clock of one machine."""
         changed = self._world.machines[machine % self._setup.machines]
-        # While the store fails, the budget uses this clock.
-        self._judge.set_clock(max(0.0, ahead - changed.ahead), is_stored=self._setup.is_stored)
+        self._judge.set_clock(max(0.0, ahead - changed.ahead), is_of_server=False)
         changed.ahead = ahead
 
     def reload(self, trusted: str) -> None:
@@ -68,7 +67,7 @@ class Troubles:
     def lose(self) -> None:
         """The file of the store is deleted."""
         if self._begin_outage(WRITTEN_AFTER):
-            self._judge.lose_store()
+            self._judge.lose_store(is_server=False)
             for file in self._world.store_path.parent.glob(f"{self._world.store_path.name}*"):
                 if "coordination" not in file.name:
                     file.unlink()
@@ -90,7 +89,7 @@ class Troubles:
     def damage(self, byte: int) -> None:
         """Some bytes of the file of the store are others."""
         if self._begin_outage(WRITTEN_AFTER):
-            self._judge.lose_store()
+            self._judge.lose_store(is_server=False)
             with self._world.store_path.open("r+b") as file:
                 size = file.seek(0, 2)
                 file.seek(byte % max(1, size))
@@ -103,7 +102,7 @@ class Troubles:
         valkey, keys = self._world.valkey, self._world.valkey.keys
         if what == "clock":
             valkey.ahead += amount
-            self._judge.set_clock(max(0.0, amount), is_stored=True)
+            self._judge.set_clock(max(0.0, amount), is_of_server=True)
             return
         start: dict[str, Callable[[], None]] = {
             "stop": valkey.stop,
@@ -123,7 +122,7 @@ class Troubles:
         }
         if self._begin_outage(seconds, end[what], is_silent=what in _SILENT):
             if what == "lose":
-                self._judge.lose_store()
+                self._judge.lose_store(is_server=True)
             start[what]()
 
     def _begin_outage(self, seconds: float, end: Callable[[], None] = lambda: None, *, is_silent: bool = False) -> bool:
