@@ -85,6 +85,8 @@ class Judgement:
     #: Why the name could not be verified, as a token of app/doi_proxy/errors.py.
     failure: str | None = None
     tombstone: Tombstone | None = None
+    #: Whether an operator has set the record. Nothing says then that the name is registered.
+    is_set_here: bool = False
 
     def age(self, now: float) -> int | None:
         """Whole seconds since the record was fetched. None if that is not known, as of a seed without times."""
@@ -262,6 +264,7 @@ def judge_target(resolution: Resolution, target: Target) -> Judgement:
         is_stale,
         message,
         resolution.entry.fresh_until,
+        is_set_here=claims.find_standing(resolution) is claims.Standing.SET_HERE,
     )
 
 
@@ -279,6 +282,7 @@ def judge_destination(destination: Destination) -> Judgement:
         _message(destination, stale),
         min(resolution.entry.fresh_until for resolution in resolutions),
         tombstone=last.tombstone,
+        is_set_here=claims.find_standing(last) is claims.Standing.SET_HERE,
     )
 
 

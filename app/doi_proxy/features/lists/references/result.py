@@ -19,14 +19,14 @@ from doi_proxy.web.outcomes import SIGNS
 #: What is said about a reference: a verdict, or that it was corrected or withdrawn, or has no DOI.
 State = Literal[
     "resolved", "alias", "no_target", "not_found", "not_a_doi", "unverified", "rate_limited", "corrected", "withdrawn",
-    "no_doi", "other_work",
+    "no_doi", "other_work", "set_here",
 ]  # fmt: skip
 #: What the states come to, in the order of the page: what has to be looked at comes first.
 Group = Literal["missing", "other", "corrected", "without", "unknown", "registered"]
 _GROUPS: Final[dict[State, Group]] = {
     "not_found": "missing", "not_a_doi": "missing", "withdrawn": "other", "other_work": "other", "no_target": "other",
     "corrected": "corrected", "no_doi": "without", "unverified": "unknown", "rate_limited": "unknown",
-    "resolved": "registered", "alias": "registered",
+    "set_here": "unknown", "resolved": "registered", "alias": "registered",
 }  # fmt: skip
 GROUPS: Final[tuple[Group, ...]] = ("missing", "other", "corrected", "without", "unknown", "registered")
 #: Rules of names that may be meant and lead to another work as easily: they are offered, and never correct a file.
@@ -123,6 +123,8 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
     if row.verdict in GOOD:
         if row.match == "different":
             state = "other_work"
+        elif row.judgement is not None and row.judgement.is_set_here:
+            state = "set_here"
         elif row.found is not None and not row.found.is_as_written:
             state, suggestion = "corrected", row.found.name.text
     elif row.reason == NO_DOI:
