@@ -17,7 +17,14 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from doi_proxy.errors import (
+    CouldNotVerify,
+    InvalidAnswer,
+    PageAnswer,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.observer import ResolutionObserver
@@ -252,7 +259,7 @@ class TestOneQuestion:
         await bench.upstream.arrived(NAME.text)
         bench.upstream.release(NAME.text)
         outcomes = await asyncio.gather(*callers, return_exceptions=True)
-        assert [type(one) for one in outcomes] == [InvalidAnswer] * 5
+        assert [type(one) for one in outcomes] == [PageAnswer] * 5
         assert bench.seen.failures == ["upstream-bad-answer"] * 5
         assert target(await bench.ask()) == OLD
         assert bench.queries() == 2
@@ -301,7 +308,7 @@ class TestBypass:
         await bench.cached()
         bench.upstream.fault(NAME.text, "html", count=1)
         known = await bench.ask(conditions=AUTHORITATIVE)
-        assert (known.origin, type(known.failure)) == (Origin.STALE, InvalidAnswer)
+        assert (known.origin, type(known.failure)) == (Origin.STALE, PageAnswer)
         assert (await bench.ask()).origin is Origin.HIT
 
     async def test_those_who_ask_the_same_at_the_same_time_share_the_question(self, bench: Bench) -> None:
@@ -321,7 +328,7 @@ class TestStale:
         ("fault", "failure"),
         [
             ("code_2", UpstreamRefused),
-            ("html", InvalidAnswer),
+            ("html", PageAnswer),
             ("wrong_name", InvalidAnswer),
         ],
     )

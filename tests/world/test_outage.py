@@ -68,6 +68,27 @@ def test_one_query_in_a_while_finds_out_whether_the_upstream_is_back(world: Worl
     assert world.upstream.queries(NAME) <= asked + len(world.workers)
 
 
+def test_an_answer_about_any_name_ends_the_wait_of_the_others(world: World) -> None:
+    assert are_stale(ask_all(world))
+    world.upstream.heal(EVERY_NAME)
+    assert world.get("/10.1000/another").status == 404
+    # The other worker reads the states of upstreams every second.
+    world.sleep(ANNOUNCED)
+    assert not are_stale(ask_all(world))
+
+
+def test_an_answer_about_another_name_does_not_end_the_wait_of_one_whose_server_hangs(world: World) -> None:
+    world.upstream.heal(EVERY_NAME)
+    world.upstream.fault(NAME, "hang")
+    world.sleep(RECHECK)
+    assert are_stale(ask_all(world))
+    asked = world.upstream.queries(NAME)
+    assert world.get("/10.1000/another").status == 404
+    world.sleep(ANNOUNCED)
+    assert are_stale(ask_all(world))
+    assert world.upstream.queries(NAME) == asked
+
+
 def test_a_purge_ends_a_stale_answer_in_every_worker(world: World) -> None:
     for _ in range(3):
         assert are_stale(ask_all(world))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from typing import Final
 
 from cachetools import FIFOCache
 
-from doi_proxy.errors import CouldNotVerify, UpstreamRefused
+from doi_proxy.errors import BreakerOpen, CouldNotVerify, UpstreamPaused, UpstreamRefused, UpstreamUnreachable
 
+#: The failures that say nothing about the name: its query found nobody, or was not sent.
+_GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
 #: Bytes of an entry without its key: the slot of the map, the entry, its times and the copy of the error.
 ENTRY_BYTES: Final = 700
 
@@ -57,10 +61,19 @@ class FailureMemory:
         """Drop the failure of a name that the upstream has answered."""
         self._failures.pop(key, None)
 
-    def find_recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
-        """The failure of a name, if it happened within the last `seconds`."""
+    def find_recent(
+        self, key: str, now: float, seconds: float, find_last_answer: Callable[[], float] = lambda: inf
+    ) -> CouldNotVerify | None:
+        """The failure of a name, if it happened within the last `seconds`.
+
+        If nobody was found or queried, it counts until the upstream answers about any name: `find_last_answer` returns
+        the seconds since then. Another failure may be that of the name.
+        """
         failure = self._failures.get(key)
-        return failure.error if failure is not None and 0 <= now - failure.at < seconds else None
+        if failure is None or not 0 <= now - failure.at < seconds:
+            return None
+        is_general = isinstance(failure.error, _GENERAL)
+        return None if is_general and find_last_answer() < now - failure.at else failure.error
 
     def find_current(self, key: str, now: float) -> CouldNotVerify | None:
         """The failure of a name within its second, or until the next query. `retry_after` is the time from now."""

@@ -34,7 +34,7 @@ from doi_proxy.resolver.resolution import (
 )
 from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.routed import find_refusal
+from doi_proxy.upstream.routed import find_last_answer, find_refusal
 from doi_proxy.upstream.source import Priority, Refusal, Source
 
 #: Names whose hits are counted.
@@ -114,7 +114,8 @@ class Resolver:
 
     def find_recent_failure(self, name: HandleName, now: float) -> CouldNotVerify | None:
         """The failure of the last query about a name, while a record is served without another query."""
-        return self.failures.find_recent(name.key, now, self._timeouts.recheck)
+        last_answer = partial(find_last_answer, self._source, name)
+        return self.failures.find_recent(name.key, now, self._timeouts.recheck, last_answer)
 
     def is_current(self, entry: Entry) -> bool:
         """Whether an entry of memory still counts; see Entry."""

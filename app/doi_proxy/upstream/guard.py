@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Final, Literal, Protocol, TypeVar
 
 from doi_proxy import errors
@@ -117,8 +118,8 @@ class Guard:
         self._record_query = record_query
         self._timeouts = timeouts
         self._has_answered = False
-        #: When the upstream answered last, or failed last.
-        self.result_at = 0.0
+        #: When the upstream answered last, or failed last; and when it answered last.
+        self.result_at, self._answered_at = 0.0, -inf
         self._is_controlling = False
 
     @property
@@ -131,6 +132,11 @@ class Guard:
         if self._has_answered:
             return "ok"
         return "unknown" if self.log.first_failure is None else "failing"
+
+    @property
+    def seconds_since_answer(self) -> float:
+        """Seconds since the last answer to any worker of the service. Infinity without one."""
+        return self._clock() - self._answered_at
 
     @property
     def pause_seconds(self) -> float:
@@ -241,7 +247,7 @@ class Guard:
 
     def record_answer(self, at: float) -> None:
         """The upstream answered this process, or another worker of its service."""
-        self._has_answered, self.result_at = True, at
+        self._has_answered, self.result_at, self._answered_at = True, at, at
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()

@@ -102,6 +102,16 @@ def find_refusal(source: Source, name: HandleName) -> Refusal | None:
     return None
 
 
+def find_last_answer(source: Source, name: HandleName) -> float:
+    """Seconds since an upstream that a query about a name goes to has answered about any name. Infinity without one."""
+    match source:
+        case Guard():
+            return source.seconds_since_answer
+        case RoutedSource():
+            return min(find_last_answer(one, name) for one in source.sources_of(name))
+    return inf
+
+
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """The two services of the upstreams, with a breaker for each upstream and one budget."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from math import inf
 
+from doi_names.name import HandleName
 from doi_proxy import errors
 from doi_proxy.features.feature import Core
 from doi_proxy.resolver.destination import Destinations
@@ -12,7 +15,7 @@ from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.routed import find_refusal
+from doi_proxy.upstream.routed import find_last_answer, find_refusal
 from doi_proxy.upstream.source import Refusal, Source, UpstreamQuery
 from handle_protocol.answer import Answer
 
@@ -51,8 +54,8 @@ class RehearsedSource:
 class _ReadOnlyFailures(FailureMemory):
     """The failures that the service remembers. It remembers no other."""
 
-    def __init__(self, failures: FailureMemory) -> None:
-        self._read = failures
+    def __init__(self, failures: FailureMemory, source: Source) -> None:
+        self._read, self._source = failures, source
 
     def remember(self, key: str, error: errors.CouldNotVerify, now: float) -> None:
         """Nothing is remembered."""
@@ -60,9 +63,11 @@ class _ReadOnlyFailures(FailureMemory):
     def forget(self, key: str) -> None:
         """Nothing is forgotten."""
 
-    def find_recent(self, key: str, now: float, seconds: float) -> errors.CouldNotVerify | None:
-        """See FailureMemory."""
-        return self._read.find_recent(key, now, seconds)
+    def find_recent(
+        self, key: str, now: float, seconds: float, _: Callable[[], float] = lambda: inf
+    ) -> errors.CouldNotVerify | None:
+        """See FailureMemory. The source of the rehearsal has no answers; that of the service has."""
+        return self._read.find_recent(key, now, seconds, partial(find_last_answer, self._source, HandleName(key)))
 
     def find_refusal(self, key: str, now: float) -> errors.CouldNotVerify | None:
         """See FailureMemory."""
@@ -78,7 +83,7 @@ def rehearse(core: Core, clock: Callable[[], float], timeout: float) -> tuple[De
         source if isinstance(source, SealedSource) else rehearsed,
         clock,
         options=replace(core.resolver.options, owner=None),
-        failures=_ReadOnlyFailures(core.resolver.failures),
+        failures=_ReadOnlyFailures(core.resolver.failures, source),
     )
     resolver.local_records = core.resolver.local_records
     return Destinations(resolver, PrefixChain(resolver), resolves=core.destinations.resolves), rehearsed
