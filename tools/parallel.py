@@ -1,17 +1,20 @@
 """A plugin of pytest: `--forks N` runs the files of tests in N forks of the process that collected them.
 
-A fork takes the next file when it has finished one. Its reports go to the first process, which prints them. The tests
-are collected once: that takes 6 s of processor time, 20 s beside a load, in each worker of pytest-xdist too.
+A fork takes the next file when it has finished one. The first files are those that took longest in the last run: one
+that begins near the end would be waited for alone. The reports of a fork go to the first process, which prints them.
+The tests are collected once: that takes 6 s of processor time, 20 s beside a load, in each worker of pytest-xdist too.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
 import sys
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection, wait
@@ -22,6 +25,8 @@ import pytest
 
 #: Bytes of the number of a file in the queue.
 _NUMBER: Final = 4
+#: Where pytest's cache has the seconds of each file, from its last run in a fork.
+_SECONDS: Final = "forks/seconds"
 
 
 class Fork(NamedTuple):
@@ -37,6 +42,29 @@ class Fork(NamedTuple):
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     parser.addoption("--forks", type=int, default=0, help="run the files of tests in so many forks of this process")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Order the files by their seconds, before other plugins choose. Files with processes and no record are first."""
+    if config.getoption("forks"):
+        seconds = _read_seconds(config)
+        with_processes = {item.path for item in items if item.get_closest_marker("process")}
+
+        def cost(item: pytest.Item) -> float:
+            return seconds.get(_find_file(item.nodeid), math.inf if item.path in with_processes else 0.0)
+
+        items.sort(key=cost, reverse=True)
+    yield
+
+
+def _read_seconds(config: pytest.Config) -> dict[str, float]:
+    seconds: dict[str, float] = config.cache.get(_SECONDS, {})
+    return seconds
+
+
+def _find_file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,12 +110,13 @@ def _watch(session: pytest.Session, forks: list[Fork]) -> None:
     unfinished = {item.nodeid: item for item in session.items}
     running = [Connection(fork.reports, writable=False) for fork in forks]
     ended = set()
+    seconds: Counter[str] = Counter()
     try:
         while running:
             for reports in wait(running):
                 assert isinstance(reports, Connection)
                 try:
-                    _report(session, reports.recv(), unfinished)
+                    _report(session, reports.recv(), unfinished, seconds)
                 except EOFError:
                     running.remove(reports)
                     reports.close()
@@ -101,13 +130,16 @@ def _watch(session: pytest.Session, forks: list[Fork]) -> None:
     finally:
         for fork in forks:
             ended.add(os.waitstatus_to_exitcode(os.waitpid(fork.process, 0)[1]))
+    session.config.cache.set(_SECONDS, _read_seconds(session.config) | seconds)
     for item in unfinished.values():
         text = f"not run to its end: a process of the tests ended with status {sorted(ended - {0})}"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
         session.config.hook.pytest_runtest_logreport(report=report)
 
 
-def _report(session: pytest.Session, message: dict[str, Any], unfinished: dict[str, pytest.Item]) -> None:
+def _report(
+    session: pytest.Session, message: dict[str, Any], unfinished: dict[str, pytest.Item], seconds: Counter[str]
+) -> None:
     hook = session.config.hook
     if "error" in message:
         print(message["error"], file=sys.stderr)
@@ -116,6 +148,7 @@ def _report(session: pytest.Session, message: dict[str, Any], unfinished: dict[s
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     else:
         report = hook.pytest_report_from_serializable(config=session.config, data=message)
+        seconds[_find_file(report.nodeid)] += report.duration
         hook.pytest_runtest_logreport(report=report)
 
 

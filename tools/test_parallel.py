@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -64,3 +65,16 @@ def test_x_ends_at_the_first_failure(tmp_path: Path) -> None:
     done = run(tmp_path, "-x")
     assert "stopping after 1 failures" in done.stdout
     assert "1 failed" in done.stdout
+
+
+def test_the_files_that_took_longest_in_the_last_run_are_first(tmp_path: Path) -> None:
+    run(tmp_path)
+    record = tmp_path / ".pytest_cache" / "v" / "forks" / "seconds"
+    assert set(json.loads(record.read_text())) == {"test_fails.py", "test_passes.py", "test_skips.py"}
+    record.write_text(json.dumps({"test_fails.py": 1, "test_passes.py": 3, "test_skips.py": 2}))
+    collected = run(tmp_path, "--collect-only").stdout
+    assert re.findall(r"^(test_.*)\.py::test_[ace]$", collected, re.MULTILINE) == [
+        "test_passes",
+        "test_skips",
+        "test_fails",
+    ]
