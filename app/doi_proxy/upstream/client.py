@@ -155,11 +155,7 @@ class HandleClient:
         except UnusableAnswer as error:
             if reply.is_refusal:
                 raise _to_refusal(reply) from error
-            if reply.body.lstrip()[:1] == _TAG:
-                raise errors.PageAnswer(
-                    f"The upstream's answer is a page of HTML, perhaps of a login portal. The HTTP status was "
-                    f"{reply.status}."
-                ) from error
+            _refuse_page(reply)
             message = f"{error.message} The HTTP status was {reply.status}."
             raise errors.as_unverified(type(error)(message, detail=error.detail)) from error
 
@@ -181,6 +177,7 @@ class HandleClient:
         reply = await self._get(agency_url(self._path, names))
         if reply.is_refusal:
             raise _to_refusal(reply)
+        _refuse_page(reply)
         if reply.status != _SUCCESS:
             raise errors.InvalidAnswer(f"The upstream's Which RA service answered with HTTP status {reply.status}.")
         return read_agencies(reply.body, names)
@@ -275,6 +272,12 @@ def _to_refusal(reply: _Reply) -> errors.UpstreamRefused:
         upstream_status=reply.status,
         retry_after=reply.retry_after,
     )
+
+
+def _refuse_page(reply: _Reply) -> None:
+    """Raise PageAnswer for HTML."""
+    if reply.body.lstrip()[:1] == _TAG:
+        raise errors.PageAnswer(f"{errors.PageAnswer().message} The HTTP status was {reply.status}.")
 
 
 def identify(user_agent: str, contact: str | None) -> dict[str, str]:
