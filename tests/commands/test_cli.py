@@ -149,6 +149,7 @@ WRONG: Final = [
     Wrong("upstream with half a host", "serve --port 0 --upstream-url http://[bad", "http://[bad"),
     Wrong("public URL with half a host", "serve --port 0 --public-url http://[bad", "http://[bad"),
     Wrong("public URL with a password", "serve --port 0 --public-url https://u:p@host.example", "others read it"),
+    Wrong("public URL with an escape", "serve --port 0 --public-url https://h.example/a%20b", "has an escape"),
     Wrong("contact with a password", "serve --port 0 --upstream-contact https://u:p@host.example", "others read it"),
     Wrong("country database that is not there", "serve --port 0 --country-database {tmp}/missing.mmdb", "missing.mmdb"),
     Wrong("contact that is not ASCII", "serve --port 0 --upstream-contact mailto:ü@example.org", "contact"),

@@ -128,9 +128,10 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
     shutil.copy(ROOT / "config/systemd/doi-proxy.toml", tmp_path / SETTINGS)
     answers = [
         ("Name of the service", "Example Library"),
+        ("Public address", "doi example"),
         ("Public address", "doi.example.org"),
-        ("Public address", "https://doi.example.org"),
-        ("Contact", ""),
+        ("Do you mean https://doi.example.org", "y"),
+        ("Contact", "library@x"),
         ("Store", "cache.example.org:6379"),
         ("Store", f"sqlite:///{tmp_path}/new.sqlite3"),
         ("Number of machines", "none"),
@@ -148,17 +149,19 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
         command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:  # fmt: skip
         os.close(theirs)
-        shown = ""
+        shown = everything = ""
         for question, answer in answers:
             shown = read_until(ours, f"{question}[^\n]*: $")
             os.write(ours, f"{answer}\n".encode())
+            everything += shown
         rest = read_until(ours, "What is left:(.|\n)*rule_files")
         assert process.wait(DEADLINE) == 0
     os.close(ours)
+    assert "this is not a URL" in everything and "--public-url" not in everything
     assert '+public_url = "https://doi.example.org"' in shown
     assert "systemctl reload caddy" in rest
     settings = load({}, {}, tmp_path / SETTINGS)
-    assert (settings.public_url, settings.upstream_contact) == ("https://doi.example.org", None)
+    assert (settings.public_url, settings.upstream_contact) == ("https://doi.example.org", "mailto:library@x")
     assert settings.value("upstream_machines") == 2
     assert settings.store_url == f"sqlite:///{tmp_path}/new.sqlite3"
     assert "2001:db8::/64" in (tmp_path / "etc/doi-proxy/allow.txt").read_text()
@@ -178,7 +181,7 @@ def install(root: Path, kind: str) -> str:
     assert main(["setup", f"--root={root}", f"--front={kind}", ADDRESS, *FLAGS]) == 0
     subprocess.run([program("promtool"), "check", "rules", root / "etc/doi-proxy/doi-proxy-alerts.yml"], check=True)
     unit = root / "etc/systemd/system/doi-proxy.service"
-    unit.write_text(unit.read_text().replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
+    unit.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
     subprocess.run([program("systemd-analyze"), "verify", unit], check=True)
     return (root / FRONTS[kind]).read_text()
 

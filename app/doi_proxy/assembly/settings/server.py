@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -123,6 +124,10 @@ class ServerSettings(options.SettingsGroup):
         if value is not None:
             options.require_host(value)
             options.require_no_secret(value)
+            if "%" in urlsplit(value).path:
+                raise ValueError(
+                    "the path has an escape (%), which front proxies decode before they compare; change it"
+                )
         return value
 
     @model_validator(mode="after")

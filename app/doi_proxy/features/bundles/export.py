@@ -40,7 +40,7 @@ class ExportChoice:
 
 
 async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
-    """Write a bundle. Exit status 1 if a name of the lists is not in it. Without records, no file is written.
+    """Write a bundle. Exit status 1 if a name of the lists is not in it. Without any records, no file is written.
 
     Raises ConfigurationError and StoreError.
     """
@@ -56,9 +56,8 @@ async def export(context: CommandContext, choice: ExportChoice, output: str) -> 
             return INTERRUPTED if was_interrupted(visit) else 1
         if registry:
             print(f"{registry} registry records are not in a bundle; import their files there too", file=sys.stderr)
-        if not writer.lines:
-            if not registry:
-                print("nothing is exported: the store has none of the records", file=sys.stderr)
+        if not writer.lines and not registry:
+            print("nothing is exported: the store has none of the records", file=sys.stderr)
             return 1
         writer.finish()
         out.keep()

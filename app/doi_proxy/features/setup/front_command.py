@@ -42,11 +42,12 @@ def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
 
 
 def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
-    from doi_proxy.features.setup.unit import CONFIG, write_unit
+    from doi_proxy.features.setup.unit import CONFIG, find_program, write_unit
 
     if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
         raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
-    return write_unit(settings, namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG))
+    config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
+    return write_unit(settings, config, find_program())
 
 
 def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -28,6 +29,8 @@ _QUESTIONS: Final = {
     "store_url": "Store: a file (sqlite:////PATH), or the Valkey server of several machines (valkey://...)",
     "upstream_machines": "Number of machines that share this store",
 }
+#: A host, with a port and a path: an address whose scheme people leave out.
+_HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[^?#\s]*)?")
 _FRONT_QUESTION: Final = f"Front proxy: {', '.join(FRONTS)} or none"
 _ADDRESSES_QUESTION: Final = "Addresses that many readers share (campus NAT, EZproxy), or Enter"
 #: The lists of networks: the setting, the file as shipped, and the answer with the networks that are added to it.
@@ -140,16 +143,25 @@ def _ask(context: CommandContext, namespace: argparse.Namespace) -> dict[str, An
 def _ask_setting(context: CommandContext, namespace: argparse.Namespace, name: str, default: object) -> bool:
     """Ask for a setting until its value can be used. Returns whether there is an answer."""
     while True:
-        answer = _read_line(_QUESTIONS[name], "" if default is None else str(default))
+        answer = _complete(name, _read_line(_QUESTIONS[name], "" if default is None else str(default)))
         setattr(namespace, name, answer or None)
         try:
             context.load()
             if name == "store_url" and answer:
                 _check_store(context)
         except ConfigurationError as error:
-            print(error.message)
+            # Nobody has typed the flag of this setting.
+            print(error.message.removeprefix(f"{flag_of(name)}: "))
         else:
             return bool(answer)
+
+
+def _complete(name: str, answer: str) -> str:
+    """The answer, or on request what people mean by a host without a scheme."""
+    if name != "public_url" or not _HOST.fullmatch(answer):
+        return answer
+    meant = f"https://{answer}"
+    return meant if _read_line(f"Do you mean {meant}? y or n", "y").lower() == "y" else answer
 
 
 def _check_store(context: CommandContext) -> None:
@@ -200,7 +212,7 @@ def _plan(
     from doi_proxy.features.setup.installation import PlannedFile, add_networks, read_existing
     from doi_proxy.features.setup.runbook import write_alerts
     from doi_proxy.features.setup.shipped_files import read_shipped
-    from doi_proxy.features.setup.unit import write_unit
+    from doi_proxy.features.setup.unit import find_program, write_unit
 
     def plan(path: Path, text: str, step: str = "") -> PlannedFile:
         return PlannedFile(_below(namespace.root, path), text, read_existing(_below(namespace.root, path)), step)
@@ -212,7 +224,7 @@ def _plan(
         if path is not None:
             present = read_existing(_below(namespace.root, path)) or read_shipped(shipped)
             yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload doi-proxy")
-    unit = write_unit(settings, config)
+    unit = write_unit(settings, config, find_program())
     # A unit in /etc would win over that of the package for ever.
     if unit != read_existing(_below(namespace.root, Path("/usr/lib") / _UNIT)):
         yield plan(Path("/etc") / _UNIT, unit, restart)
