@@ -76,8 +76,9 @@ async def read_docx(data: bytes, max_characters: int = MAX_CHARACTERS) -> str:
     _require_small_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            room = min(MAX_UNPACKED_BYTES, max(_SMALL_BYTES, _MAX_RATIO * len(data)))
-            return await _read_parts(archive, max_characters, room)
+            text = DocumentText(max_characters)
+            await read_parts(archive, text, len(data))
+            return "".join(text.pieces)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, ValueError) as error:
         raise _unreadable("it is damaged, or encrypted") from error
     except LookupError as error:
@@ -95,22 +96,32 @@ def _require_small_directory(data: bytes) -> None:
         raise _unreadable("it has too many parts")
 
 
-async def _read_parts(archive: zipfile.ZipFile, max_characters: int, room: int) -> str:
-    text = _Text(max_characters)
+async def read_parts(archive: zipfile.ZipFile, text: DocumentText, size: int) -> None:
+    """Read the parts of a document of `size` bytes that have text. Raises UnreadableDocument."""
     names = frozenset(archive.namelist())
     if f"word/{_PARTS[0]}" not in names:
         is_spreadsheet = _SPREADSHEET in names
         raise UnreadableDocument(f"it has no word/{_PARTS[0]}", is_spreadsheet=is_spreadsheet)
-    unpacked = _Unpacked(archive, room)
+    unpacked = _Unpacked(archive, min(MAX_UNPACKED_BYTES, max(_SMALL_BYTES, _MAX_RATIO * size)))
     for name in _PARTS:
         text.links = {}
         if f"word/_rels/{name}.rels" in names:
             await unpacked.parse(f"word/_rels/{name}.rels", text.open_parser(text.read_relationship))
         if f"word/{name}" in names:
             if name == _PARTS[1] or (name == _PARTS[2] and NOTES not in text.pieces):
-                text.pieces.append(NOTES)
-            await unpacked.parse(f"word/{name}", text.open_parser())
-    return "".join(text.pieces)
+                text.add(NOTES)
+            text.part = f"word/{name}"
+            await unpacked.parse(text.part, text.open_parser())
+
+
+async def unpack_part(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A part that was read before, in many turns of the event loop."""
+    data = bytearray()
+    with archive.open(name) as part:
+        while block := part.read(_BLOCK_BYTES):
+            data += block
+            await asyncio.sleep(0)
+    return bytes(data)
 
 
 class _Unpacked:
@@ -138,15 +149,20 @@ class _Unpacked:
         parser.Parse(b"", True)
 
 
-class _Text:
+class DocumentText:
     """Collects the text of WordprocessingML. The address of a link follows its text, if only the address has a name."""
 
     def __init__(self, max_characters: int) -> None:
         self.pieces: list[str] = []
+        #: The characters of the pieces.
+        self.characters = 0
+        #: What is being read.
+        self.part = ""
+        self.parser = expat.ParserCreate()
         #: The addresses of the part's links by their identifiers, and that of the link being read with its first piece.
         self.links: dict[str, str] = {}
         self._link: tuple[str, int] | None = None
-        self._room = max_characters
+        self._max_characters = max_characters
         self._is_text = self._is_code = False
         #: The code of the field that is being read.
         self._code = ""
@@ -154,7 +170,7 @@ class _Text:
 
     def open_parser(self, start: Callable[[str, dict[str, str]], None] | None = None) -> expat.XMLParserType:
         """A parser of one part, whose elements `start` reads, by default as those of a document."""
-        parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser = parser = expat.ParserCreate(namespace_separator=" ")
         parser.StartElementHandler, parser.EndElementHandler = start or self._start, self._end
         parser.CharacterDataHandler = self._read
         parser.StartDoctypeDeclHandler = self._refuse
@@ -187,7 +203,7 @@ class _Text:
             self._pass_field(_attribute(attributes, "fldCharType"))
         self._is_text, self._is_code = local == "t", local == "instrText"
         if local in _BLANKS:
-            self._add(_BLANKS[local])
+            self.add(_BLANKS[local])
 
     def _end(self, name: str) -> None:
         self._depth -= 1
@@ -196,7 +212,7 @@ class _Text:
         if local in ("hyperlink", "fldSimple"):
             self._close_link()
         if local == "p":
-            self._add("\n")
+            self.add("\n")
 
     def _pass_field(self, kind: str) -> None:
         """Read a border of a field: its code begins, its result begins, or it ends."""
@@ -219,17 +235,18 @@ class _Text:
         target, first = self._link
         self._link = None
         if "10." not in "".join(self.pieces[first:]):
-            self._add(f" {target} ")
+            self.add(f" {target} ")
 
     def _read(self, text: str) -> None:
         if self._is_text:
-            self._add(text)
+            self.add(text)
         elif self._is_code and len(self._code) < _MAX_CODE_CHARACTERS:
             self._code += text
 
-    def _add(self, text: str) -> None:
-        self._room -= len(text)
-        if self._room < 0:
+    def add(self, text: str) -> None:
+        """Add a piece. Raises UnreadableDocument."""
+        self.characters += len(text)
+        if self.characters > self._max_characters:
             raise _unreadable("its text is too long")
         self.pieces.append(text)
 

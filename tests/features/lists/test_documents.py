@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from doi_proxy.list_formats.docx import read_docx
 from tests.features.lists.command_bench import Bench
 from tests.features.lists.test_references import FORM, document, form, paragraphs
 from tests.table import table
@@ -62,6 +64,14 @@ async def test_the_references_of_a_document_are_its_rows(proxy: Proxy) -> None:
 async def test_the_page_has_the_same_references(proxy: Proxy) -> None:
     page = await proxy.post("/references", form(THESIS, "thesis.docx"), content_type=FORM)
     assert sorted(re.findall(r'<p class="outcome is-(\w+)">', page.text)) == ["corrected", "registered", "without"]
+
+
+async def test_the_corrected_file_of_a_document_is_a_document(proxy: Proxy) -> None:
+    page = await proxy.post("/references", form(THESIS, "thesis.docx"), content_type=FORM)
+    found = re.search(r'download="([^"]*)" href="data:([^;]*);base64,([^"]*)"', page.text)
+    assert found is not None and (found[1], found[2]) == ("thesis-corrected.docx", DOCX)
+    before, after = await read_docx(THESIS), await read_docx(base64.b64decode(found[3]))
+    assert after == before.replace("l0.5555", "10.5555")
 
 
 @pytest.mark.real_time  # The command is synchronous: it reads a file.

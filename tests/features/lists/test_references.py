@@ -15,7 +15,7 @@ import pytest
 
 from doi_proxy.features.lists.references import page
 from doi_proxy.features.lists.references.form import read_typed_text
-from doi_proxy.features.lists.references.result import CheckedReference, correct
+from doi_proxy.features.lists.references.result import CheckedReference, correct, list_corrections
 from doi_proxy.rationing.shares import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table
@@ -338,7 +338,8 @@ async def test_a_refused_form_keeps_the_text(proxy: Proxy, text: str, file: byte
 def test_only_the_line_of_a_reference_is_corrected() -> None:
     lines = ["10.1/x"] * 12
     rows = [CheckedReference("", line, "10.1/x", "10.1/x", "corrected", suggestion="10.1/y") for line in (1, 12)]
-    assert correct("\n".join(lines), rows).split("\n") == ["10.1/y", *lines[1:-1], "10.1/y"]
+    text = "\n".join(lines)
+    assert correct(text, list_corrections(text, rows)).split("\n") == ["10.1/y", *lines[1:-1], "10.1/y"]
 
 
 def test_a_text_that_is_cut_off_is_not_returned() -> None:

@@ -47,7 +47,7 @@ class Lists(Feature):
         from doi_proxy.web.date import write_date
 
         rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
-        result = Result(rows, "10.1000/182", "references.txt")
+        result = Result(rows, b"10.1000/182", "references.txt")
         facts = {"result": result, "total": 1, "problem": None, "wait": None, "write_date": write_date}
         return {"references": facts}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from doi_proxy.endpoints.fair_lock import HoldTurn
@@ -50,6 +50,8 @@ class Bibliography:
     titles: tuple[str, ...]
     file_name: str
     is_running_text: bool = False
+    #: The .docx file that has the text, b"" if it was no document.
+    document: bytes = b""
 
 
 async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibliography:
@@ -65,7 +67,8 @@ async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibl
             raise UnreadableReferences(key)
     if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
         text = await _read_document(sent.data)
-        return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
+        read = await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
+        return replace(read, document=sent.data)
     text = await _decode(sent.data)
     form = formats.format_of_name(name) or formats.format_of_head(text[: formats.HEAD_CHARACTERS])
     if form is not None and form is not formats.TEXT:

@@ -22,15 +22,17 @@ from doi_proxy.features.lists.name_lookup import BatchOptions
 from doi_proxy.features.lists.references.bibliography import Bibliography, read_bibliography
 from doi_proxy.features.lists.references.errors import TooManyReferences, describe_error
 from doi_proxy.features.lists.references.form import read_form, read_typed_text
-from doi_proxy.features.lists.references.result import Result, correct, describe
+from doi_proxy.features.lists.references.result import Result, correct, describe, list_corrections
 from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.body import BodyBuffer
+from doi_proxy.list_formats.docx_correction import correct_docx
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
 from doi_proxy.web.date import write_date
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
 from doi_proxy.web.header import Header
+from doi_proxy.web.media_types import DOCX
 from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import choose_wait
 from doi_proxy.web.responses import HTML, PAGE_POLICY
@@ -166,9 +168,13 @@ class ReferencesPage:
             described.append(describe(row, title, is_running_text=found.is_running_text))
             if number % _GROUP == _GROUP - 1:
                 await asyncio.sleep(0)
-        corrected = correct(found.text, described, has_lines=not found.file_name.endswith(".json"))
+        corrections = list_corrections(found.text, described, has_lines=not found.file_name.endswith(".json"))
         await asyncio.sleep(0)
-        return Result(tuple(described), corrected, found.file_name)
+        if not corrections:
+            return Result(tuple(described), b"", found.file_name)
+        if found.document and (document := await correct_docx(found.document, corrections)):
+            return Result(tuple(described), document, f"{found.file_name.removesuffix('.txt')}.docx", DOCX)
+        return Result(tuple(described), correct(found.text, corrections).encode(), found.file_name)
 
 
 @contextmanager

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
+from markupsafe import Markup
+
 from doi_names.name import HandleName
 from doi_names.suggestion import Suggestion
 from doi_names.uri import to_url
 from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict
+from doi_proxy.list_formats.docx_correction import Correction
 from doi_proxy.list_formats.lines import NO_DOI
 from doi_proxy.resolver.resolution import Tombstone
+from doi_proxy.web.media_types import TEXT
 from doi_proxy.web.outcomes import SIGNS
 
 #: What is said about a reference: a verdict, or that it was corrected or withdrawn, or has no DOI.
@@ -88,11 +92,12 @@ class CheckedReference:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The references, the corrected text, "" without a correction, and the name of its file."""
+    """The references, the corrected file, b"" without a correction, its name and its media type."""
 
     rows: tuple[CheckedReference, ...]
-    corrected: str
+    corrected: bytes
     file_name: str
+    media_type: str = f"{TEXT};charset=utf-8"
 
     def count(self, group: Group) -> int:
         """The references of a group."""
@@ -109,9 +114,10 @@ class Result:
         return found
 
     @property
-    def href(self) -> str:
-        """The corrected text as a URL (RFC 2397): nothing is stored for the download."""
-        return "data:text/plain;charset=utf-8;base64," + base64.b64encode(self.corrected.encode()).decode("ascii")
+    def href(self) -> Markup:
+        """The corrected file as a URL (RFC 2397): nothing is stored for the download. It has no sign of HTML."""
+        encoded = base64.b64encode(self.corrected).decode("ascii")
+        return Markup(f"data:{self.media_type};base64,{encoded}")  # noqa: S704 - see above
 
 
 def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedReference:
@@ -160,19 +166,19 @@ def _find_cause(state: State, row: ListRow) -> str:
     return "references.too_late" if failure is None else f"failure.{failure}"
 
 
-def correct(text: str, rows: Sequence[CheckedReference], *, has_lines: bool = True) -> str:
-    """The text with each suggestion in the place of what it corrects, "" if there is none.
+def list_corrections(text: str, rows: Sequence[CheckedReference], *, has_lines: bool = True) -> list[Correction]:
+    """What is replaced in a text: what a suggestion corrects, by the suggestion. In the order of the text.
 
     Without `has_lines`, as in JSON, the numbers of rows are not those of lines: names are searched in their order.
     """
     starts = _find_lines(text) if has_lines else []
-    changes: list[tuple[int, int, str]] = []
+    corrections: list[Correction] = []
     cursor = 0
     for row in rows:
         if row.state != "corrected":
             continue
         if row.place is not None:
-            changes.append((*row.place, row.suggestion))
+            corrections.append(Correction(*row.place, row.suggestion))
             continue
         start = starts[row.line - 1] if 0 < row.line <= len(starts) else cursor
         at = text.find(row.text, start, start + _MAX_DISTANCE if has_lines else len(text))
@@ -180,14 +186,23 @@ def correct(text: str, rows: Sequence[CheckedReference], *, has_lines: bool = Tr
             is_url = row.text.lower().startswith("http")
             name = to_url(HandleName(row.suggestion)) if is_url else row.suggestion
             cursor = at + len(row.text)
-            changes.append((at, cursor, name))
+            corrections.append(Correction(at, cursor, name))
+    corrections.sort(key=lambda change: change.start)
+    apart: list[Correction] = []
+    for change in corrections:
+        if not apart or change.start >= apart[-1].end:
+            apart.append(change)
+    return apart
+
+
+def correct(text: str, corrections: Sequence[Correction]) -> str:
+    """The text with the corrections."""
     pieces: list[str] = []
     done = 0
-    for start, end, name in sorted(changes):
-        if start >= done:
-            pieces += (text[done:start], name)
-            done = end
-    return "".join([*pieces, text[done:]]) if pieces else ""
+    for change in corrections:
+        pieces += (text[done : change.start], change.text)
+        done = change.end
+    return "".join([*pieces, text[done:]])
 
 
 def _find_lines(text: str) -> list[int]:
