@@ -119,7 +119,9 @@ class Destinations:
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if records that take neither a query nor a task decide it. Else use `find`."""
-        if query.options.bypasses_cache or not self.resolves_here(query.name):
+        # Whether a page of values is shown is decided by `find`: what it shows may have to be awaited.
+        is_page = query.options.action is Action.SHOW_VALUES
+        if is_page or query.options.bypasses_cache or not self.resolves_here(query.name):
             return None
         first = self.resolver.resolve_now(query.name)
         if first is None or len(first.entry.answer.values) > MAX_BYTES_NOW:

@@ -25,7 +25,7 @@ from doi_proxy.web.problem import not_found_problem
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import format_query
 from doi_proxy.web.responses import XML, Basis, Reply, page
-from doi_proxy.web.section import Section, read_sections
+from doi_proxy.web.section import Section, list_overriding, read_sections
 from doi_proxy.web.variants import Varies
 
 #: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.
@@ -49,6 +49,9 @@ class NamePages:
         self._link = link
         #: What features add to the pages.
         self.sections = sections
+        #: Those that prepare something for the page about a name that is not registered, and for that of a record.
+        self.preparing = list_overriding(sections, "prepare")
+        self.preparing_records = list_overriding(sections, "prepare_record")
         self._clock = clock
         self._freshness = Freshness()
         #: For a page that may say more in a moment.

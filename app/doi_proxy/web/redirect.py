@@ -100,7 +100,9 @@ class Redirects:
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         if found.kind is Kind.VALUES:
             name, for_others = found.chain.last.name, conditions_for_others(request)
-            await asyncio.gather(*(each.prepare_record(name, for_others) for each in self._name_pages.sections))
+            await asyncio.gather(
+                *(each.prepare_record(name, for_others) for each in self._name_pages.preparing_records)
+            )
         detour = await self._await_detour(request, query.options, parameters, found)
         return self.reply(request, query.options, parameters, found, contact, detour)
 
@@ -235,7 +237,7 @@ class Redirects:
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
         async with asyncio.TaskGroup() as tasks:
-            for section in self._name_pages.sections:
+            for section in self._name_pages.preparing:
                 tasks.create_task(section.prepare(last.name, client))
             return await self._contact(request, found)
 

@@ -43,6 +43,11 @@ class Section:
         return ()
 
 
+def list_overriding(sections: Sequence[Section], method: str) -> tuple[Section, ...]:
+    """The sections that override a method. A page starts a task for each that prepares something."""
+    return tuple(section for section in sections if getattr(type(section), method) is not getattr(Section, method))
+
+
 def read_sections(
     sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
 ) -> dict[str, Any]:

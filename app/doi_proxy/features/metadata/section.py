@@ -24,17 +24,10 @@ class WorkSection(Section):
     def __init__(self, works: Works) -> None:
         self._works = works
 
-    async def prepare(self, name: HandleName, client: str | None) -> None:
-        """Nothing: a name that is not registered has no work."""
-
     async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """Fetch the work, if it arrives in time."""
         if name.is_doi and not conditions.only_cached:
             await self._works.find(name, conditions.client, PAGE_TIMEOUT)
-
-    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
-        """Find nothing."""
-        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The work, if it is in memory, else whether a later page may have it."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.section import PageKind, Section
 from handle_protocol.answer import ProvenAnswer
 
@@ -21,16 +20,6 @@ class ProofLink(Section):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-
-    async def prepare(self, name: HandleName, client: str | None) -> None:
-        """The entry of the name is in memory."""
-
-    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
-        """The entry of the name is in memory."""
-
-    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
-        """Find nothing."""
-        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The path of the proof, if the answer in memory has one and no local record takes its place."""

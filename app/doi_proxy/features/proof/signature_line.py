@@ -47,9 +47,6 @@ class SignatureLine(Section):
         # Verifying takes milliseconds of a thread. One record at a time leaves the other threads to other requests.
         self._turn = asyncio.Lock()
 
-    async def prepare(self, name: HandleName, client: str | None) -> None:
-        """Only the page of a record has the line."""
-
     async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
         """Look up the certificates of a record with signatures and verify them, unless the verdict is known."""
         values = self._find_values(name)
@@ -126,10 +123,6 @@ class SignatureLine(Section):
     def _recall(self, name: HandleName, values: bytes) -> SignatureVerdict | None:
         verdict, due = self._verdicts.get(_key(name, values), (None, 0.0))
         return verdict if self._clock() < due else None
-
-    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
-        """Find nothing."""
-        return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The verdict about the record in memory."""

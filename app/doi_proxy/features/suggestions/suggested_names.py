@@ -188,9 +188,6 @@ class SuggestedNames(Section):
     def _find_near(self, name: HandleName) -> Nearest:
         return NOTHING_NEAR if self._nearest is None else self._nearest.find(name)
 
-    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
-        """The page of a record has no suggestions."""
-
     async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
         """The names in a text that are not doubtful, and what else each may be, if that exists.
 
