@@ -183,7 +183,7 @@ FAULTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an operator reads first, while new names are requested nine times a second for half a minute."""
+    """What an operator reads first, while new names are requested nine times a second, for half a minute at most."""
 
     line: str
     sentence: str
@@ -202,15 +202,21 @@ def read_first(fault: Fault, folder: Path) -> Read:
         fault.begin(world, folder)
         clients = [world.client(f"192.0.{number}.7") for number in range(25)]
         sentence = problem = ""
+        lines: list[str] = []
+        events: list[dict[str, Any]] = []
         for number in range(270):
             clients[number % 25].ask(f"/10.5555/{number}", {"accept": "application/json"})
             world.sleep(1 / 9)
-            if number % 9 == 8 and not problem:
-                summary = world.get("/status?format=json").json["summary"]
-                sentence, problem = summary["sentence"], next(iter(summary["problems"]), "")
-        events = world.get("/status?format=json").json["events"]
-        event = next(event for event in reversed(events) if event["kind"] not in ("start", "reload"))
-        lines = [line for line in world.log[written:] if line.startswith(("WARNING", "ERROR"))]
+            if number % 9 == 8:
+                status = world.get("/status?format=json").json
+                if not problem:
+                    summary = status["summary"]
+                    sentence, problem = summary["sentence"], next(iter(summary["problems"]), "")
+                events = [event for event in status["events"] if event["kind"] not in ("start", "reload")]
+                lines = [line for line in world.log[written:] if line.startswith(("WARNING", "ERROR"))]
+                if problem and events and lines:
+                    break
+        event = events[-1]
     return Read(lines[0], sentence, problem, (event["kind"], event["cause"], event["sign"]))
 
 
