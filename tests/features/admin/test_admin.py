@@ -171,11 +171,10 @@ async def test_a_denied_network_gets_403_until_the_end(proxy: Proxy) -> None:
 
 
 async def test_the_settings_are_shown_with_secrets_masked() -> None:
-    async with Proxy(admin_token=TOKEN, upstream_contact="https://user:pass@example.org") as proxy:
+    async with Proxy(admin_token=TOKEN) as proxy:
         reply = await look(proxy, "/admin/settings")
         assert (reply.json["admin_token"], reply.json["admin_listen"]) == ("***", None)
         assert TOKEN not in reply.text
-        assert "pass@" not in reply.text
 
 
 async def test_the_api_describes_itself(proxy: Proxy) -> None:
