@@ -34,6 +34,7 @@ install -d "$root/usr/bin" "$root/usr/share/doc/doi-proxy" "$root/usr/share/doi-
 ln -s /opt/doi-proxy/bin/doi-proxy "$root/usr/bin/doi-proxy"
 cp -R config/. "$root/usr/share/doi-proxy/"
 install -D -m 644 config/systemd/doi-proxy.service "$root/usr/lib/systemd/system/doi-proxy.service"
+install -D -m 644 config/systemd/doi-proxy.socket "$root/usr/lib/systemd/system/doi-proxy.socket"
 install -D -m 644 config/sysusers.d/doi-proxy.conf "$root/usr/lib/sysusers.d/doi-proxy.conf"
 install -D -m 644 config/tmpfiles.d/doi-proxy.conf "$root/usr/lib/tmpfiles.d/doi-proxy.conf"
 install -D -m 644 -t "$root/etc/doi-proxy" config/systemd/doi-proxy.toml config/systemd/allow.txt config/systemd/deny.txt

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -60,7 +60,13 @@ class Process:
     """One process in its own session, so its children can be ended with it."""
 
     def __init__(
-        self, arguments: list[str], log: Path, environment: dict[str, str] | None = None, *, folder: Path = ROOT
+        self,
+        arguments: list[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        *,
+        folder: Path = ROOT,
+        descriptors: Sequence[int] = (),
     ) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
         self._log = log
@@ -73,6 +79,7 @@ class Process:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                pass_fds=descriptors,
             )
 
     @property

@@ -23,7 +23,7 @@ from doi_proxy.assembly.stores import describe_left_file, fitting_bytes
 from doi_proxy.commands.imports import collect_nothing
 from doi_proxy.commands.signal_server import SignalServer, ignore_hangup
 from doi_proxy.commands.supervisor import Supervisor
-from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog
+from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog, take_socket
 from doi_proxy.commands.worker import WorkerServer
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.main import check, create
@@ -92,7 +92,7 @@ def _further_addresses(settings: Settings) -> dict[str, str]:
 
 def _open_sockets(settings: Settings) -> Sockets:
     """The socket of the service, and those of further listeners by their setting. Raises DoiProxyError."""
-    sockets = {MAIN: listen(settings.host, settings.port)}
+    sockets = {MAIN: take_socket(os.environ) or listen(settings.host, settings.port)}
     try:
         for name, address in _further_addresses(settings).items():
             sockets[name] = listen_at(address)

@@ -1,4 +1,7 @@
-"""Notifies systemd of the state of the service (sd_notify(3)). Does nothing if systemd did not start it."""
+"""Notifies systemd of the state of the service (sd_notify(3)), and takes the socket of a unit (sd_listen_fds(3)).
+
+Nothing happens if systemd did not start the service.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from math import inf
 from typing import Final
+
+from doi_proxy.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +22,30 @@ log = logging.getLogger(__name__)
 SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
 #: The messages in the time after which systemd kills a service that has sent none (sd_watchdog_enabled(3): two).
 _A_DEADLINE: Final = 3
+#: The first descriptor that systemd passes, and the variables about them (sd_listen_fds(3)).
+_FIRST: Final = 3
+_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+
+
+def take_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
+    """The listening socket that a socket unit passes to this process. None without one. Raises ConfigurationError.
+
+    The variables are removed: they are not for the processes that this one starts.
+    """
+    process, count, _ = (environment.pop(name, "") for name in _VARIABLES)
+    if process != str(os.getpid()) or count in ("", "0"):
+        return None
+    if count != "1":
+        raise ConfigurationError(f"the socket unit passes {count[:20]} sockets; keep one ListenStream= in it")
+    try:
+        passed = socket.socket(fileno=_FIRST)
+        is_listening = bool(passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError as error:
+        raise ConfigurationError(f"the descriptor of the socket unit cannot be used: {error.strerror}") from error
+    if passed.type != socket.SOCK_STREAM or not is_listening:
+        raise ConfigurationError("the socket unit passes a socket that does not listen; name it in ListenStream=")
+    passed.set_inheritable(False)
+    return passed
 
 
 class Notifier:

@@ -1,0 +1,80 @@
+"""systemd keeps the port open (sd_listen_fds(3)): a restart refuses no connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from doi_proxy.commands.systemd import take_socket
+from doi_proxy.errors import ConfigurationError
+from tests.cluster.processes import START_DEADLINE, Process, until
+from tests.cluster.raw_http import ask
+
+#: What systemd does for a service: the socket is descriptor 3, and the process knows that it is meant.
+SYSTEMD: Final = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "doi-proxy.socket"}
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.anyio
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_restart_refuses_no_connection(workers: int, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
+        port, descriptor = listening.getsockname()[1], listening.fileno()
+        settings = {"MODE": "sealed", "STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3", "PORT": "1"}
+        variables = {f"DOI_PROXY_{name}": value for name, value in settings.items()}
+        serve = [sys.executable, "-m", "doi_proxy", "serve", "--workers", str(workers)]
+        command = [sys.executable, "-c", SYSTEMD, str(descriptor), *serve]
+
+        def start() -> Process:
+            return Process(command, tmp_path / "log", variables, descriptors=[descriptor])
+
+        statuses: list[int] = []
+        ended = asyncio.Event()
+
+        async def request() -> None:
+            while not ended.is_set():
+                statuses.append((await ask(port, "/healthz")).status)
+
+        async def answers_after(count: int) -> None:
+            async def found() -> bool:
+                assert process.runs, process.log
+                return len(statuses) >= count
+
+            await until(found, START_DEADLINE, "answers")
+
+        process = start()
+        clients = [asyncio.create_task(request()) for _ in range(4)]
+        try:
+            await answers_after(20)
+            await asyncio.to_thread(process.terminate)
+            process = start()
+            await answers_after(len(statuses) + 20)
+            ended.set()
+            # A connection that was refused or reset raises here.
+            await asyncio.gather(*clients)
+            assert set(statuses) == {200}
+        finally:
+            ended.set()
+            process.kill()
+
+
+@pytest.mark.parametrize("environment", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": str(os.getpid())}])
+def test_sockets_of_another_process_are_not_taken(environment: dict[str, str]) -> None:
+    assert take_socket(environment) is None
+    assert environment == {}
+
+
+def test_a_unit_with_two_sockets_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="keep one ListenStream="):
+        take_socket({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2"})
