@@ -69,17 +69,27 @@ def test_the_variables_give_the_same_settings_except_for_line_breaks_and_empty_t
     assert load({}, variables(shown(flags, "env", capsys))) == Settings(**one_line)
 
 
-def test_each_setting_has_its_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("form", "names"),
+    [
+        ("env", ("DOI_PROXY_PORT=9", "DOI_PROXY_WORKERS=2", "DOI_PROXY_UPSTREAM_RATE=3", "DOI_PROXY_HOST=127.0.0.1")),
+        ("toml", ("port = 9", "workers = 2", "rate = 3.0", 'host = "127.0.0.1"')),
+    ],
+)
+def test_each_setting_has_its_source_if_it_is_wanted(
+    form: Form, names: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "doi-proxy.toml"
     file.write_text("[upstream]\nrate = 3\n")
     values = read_sources({"port": "9"}, {"DOI_PROXY_WORKERS": "2"}, file, Settings.model_fields)
-    show_settings(build(values), values, "env", sources=True)
-    lines = capsys.readouterr().out.split("\n")
-    source = {lines[at].partition("=")[0]: lines[at - 1] for at in range(1, len(lines), 2)}
-    assert source["DOI_PROXY_PORT"] == "# --port"
-    assert source["DOI_PROXY_WORKERS"] == "# DOI_PROXY_WORKERS"
-    assert source["DOI_PROXY_UPSTREAM_RATE"] == f"# {file}, line 2: upstream_rate"
-    assert source["DOI_PROXY_HOST"] == "# default"
+    show_settings(build(values), values, form, sources=True)
+    text = capsys.readouterr().out
+    sources = ("--port", "DOI_PROXY_WORKERS", f"{file}, line 2: upstream_rate", "default")
+    for name, source in zip(names, sources, strict=True):
+        assert f"# {source}\n{name}\n" in text
+    show_settings(build(values), values, form, sources=False)
+    without = [line for line in text.splitlines() if not line.startswith("# ")]
+    assert capsys.readouterr().out.splitlines() == without
 
 
 @pytest.mark.parametrize("form", ["env", "toml"])

@@ -237,6 +237,26 @@ async def test_every_default_is_what_the_server_does_without_the_parameter() -> 
     assert len(tried) >= 6
 
 
+@pytest.mark.parametrize(
+    ("path", "row", "kinds"),
+    [
+        ("/api/parse", "ParsedItemModel", {"application/json", "application/x-ndjson"}),
+        ("/api/extract", "FoundNameModel", {"application/json", "application/x-ndjson", "text/csv"}),
+        ("/api/resolve", "RowModel", {"application/json", "application/x-ndjson", "text/csv"}),
+    ],
+)
+async def test_the_rows_about_a_list_are_described_in_each_of_their_media_types(
+    path: str, row: str, kinds: set[str]
+) -> None:
+    document = await description()
+    content = resolved(document, document["paths"][path]["post"]["responses"]["200"])["content"]
+    reference = {"$ref": f"#/components/schemas/{row}"}
+    assert content.keys() == kinds
+    assert content["application/json"]["schema"]["items"] == reference
+    assert content["application/x-ndjson"]["schema"] == reference
+    assert "text/csv" not in kinds or content["text/csv"]["schema"]["type"] == "string"
+
+
 async def test_what_crawlers_may_fetch_is_not_a_part_of_the_api() -> None:
     async with Proxy() as proxy:
         assert (await proxy.get("/robots.txt")).status == 200
