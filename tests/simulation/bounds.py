@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
-from tests.simulation.causes import AFTERMATH
 from tests.simulation.history import ALL, Setup
 from tests.world.service import Worker
 from tests.world.valkey_data import Stream
@@ -59,8 +58,6 @@ class Bounds:
 
     def check_end(self) -> None:
         """Judge a service that has had nothing to do for a while."""
-        # A query goes on without its client, until it times out.
-        self._world.sleep(AFTERMATH)
         for number, worker in enumerate(self._world.workers):
             self._require("tasks", self._count_tasks(worker), self._tasks_at_start + _MORE_TASKS)
             client = self._world.client("127.0.0.1", number)

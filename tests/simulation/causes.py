@@ -18,7 +18,7 @@ AFTERMATH: Final = 60.0
 #: Faults that keep a query waiting.
 SLOW: Final = frozenset({"hang", "drip", "delay"})
 _CUT: Final = frozenset({"reset", "close", "truncate", "not_http", "drop"})
-_REFUSED: Final = frozenset({"status", "code_2", "unavailable_but_known"})
+_REFUSED: Final = frozenset({"status", "redirect", "code_2", "unavailable_but_known"})
 _UNREADABLE: Final = frozenset(
     {"garbage", "html", "empty", "wrong_name", "values_no_list", "bad_gzip", "truncate", "not_http", "status"}
 )

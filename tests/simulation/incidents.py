@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,11 +62,14 @@ class Incidents:
         #: The kinds of which the first line may begin an incident or end it.
         self._unsure: set[str] = set()
 
-    def start(self, log: list[str]) -> None:
-        """The service was started anew. It knows nothing of earlier incidents. Its store may fail from the start."""
+    def start(self, log: list[str], *, is_killed: bool = False) -> None:
+        """The service was started anew. It knows nothing of earlier incidents. Its store may fail from the start.
+
+        If one of its workers `is_killed`, incidents end without a line, and others go on.
+        """
         self._open.clear()
         self._seen.clear()
-        self._unsure = {"store"}
+        self._unsure = {kind for _, kind, _ in _LINES} if is_killed else {"store"}
         self._lines_read = len(log)
 
     def read(self, log: list[str], now: float) -> None:
@@ -86,16 +89,20 @@ class Incidents:
                 self._report(objection[0], f"the log says {line.text!r}: {objection[1]}")
         self._lines_read = len(log)
 
-    def judge_status(self, status: Any) -> None:
-        """Judge /status after a time in which everything worked."""
+    def judge_statuses(self, statuses: Sequence[Any]) -> None:
+        """Judge /status of each machine after a time in which everything worked."""
         for kind in self._open:
             self._report("an incident ends when its cause has ended", f"the log has no end of: {kind}")
-        events = status["events"]
-        for event in events:
+        told = {event["kind"] for status in statuses for event in status["events"]}
+        for kind in self._seen - told:
+            self._report(name_event(kind), "the log tells of one, /status does not")
+        for status in statuses:
+            self._judge_status(status)
+
+    def _judge_status(self, status: Any) -> None:
+        for event in status["events"]:
             if event["kind"] in {"outage", "pause", "refusal", "store"} and event["until"] is None:
                 self._report("an incident ends when its cause has ended", f"/status has no end of: {event['kind']}")
-        for kind in self._seen - {event["kind"] for event in events}:
-            self._report(name_event(kind), "the log tells of one, /status does not")
         state = status["summary"]["state"]
         if state != "working" or not status["store"]["healthy"]:
             self._report("a service works again when its upstream and its store do", f"{state}: {status['store']}")

@@ -215,8 +215,6 @@ class Judge:
     _set_back_at: float = -inf
     #: The virtual time at which the store lost its data.
     _lost_at: float = -inf
-    #: Whether the causes of failures and the incidents are judged.
-    explains: bool = True
     #: The seconds between the virtual time and the time of the day, and since when.
     _offsets: list[tuple[float, float]] = field(default_factory=list)
     _digest: Any = field(default_factory=hashlib.sha256)
@@ -267,8 +265,7 @@ class Judge:
         """Read the log. While the store fails, each worker has a share of the budget."""
         if self.unwritten_since < inf:
             self.causes.doubt()
-        if self.explains:
-            self.incidents.read(self.world.log, self.world.loop.time())
+        self.incidents.read(self.world.log, self.world.loop.time())
 
     # The clients' side
 
@@ -294,6 +291,9 @@ class Judge:
 
     def end_worker(self, worker: int, *, is_stored: bool) -> None:
         """A worker was killed: what it alone had is lost."""
+        self._look()
+        self.causes.doubt()
+        self.incidents.start(self.world.log, is_killed=True)
         if not is_stored:
             self.end_service(is_stored=False)
             return
@@ -439,8 +439,6 @@ class Judge:
         self._look()
         began = self.world.loop.time() - reply.seconds
         token = (reply["proxy-status"] or "").partition('details="')[2].rstrip('"')
-        if not self.explains:
-            return
         if objection := self.causes.find_objection(token, began):
             self.report(objection[0], f"{request.name}: {reply.status}, {objection[1]}")
         if request.client >= PATIENT and token in _OF_OTHERS and self.causes.is_calm(began - AFTERMATH):

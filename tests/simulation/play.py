@@ -21,7 +21,18 @@ from warnings import catch_warnings, simplefilter
 from tests.fake_upstream import EVERY_NAME
 from tests.simulation.bounds import Bounds
 from tests.simulation.causes import AFTERMATH, BURST, RATE
-from tests.simulation.history import ALIASES, CLIENTS, LONGEST_DAWDLE, NAMES, PATIENT, Request, Setup, Step, draw_setup
+from tests.simulation.history import (
+    ALIASES,
+    ALL,
+    CLIENTS,
+    LONGEST_DAWDLE,
+    NAMES,
+    PATIENT,
+    Request,
+    Setup,
+    Step,
+    draw_setup,
+)
 from tests.simulation.judge import (
     CEILING,
     DEADLINE,
@@ -100,7 +111,6 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
                 upstream,
                 workers=setup.processes,
                 memory_has_all=setup.store != "file",
-                explains=not setup.is_troubled,
             )
             upstream.judge, upstream.is_running = judge, True
             _put_all(upstream)
@@ -145,9 +155,7 @@ class _Player:
         self._troubles = Troubles(world, judge, setup, self._leave)
         self.taken = 0
         self._is_over = self._is_restarting = False
-        # Where workers are killed and stores are lost, causes and incidents are not judged.
-        if judge.explains:
-            self._ask_patiently(0)
+        self._ask_patiently(0)
 
     def take(self, step: Step) -> None:
         """Take one step, and let its time pass."""
@@ -199,7 +207,7 @@ class _Player:
         self._upstream.fault(name, kind, count=count, **options)
 
     def _heal(self) -> None:
-        for name in (EVERY_NAME, *NAMES):
+        for name in (EVERY_NAME, *ALL):
             self._upstream.heal(name)
 
     def _change(self, name: str, ttl: int) -> None:
@@ -281,15 +289,15 @@ class _Player:
 
     def end(self) -> None:
         """Let the upstream and the store work, and all requests end. Then nothing is left of what was wrong."""
-        if self._judge.explains:
-            self._heal()
-            self._world.sleep(_RECOVERY)
+        self._heal()
+        self._world.sleep(_RECOVERY)
         self._is_over = True
         # The time of a request begins when the last part of its head has arrived.
         self._world.sleep(LONGEST_DAWDLE + DEADLINE + 1)
         for asked in self._under_way:
             self._judge.report("every request is answered within its deadline", f"{asked.target} has no answer")
-        if self._judge.explains:
-            self._judge.check()
-            status = self._world.get("/status?format=json", self._world.client("127.0.0.1"))
-            self._judge.incidents.judge_status(status.json)
+        self._judge.check()
+        hosts = [
+            self._world.client("127.0.0.1", machine * self._setup.workers) for machine in range(self._setup.machines)
+        ]
+        self._judge.incidents.judge_statuses([self._world.get("/status?format=json", host).json for host in hosts])

@@ -88,6 +88,8 @@ class Worker:
         self.application: Application = process.context.run(create_application)
         self.lifecycle, self.process = lifecycle, process
         self.is_ready = False
+        #: Its start, which may be under way.
+        self.start_up: asyncio.Task[None]
         self.server: HttpServer
         self._sockets: list[socket.socket]
 
@@ -110,6 +112,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Close the ports and the connections that have their answer, and stop the application."""
+        await self.start_up
         self.is_ready = False
         for listening in self.server.servers:
             listening.close()
@@ -233,8 +236,8 @@ class Service:
     def _begin(self, number: int) -> asyncio.Task[None]:
         worker = self.workers[number]
         work = worker.start(self._bind(number, worker.application.listeners))
-        begun: asyncio.Task[None] = asyncio.get_event_loop().create_task(work, context=worker.process.context)
-        return begun
+        worker.start_up = asyncio.get_event_loop().create_task(work, context=worker.process.context)
+        return worker.start_up
 
     def _bind(self, number: int, listeners: Any) -> Mapping[str, socket.socket]:
         """The sockets of a worker: that of HTTP, and those of further listeners by their setting."""
