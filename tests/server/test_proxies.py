@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from doi_proxy.server.proxies import forwarded_client, trusted_hosts
+from doi_proxy.server.proxies import forwarded_client, forwarded_scope, trusted_hosts
+
+pytestmark = pytest.mark.anyio
 
 
 async def application(scope: object, receive: object, send: object) -> None: ...
@@ -28,3 +32,19 @@ def test_an_untrusted_peer_names_nobody() -> None:
     app = ProxyHeadersMiddleware(application, "127.0.0.1")
     app.trusted_hosts = trusted_hosts(("127.0.0.1",))
     assert forwarded_client(app, "203.0.113.5", b"198.51.100.7") is None
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "203.0.113.5"])
+@pytest.mark.parametrize("protos", [[], ["https"], ["http"], [" https "], ["http", "https"], ["javascript"]])
+async def test_the_scheme_is_the_one_that_the_middleware_finds(protos: list[str], peer: str) -> None:
+    found: list[Any] = []
+
+    async def keep(scope: Any, receive: object, send: object) -> None:
+        found.append(scope["scheme"])
+
+    app: Any = ProxyHeadersMiddleware(keep, "127.0.0.1")
+    headers = [(b"x-forwarded-proto", proto.encode()) for proto in protos]
+    scope: dict[str, Any] = {"type": "http", "client": (peer, 1), "scheme": "http", "headers": headers}
+    read = forwarded_scope(app, dict(scope))
+    await app(scope, None, None)
+    assert [read["scheme"]] == found
