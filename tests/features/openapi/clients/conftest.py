@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from tests.clients.installed import ROOT, install, install_from_npm
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
-from tests.features.openapi.clients.installed import install_python_generator, install_typescript_generator
 from tests.features.openapi.clients.strings import REGISTERED
 
 TOKEN: Final = "a" * 40
@@ -44,10 +44,12 @@ def site() -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def python_programs() -> Path:
     """The folder with the generator of the Python client, and with its interpreter."""
-    return install_python_generator()
+    install("build/openapi/.locked", "openapi-python-client, httpx")
+    return ROOT / "build" / "openapi" / "bin"
 
 
 @pytest.fixture(scope="session")
 def node() -> Path:
-    """The folder of the packages for the TypeScript client."""
-    return install_typescript_generator()
+    """The folder from which Node finds the generator, the compiler and the library of the TypeScript client."""
+    packages = "@hey-api/openapi-ts, openapi-fetch, openapi-typescript, typescript"
+    return install_from_npm(Path(__file__).resolve().parent, packages)
