@@ -6,7 +6,6 @@ The docstring of a class is its default message. `status` is the HTTP status tha
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import ClassVar, Final, Self
@@ -183,7 +182,10 @@ class CouldNotVerify(DoiProxyError):
 
     def without_traceback(self) -> Self:
         """A copy to keep. The frames of a traceback hold the request, its reply and the failure before this one."""
-        return copy(self)
+        kept = type(self).__new__(type(self))
+        kept.args = self.args
+        kept.__dict__.update(self.__dict__)
+        return kept
 
     @property
     def sign(self) -> str:

@@ -188,6 +188,7 @@ def operation_exchanges() -> Iterator[Exchange]:
     metrics = {"Accept": "application/openmetrics-text"}
     yield Exchange("GET /metrics", "all series, as OpenMetrics", "/metrics", headers=metrics)
     yield Exchange("GET /static/{file:path}", "the style sheet", "/static/style.css")
+    yield Exchange("GET /runbook/{entry}", "an entry of the runbook", "/runbook/doiproxydown", headers=_PAGE)
     form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
     yield Exchange("GET /references", "no input", "/references", headers=_PAGE)
     for largest, file in _bibliographies():
