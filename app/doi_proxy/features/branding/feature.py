@@ -29,8 +29,8 @@ class BrandingSettings(SettingsGroup):
         "doi-proxy",
         min_length=1,
         max_length=80,
-        description="Name of this resolver in the header and the title of every page. Set it to the name that "
-        "your readers know. With the default, pages call it DOI resolver, in the language of the reader.",
+        description="Name of this resolver in the header and the title of every page. With the default, pages "
+        "call it DOI resolver, in the language of the reader. Set it to the name that your readers know.",
         json_schema_extra=RELOADED,
     )
     branding_folder: Path | None = Field(
