@@ -59,7 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _read_seconds(config: pytest.Config) -> dict[str, float]:
-    seconds: dict[str, float] = config.cache.get(_SECONDS, {})
+    # `-p no:cacheprovider` runs without a cache.
+    seconds: dict[str, float] = config.cache.get(_SECONDS, {}) if hasattr(config, "cache") else {}
     return seconds
 
 
@@ -130,7 +131,8 @@ def _watch(session: pytest.Session, forks: list[Fork]) -> None:
     finally:
         for fork in forks:
             ended.add(os.waitstatus_to_exitcode(os.waitpid(fork.process, 0)[1]))
-    session.config.cache.set(_SECONDS, _read_seconds(session.config) | seconds)
+    if hasattr(session.config, "cache"):
+        session.config.cache.set(_SECONDS, _read_seconds(session.config) | seconds)
     for item in unfinished.values():
         text = f"not run to its end: a process of the tests ended with status {sorted(ended - {0})}"
         report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")

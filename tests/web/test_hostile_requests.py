@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.table import table
 from tests.web.proxy import Proxy
-from tests.world.answer import Reply, is_by_server
+from tests.world.answer import Reply
 
 pytestmark = pytest.mark.anyio
 
@@ -205,7 +205,8 @@ async def test_a_header(proxy: Proxy, header: str, value: str) -> None:
 @table("host", ['"><b>', "a" * 10_000, "\xff", "[::1", "a\tb"])
 async def test_a_host_that_is_not_one_is_refused_by_the_server(proxy: Proxy, host: str) -> None:
     reply = await proxy.get("/10.1000/182", host=host)
-    assert (reply.status, is_by_server(reply)) == (400, True)
+    assert (reply.status, reply["connection"]) == (400, "close")
+    assert "Host header is not a host name" in reply.body.decode()
 
 
 @pytest.mark.parametrize("names", ["x-a, x-b", "x" * 8000, "*", "<b>", "a\tb"])

@@ -17,7 +17,6 @@ from tests.features.openapi.described import Description
 _TOKEN: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 _ADMIN: Final = Paths(gated_below=(b"/admin/",))
-_PLAIN: Final = "text/plain;charset=utf-8"
 _BODILESS: Final = (204, 304)
 _ONCE: Final = ("access-control-allow-origin", "cache-control", "content-length", "content-type", "location")
 #: Fields of the server and of the connection, which no document of the application describes.
@@ -68,11 +67,6 @@ class Reply:
         """`max-age` of Cache-Control in seconds."""
         found = re.search(r"max-age=([0-9]+)", self["cache-control"] or "")
         return int(found[1]) if found else None
-
-
-def is_by_server(reply: Reply) -> bool:
-    """Whether the server refused a request that is not valid HTTP. The application has not seen it."""
-    return reply.status == 400 and (reply["content-type"], reply["connection"]) == (_PLAIN, "close")
 
 
 def check_reply(reply: Reply, method: str, path: bytes, *, is_streamed: bool) -> None:

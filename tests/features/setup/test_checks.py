@@ -146,7 +146,7 @@ def test_a_server_is_named_only_for_a_question_about_a_running_proxy(words: list
     parser = argparse.ArgumentParser()
     check.add_arguments(parser)
     arguments = parser.parse_args([*words, "--server", "http://127.0.0.1:9"])
-    with pytest.raises(ConfigurationError, match="add --ready or --bundle FILE"):
+    with pytest.raises(ConfigurationError, match="add --ready, --running or --bundle FILE"):
         check.run(command_context(Settings(**QUIET)), arguments)
 
 
