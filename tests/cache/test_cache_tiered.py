@@ -213,6 +213,30 @@ async def test_a_process_that_missed_announcements_drops_all_of_its_memory(share
     assert there.memory.entries == 0
 
 
+async def test_a_process_keeps_a_record_that_it_has_announced_itself(
+    open_two: tuple[TieredStore, TieredStore],
+) -> None:
+    here, _ = open_two
+    await here.put(entry(ttl=86_399.5), announce=True)
+    await here.flush()
+    await here.forget_announced()
+    assert here.peek("10.1000/182") == entry(ttl=86_399.5)
+
+
+async def test_a_record_that_another_process_makes_stale_right_after_its_change_is_dropped(
+    open_two: tuple[TieredStore, TieredStore],
+) -> None:
+    here, there = open_two
+    await here.put(entry(), announce=True)
+    await here.flush()
+    await there.expire(entry())
+    await there.flush()
+    await here.forget_announced()
+    found = await here.get("10.1000/182")
+    assert found is not None
+    assert not found.is_fresh(NOW)
+
+
 async def test_watch_listens_until_it_is_cancelled(shared: MemoryStore, clock: Clock) -> None:
     here, there = tier(shared, clock), tier(shared, clock)
     await there.forget_announced()

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 _ENTRIES_A_TURN: Final = 250
 #: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
+#: A store has the end of a TTL rounded down by less than this, in seconds.
+_STORED_STEP: Final = 1.0
 
 
 class TieredStore(FallbackStore):
@@ -410,11 +412,17 @@ class TieredStore(FallbackStore):
     async def _has_newest(self, key: str) -> bool:
         """Whether memory has the entry of the store, after an announcement that may be this process's own.
 
-        Dropped, the record would be missing if the store fails before the next request for it.
+        Dropped, the record would be missing if the store fails before the next request for it. One that another process
+        has made stale is fresh for longer in memory than in the store.
         """
         del self._own_changes[hash(key)]
         known, stored = self.memory.peek(key), await self._read_store(key)
-        return known is not None and stored is not None and known.fetched_at == stored.fetched_at
+        return (
+            known is not None
+            and stored is not None
+            and known.fetched_at == stored.fetched_at
+            and known.fresh_until < stored.fresh_until + _STORED_STEP
+        )
 
     async def announce_confirmed(self) -> None:
         """Let other processes read registry records again, if the upstream has answered about one since the last call.
