@@ -111,6 +111,20 @@ def test_a_worker_that_is_killed_is_replaced(caplog: pytest.LogCaptureFixture) -
     assert watched.ends in ([("worker 1", "signal", "SIGKILL")], [("worker 2", "signal", "SIGKILL")])
 
 
+def test_a_worker_that_a_signal_without_a_name_has_killed_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    def kill(watched: Watched) -> None:
+        victim = watched.workers[0][0]
+        assert victim.pid is not None
+        os.kill(victim.pid, signal.SIGRTMIN + 1)
+        victim.join()
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    watched = Watched(obey, kill, signal_self(signal.SIGINT))
+    assert watched.supervisor.run() is True
+    assert "was ended by SIGRTMIN+1" in caplog.text
+    assert [sign for _, _, sign in watched.ends] == ["SIGRTMIN+1"]
+
+
 def obey_with_stack(pipe: Connection) -> None:
     faulthandler.enable(_STANDARD_ERROR)
     obey(pipe)

@@ -191,7 +191,7 @@ class Supervisor:
             return
         process = worker.process
         status = process.exitcode or 0
-        sign = signal.Signals(-status).name if status < 0 else str(status)
+        sign = _name_signal(-status) if status < 0 else str(status)
         if worker.aborted_at is None:
             ended = (
                 f"was ended by {sign}, and another one takes its place" if status < 0 else f"ended with status {sign}"
@@ -248,6 +248,14 @@ class Supervisor:
             self._answering = self._started = True
             log.info("all workers answer")
             self._events.ready()
+
+
+def _name_signal(number: int) -> str:
+    """The name of a signal. Python has none for most real-time signals (signal(7))."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN{number - signal.SIGRTMIN:+}"
 
 
 def _send(worker: _Worker, message: Any) -> bool:
