@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from doi_proxy.features.bundles.bundle import BundleWriter
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.system.files import create_file, make_folders, open_output
+from doi_proxy.system.files import create_file, make_folders, open_output, replace_private
 from tests.cache.entries import entry
 
 #: Another user than root, which has no account here.
@@ -60,6 +61,23 @@ def test_the_owner_of_a_folder_cannot_get_a_file_by_a_link(folder: Path, tmp_pat
     create_file(folder / "link")
     create_file(folder / "dangling")
     assert owners(tmp_path) == {"secret": (0, 0), "new": (0, 0)}
+
+
+@needs_root
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP], ids=errno.errorcode.get)
+def test_what_cannot_be_given_away_is_used_all_the_same(
+    number: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a user namespace without the owner of the folder (user_namespaces(7)), no file could be written."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    make_folders(folder / "a")
+    create_file(folder / "a" / "file")
+    replace_private(folder / "a" / "state", b"content")
+    assert owners(folder) == dict.fromkeys(("a", "file", "state"), (0, 0))
 
 
 def test_a_user_keeps_its_own_files(tmp_path: Path) -> None:

@@ -259,11 +259,12 @@ def _open_new(path: Path, flags: int, mode: int = _FILE) -> int:
 
 
 def _give_to_owner(descriptor: int, folder: Path) -> None:
-    """Give a new file to the owner of its folder. Only root can."""
+    """Give a new file to the owner of its folder, if that is possible. Only root can."""
     if os.geteuid() != _ROOT:
         return
-    owner = folder.stat()
-    if owner.st_uid != _ROOT:
-        # Root of a container may lack the right to.
-        with suppress(PermissionError):
+    # Root of a container may lack the right to, a container may not have this user (EINVAL), and a file system may not
+    # have owners.
+    with suppress(OSError):
+        owner = folder.stat()
+        if owner.st_uid != _ROOT:
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
