@@ -29,6 +29,9 @@ PARTIAL: Final = ".partial"
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 #: A symbolic link is refused too.
 _OWN: Final = _READ | os.O_NOFOLLOW
+#: Where devices are, and the open files of each process (Linux, proc(5)).
+_DEVICES: Final = Path("/dev")
+_PROCESSES: Final = Path("/proc")
 _NEW: Final = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -98,6 +101,25 @@ def open_output(path: Path) -> int:
         return _open_new(path, os.O_WRONLY, 0o666)
     except FileExistsError:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether a new file can take the place of what the caller named: a regular file, or nothing.
+
+    A device, a pipe and an open file such as /dev/stdout are not. Root would put a file in the place of /dev/null.
+    """
+    folder = Path(os.path.realpath(path.parent))  # resolve() raises RuntimeError for a loop of links
+    is_open_file = folder == _DEVICES or folder.is_relative_to(_PROCESSES)
+    return not is_open_file and (path.is_file() or not path.exists())
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write all of an output. A file is replaced in one step, and only its owner can read it. Raises OSError."""
+    if is_replaceable(path):
+        replace_private(path, content)
+        return
+    with os.fdopen(open_output(path), "wb") as file:
+        file.write(content)
 
 
 def create_new(path: Path) -> BinaryIO:

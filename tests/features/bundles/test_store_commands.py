@@ -317,6 +317,15 @@ def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_pa
     assert len(held(other)) == 3_000
 
 
+def test_a_bundle_is_written_to_an_open_file(store: str, tmp_path: Path) -> None:
+    """What /dev/stdout names: root put a new file in the place of the link."""
+    fill(store, *records("10.1000/1"))
+    with (tmp_path / "bundle").open("w+b") as file:
+        assert run("export", store, "--output", f"/dev/fd/{file.fileno()}") == 0
+        assert b"10.1000/1" in file.read()
+    assert [*tmp_path.glob("bundle*")] == [tmp_path / "bundle"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_full_disk_is_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     fill(store, *records("10.1000/1"))

@@ -336,6 +336,19 @@ async def test_the_rest_of_a_dump_is_served_and_the_names_of_what_was_left_out_a
     assert statuses == {"first": 302, "last": 302, "n-2": 302, "junk": 502}
 
 
+def test_the_names_of_what_was_left_out_go_through_a_pipe_which_stays(tmp_path: Path) -> None:
+    """With /dev/null, root put a file in the place of the device."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(tmp_path, as_json(make_flawed_records()), "--skip-unusable", str(pipe)) == 0
+        assert pipe.is_fifo()
+        assert len(os.read(reader, 64 * 1024).splitlines()) == 6
+    finally:
+        os.close(reader)
+
+
 def test_a_dump_that_is_cut_off_cannot_be_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     skipped = tmp_path / "skipped.txt"
     assert run(tmp_path, as_json(make_flawed_records())[:-40], "--skip-unusable", str(skipped)) == 1

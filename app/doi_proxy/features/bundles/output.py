@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.system.files import Replacement, open_null, open_output
+from doi_proxy.system.files import Replacement, is_replaceable, open_null, open_output
 from doi_proxy.system.standard_streams import STANDARD_OUTPUT
 
 #: Level of gzip. Level 9 takes three times as long, and its output is less than 2 % smaller.
@@ -36,7 +36,7 @@ class OutputFile:
             self.file = cast(BinaryIO, gzip.GzipFile("", "wb", _COMPRESSION, self.file, mtime=0))
 
     def _open(self, path: Path) -> BinaryIO:
-        if path.exists() and not path.is_file():
+        if not is_replaceable(path):
             return self._files.enter_context(os.fdopen(open_output(path), "wb"))
         self._replacement = self._files.enter_context(Replacement(path))
         return self._replacement.file

@@ -27,7 +27,7 @@ from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.files import FileBounds, read_files
-from doi_proxy.system.files import Replacement, explain_failure, open_regular, replace_private
+from doi_proxy.system.files import Replacement, explain_failure, open_regular, write_output
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.toml_text import FileProblem
@@ -89,7 +89,7 @@ def import_dump(settings: Settings, path: Path, skip: Path | None = None) -> int
             _require_usable(replacement.partial, target)
             if skip is not None:
                 lines = (f"{json.dumps(flaw.handle)}\t{flaw}\n" for flaw in flaws)
-                replace_private(skip, "".join(lines).encode())
+                write_output(skip, "".join(lines).encode())
             replacement.put()
     except OSError as error:
         print(f"doi-proxy: {error.filename or path}: {explain_failure(error)}", file=sys.stderr)
