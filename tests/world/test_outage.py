@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from doi_proxy.assembly.resolving import RECHECK
+from doi_proxy.resolver.resolver import LATE_SECONDS
+from doi_proxy.web.conditions import REQUEST_SECONDS
 from tests.fake_upstream import EVERY_NAME
 from tests.world.answer import Reply
 from tests.world.valkey import URL
@@ -104,3 +106,12 @@ def test_a_failure_ends_with_the_outage(world: World) -> None:
     world.upstream.heal(EVERY_NAME)
     world.sleep(RECHECK)
     assert [reply.location for reply in ask_all(world, "/10.1000/new")] == [OTHER] * len(world.workers)
+
+
+@pytest.mark.parametrize("query", ["", "?auth"])
+def test_a_store_that_hangs_with_the_upstream_delays_a_refusal_by_half_a_second(query: str) -> None:
+    with World(store_url=URL) as world:
+        world.upstream.fault(EVERY_NAME, "hang")
+        world.valkey.hang()
+        refused = world.get(f"/{NAME}{query}")
+        assert (refused.status, round(refused.seconds, 3)) == (504, REQUEST_SECONDS + LATE_SECONDS)

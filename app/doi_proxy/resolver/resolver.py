@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -41,6 +42,9 @@ from doi_proxy.upstream.source import Priority, Refusal, Source
 _MAX_REMEMBERED: Final = 10_000
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
+#: Seconds after a request is due in which it still reads the store before it is refused. A store that hangs would add
+#: two timeouts of its own.
+LATE_SECONDS: Final = 0.5
 #: JSON of the values of a record, in bytes. A larger record is parsed in a turn of the event loop of its own.
 MAX_BYTES_NOW: Final = 16_384
 
@@ -155,11 +159,13 @@ class Resolver:
             return self.count_answer(found)
         except CouldNotVerify as failure:
             may_be_stored = self.cache.is_patient or self.options.owner is not None
-            if may_be_stored and not is_repeated and await self.cache.get_late(name.key):
-                # A bypass was charged before its query failed.
-                return await self._resolve(
-                    name, replace(conditions, admit_bypass=ORDINARY.admit_bypass), is_repeated=True
-                )
+            if may_be_stored and not is_repeated:
+                with suppress(TimeoutError):
+                    async with _until_refused(conditions):
+                        if await self.cache.get_late(name.key):
+                            # A bypass was charged before its query failed.
+                            free = replace(conditions, admit_bypass=ORDINARY.admit_bypass)
+                            return await self._resolve(name, free, is_repeated=True)
             self.observer.record_failure(failure.token)
             raise
 
@@ -273,7 +279,10 @@ class Resolver:
         try:
             return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
-            known = await self.cache.get(name.key)
+            known = None
+            with suppress(TimeoutError):
+                async with _until_refused(conditions):
+                    known = await self.cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
             return Resolution(name, known, stale_origin(known), failure)
@@ -297,6 +306,11 @@ class Resolver:
             return False
         hits = self._hits[entry.key] = self._hits.get(entry.key, 0) + 1
         return hits >= _POPULAR_HITS
+
+
+def _until_refused(conditions: Conditions) -> asyncio.Timeout:
+    """Bounds the reads of the store before a refusal. Raises TimeoutError."""
+    return asyncio.timeout_at(None if conditions.due is None else conditions.due + LATE_SECONDS)
 
 
 def _is_stale_enough(entry: Entry, now: float, conditions: Conditions) -> bool:
