@@ -161,3 +161,13 @@ async def test_stale_if_error_bounds_how_stale_an_answer_may_be(seconds: int, st
         got = await proxy.get(path + query, cache_control=f"stale-if-error={seconds}")
         assert got.status == status
         assert (await proxy.get(path)).status == 302
+
+
+async def test_a_client_that_refuses_a_stale_record_gets_the_answer_of_a_query_after_a_failure() -> None:
+    """The failure that other clients had a moment ago may have ended."""
+    async with Proxy() as proxy:
+        path = await moved(proxy, TTL + 60)
+        proxy.upstream.fault(path[1:], "reset", count=None)
+        assert (await proxy.get(path))["location"] == OLD
+        proxy.upstream.heal(path[1:])
+        assert (await proxy.get(path, cache_control="stale-if-error=59"))["location"] == NEW

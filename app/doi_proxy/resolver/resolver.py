@@ -219,6 +219,9 @@ class Resolver:
         step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
         if entry is None:
             return step
+        if _is_too_stale(entry, now, conditions):
+            # As if there were none: an earlier failure may have ended, so a query decides.
+            return Step.FETCH
         if step is Step.FETCH_WITH_FALLBACK and _is_stale_enough(entry, now, conditions):
             return Step.ANSWER_STALE
         is_fresh = step in (Step.ANSWER, Step.ANSWER_AND_REFRESH)
@@ -320,8 +323,12 @@ def _is_stale_enough(entry: Entry, now: float, conditions: Conditions) -> bool:
     return now - entry.fresh_until <= conditions.max_stale
 
 
+def _is_too_stale(entry: Entry, now: float, conditions: Conditions) -> bool:
+    """Whether the caller does not accept a stale record, even if the upstream fails."""
+    return now - entry.fresh_until > max(conditions.stale_if_error, conditions.max_stale or 0.0)
+
+
 def _refuse_too_stale(found: Resolution, conditions: Conditions, now: float) -> None:
     """Raise the failure of the upstream if the stale record is older than the caller accepts."""
-    past = now - found.entry.fresh_until
-    if found.failure is not None and past > max(conditions.stale_if_error, conditions.max_stale or 0.0):
+    if found.failure is not None and _is_too_stale(found.entry, now, conditions):
         raise found.failure
