@@ -59,7 +59,10 @@ async def test_a_process_that_starts_on_a_full_server_answers_what_is_stored(
     neighbour.config_set("maxmemory", "1")
     url = f"valkey://127.0.0.1:{port}/0"
     cache = TieredStore(
-        MemoryStore(0, clock=clock), ValkeyStore(url, clock=clock, timeout=PATIENCE), clock=clock, ceiling=1e9
+        MemoryStore(0, clock=clock, timer=clock),
+        ValkeyStore(url, clock=clock, timeout=PATIENCE),
+        clock=clock,
+        ceiling=1e9,
     )
     # The tokens of the server may be spent.
     assert await cache.take("upstream", 100, 100) == 0.01

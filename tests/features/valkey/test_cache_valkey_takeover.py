@@ -125,7 +125,7 @@ async def test_one_command_that_fails_is_not_an_outage(clock: Clock) -> None:
 async def test_meanwhile_each_process_has_its_part_and_the_store_counts_as_up(
     server: Redis, store: ValkeyStore, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache = TieredStore(MemoryStore(1_000, clock=clock), store, clock=clock, ceiling=86_400.0)
+    cache = TieredStore(MemoryStore(1_000, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
     assert await cache.take("upstream", 8, 8, processes=4) == 0.0
     await server.hset(KEY, "server", "another one")
     assert await cache.take("upstream", 8, 8, processes=4) == 0.5
