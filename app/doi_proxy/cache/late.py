@@ -61,7 +61,7 @@ class LateStore:
             return None
         if self._logged:
             seconds = max(0.0, self._clock() - self._began)
-            log.warning("The store is open after %.0f seconds, and gets the records since.", seconds)
+            log.warning("The store is open after %.0f seconds, and gets the records that were kept in memory.", seconds)
             self.incidents.end(self._clock())
         self._logged = ""
         return store

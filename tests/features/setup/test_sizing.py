@@ -88,7 +88,7 @@ def test_the_command_compares_a_load_with_the_settings(capsys: pytest.CaptureFix
     [
         (("--size", "10M"), "'10M' is not a load"),
         (("--size", "1M/day", "--answer", "soon"), "this is not a duration"),
-        (("--size", "1M/day", "--answer", "0"), "'0' is not more than 0"),
+        (("--size", "1M/day", "--answer", "0"), "'0' is not a time over 0 s"),
         (("--answer", "1s"), "--answer is for --size"),
     ],
 )

@@ -126,7 +126,7 @@ class ServerSettings(options.SettingsGroup):
             options.require_no_secret(value)
             if "%" in urlsplit(value).path:
                 raise ValueError(
-                    "the path has an escape (%), which front proxies decode before they compare; change it"
+                    "the path has an escape (%), which front proxies decode before they compare paths; leave it out"
                 )
         return value
 

@@ -141,7 +141,9 @@ def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[UnusableRec
                 flaw_bytes += len(flaw.handle)
             is_flawed = len(flaws) > _MAX_FLAWS or flaw_bytes > _MAX_FLAW_BYTES
             if is_flawed or records.counts["records"] > FileBounds().records:
-                raise InvalidDump(f"over {_MAX_FLAWS} records cannot be used, or over {FileBounds().records} can")
+                raise InvalidDump(
+                    f"the dump has over {FileBounds().records} records, or over {_MAX_FLAWS} that cannot be used"
+                )
             if number % _STEP == 0:
                 bar.advance(file.tell() - position)
                 position = file.tell()

@@ -59,7 +59,7 @@ class LimitSettings(SettingsGroup):
     client_allow_file: Path | None = Field(
         None,
         json_schema_extra=RELOADED,
-        description="File of networks, one a line, that no limit of requests concerns. Set "
+        description="File of networks, one a line, whose requests are not limited. Set "
         "it if many readers share an address.",
     )
     client_deny_file: Path | None = Field(

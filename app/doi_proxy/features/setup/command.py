@@ -45,12 +45,12 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     scope = command.add_mutually_exclusive_group()
     scope.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
     scope.add_argument(
-        "--ready", action="store_true", help="only whether the running proxy is ready: exit status 0, else 1"
+        "--ready", action="store_true", help="only check whether the running proxy is ready: exit status 0, else 1"
     )
     scope.add_argument(
         "--running",
         action="store_true",
-        help="only what a reload and what a restart of the running proxy would change: exit status 1, or 0 for nothing",
+        help="only print what a reload or restart of the running proxy would change: exit status 0 if nothing, else 1",
     )
     scope.add_argument(
         "--bundle",
@@ -62,7 +62,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
         "--size",
         type=_load,
         metavar="LOAD",
-        help="only what a load takes, such as 10M/day (the mean) or 44k/s (the peak)",
+        help="only print what a load takes, such as 10M/day (the mean) or 44k/s (the peak)",
     )
     command.add_argument(
         "--answer",
@@ -89,7 +89,7 @@ def _answer(text: str) -> float:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not 0 < seconds <= MAX_WAIT:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not more than 0 and at most {MAX_WAIT:g} s")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a time over 0 s and up to {MAX_WAIT:g} s")
     return seconds
 
 

@@ -68,7 +68,7 @@ def _describe(found: list[Difference], label: str) -> Iterator[str]:
             yield f"  {each.setting}: {_show(each.running)} -> {_show(each.new)} ({each.source})"
     if not found:
         yield f"{label} runs with these settings."
-    yield "Secrets are not compared. A reload also reads the files again that settings name."
+    yield "Secrets are not compared. A reload also reads again the files that settings name."
 
 
 def _show(value: str | None) -> str:

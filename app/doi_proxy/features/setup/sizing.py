@@ -113,7 +113,7 @@ def read_load(text: str) -> Load:
     count = float(found[1]) * _FACTORS[found[2]] if found else 0.0
     if found is None or not 0 < count <= 1e12:
         raise ValueError(
-            f"{text[:40]!r} is not a load; write requests a day or at the peak of a second, such as 10M/day or 44k/s"
+            f"{text[:40]!r} is not a load; write requests a day, or a second at the peak, such as 10M/day or 44k/s"
         )
     mean = count / _DAY if found[3] == "day" else count / PEAK
     return Load(mean, mean * PEAK)

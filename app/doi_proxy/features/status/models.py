@@ -58,7 +58,7 @@ class Readiness(BaseModel):
         description="What is wrong, the worst first: entries of docs/runbook.md. Workers that are missing are on "
         "/status alone.",
     )
-    sentence: str = Field("", description="The worst of it in English, or `Working`.")
+    sentence: str = Field("", description="The worst problem in an English sentence, or `Working.`")
     upstreams: list[UpstreamReadiness] = Field(default_factory=list, description="Each upstream; none if sealed.")
     local_records: LocalReadiness | None = Field(
         None, description="The local records, null without the setting `local_records`."
