@@ -59,7 +59,7 @@ class CacheSettings(SettingsGroup):
         20 * 1024**3,
         ge=MIN_STORE_BYTES,
         le=MAX_BYTES,
-        description="Size of the SQLite store, with its write-ahead log, after which records are evicted; at most half "
-        "of the free disk at the start, and of what is freed later, is added to the file. Lower it if other programs "
-        "need the disk.",
+        description="Size of the SQLite store, with its write-ahead log, above which records are evicted. The file "
+        "grows by at most half of the disk space that is free at the start or is freed later. Lower it if other "
+        "programs need the disk.",
     )

@@ -62,8 +62,8 @@ class UpstreamSettings(options.SettingsGroup):
     upstream_private_servers: bool = Field(
         False,
         description="With `hdl:`, query handle servers at private and loopback addresses too. Any owner of a "
-        "prefix can name such an address. With `metadata`, its servers too. Turn it on if your own "
-        "handle servers have such addresses.",
+        "prefix can name such an address. With `metadata`, servers of agencies at such addresses too. Turn it on if "
+        "your own handle servers have such addresses.",
     )
     upstream_ca_bundle: Path | None = Field(
         None,
