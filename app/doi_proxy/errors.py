@@ -399,6 +399,11 @@ def failure_tokens() -> frozenset[str]:
 class StoreError(DoiProxyError):
     """The store could not be read or written."""
 
+    def __init__(self, message: str | None = None, *, cause: str = "") -> None:
+        """`cause` is the token of a state that an operator can end, as an event has it. Empty if none is known."""
+        super().__init__(message)
+        self.cause = cause
+
 
 class DamagedEntry(StoreError):
     """The store's entry for one name is damaged."""

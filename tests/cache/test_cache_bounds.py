@@ -151,8 +151,9 @@ async def test_a_coordination_file_that_failed_is_left_alone_for_a_second(tmp_pa
     async with opened(path, clock) as store:
         with closing(sqlite3.connect(f"{path}.coordination", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreError, match="is locked"):
+            with pytest.raises(StoreError, match="is locked") as failure:
                 await store.take("upstream", 1, 1)
+            assert failure.value.cause == "store-locked"
             other.execute("ROLLBACK")
         for seconds in (0.0, 0.99):
             clock.now = NOW + seconds

@@ -192,8 +192,9 @@ async def test_records_of_a_full_disk_are_written_when_there_is_room(tmp_path: P
         names = [f"10.1000/{number}" for number in range(400)]
         for name in names:
             await store.put(entry(name))
-        with pytest.raises(StoreError, match="full"):
+        with pytest.raises(StoreError, match="full") as failure:
             await store.flush()
+        assert failure.value.cause == "store-full"
         assert not (await store.stats()).healthy
         store._writing.execute(f"PRAGMA max_page_count = {2**31 - 2}")
         await store.flush()

@@ -68,12 +68,12 @@ class Outage:
         self._failed: set[str] = set()
         self.incidents = Incidents("store")
 
-    def record_failure(self, operation: str, reason: str) -> None:
-        """Record a failure. The first one of an outage is logged."""
+    def record_failure(self, operation: str, reason: str, cause: str = "") -> None:
+        """Record a failure. The first one of an outage is logged, and gives it its cause."""
         now = time.monotonic()
         if not self._failed:
             self._began_at = now
-            self.incidents.begin(self._clock(), Cause())
+            self.incidents.begin(self._clock(), Cause(cause))
             text = "The store is down: %s failed; this process continues with its memory. %s. Do not restart it before"
             log.warning(
                 f"{text} the store works: what is in memory alone would be lost.", operation, reason.rstrip(".")
@@ -216,6 +216,6 @@ class FallbackStore:
         self.counters.store_errors += 1
         # One damaged entry is not an outage. A write that fails because of it is lost, as any other is.
         if operation != "get" or not isinstance(error, DamagedEntry):
-            self._outage.record_failure(operation, error.message)
+            self._outage.record_failure(operation, error.message, error.cause)
         if self._observer is not None:
             self._observer(operation)

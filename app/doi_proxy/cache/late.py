@@ -37,13 +37,13 @@ class LateStore:
         if not reason:
             self.used.set()
 
-    def lose(self, reason: str) -> None:
+    def lose(self, error: StoreError) -> None:
         """The open store cannot be used any more."""
-        self.reason = self._logged = reason
+        self.reason = self._logged = error.message
         self._began = self._clock()
-        self.incidents.begin(self._began, Cause())
+        self.incidents.begin(self._began, Cause(error.cause))
         self.used.clear()
-        log.error("%s", reason)
+        log.error("%s", error.message)
 
     async def open(self) -> SharedStore | None:
         """The store, None if it still cannot be opened. Each new reason is logged once."""
@@ -52,7 +52,7 @@ class LateStore:
         except StoreError as error:
             self.reason = error.message
             if self.incidents.under_way is None:
-                self.incidents.begin(self._began, Cause())
+                self.incidents.begin(self._began, Cause(error.cause))
             if self.reason != self._logged:
                 self._logged = self.reason
                 log.error(

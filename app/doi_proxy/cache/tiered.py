@@ -383,7 +383,7 @@ class TieredStore(FallbackStore):
             super()._record_failure(operation, error)
         elif self._late is None:
             self._late, self._purges.most = self._opener, MAX_LATE_PURGES
-            self._late.lose(error.message)
+            self._late.lose(error)
 
     async def forget_announced(self) -> None:
         """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""

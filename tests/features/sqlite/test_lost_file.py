@@ -70,11 +70,20 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lose", "words"),
-    [(delete, "was deleted while it was open"), (delete_all, "was deleted while"), (damage, "is damaged: file is not")],
+    ("lose", "words", "cause"),
+    [
+        (delete, "was deleted while it was open", "store-deleted"),
+        (delete_all, "was deleted while", "store-deleted"),
+        (damage, "is damaged: file is not", "store-damaged"),
+    ],
 )
 async def test_a_lost_file_is_created_again_with_the_records_of_every_process(
-    lose: Callable[[Path], None], words: str, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+    lose: Callable[[Path], None],
+    words: str,
+    cause: str,
+    path: Path,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.ERROR)
     caches = [await open_filled(path, clock) for _ in range(2)]
@@ -87,6 +96,7 @@ async def test_a_lost_file_is_created_again_with_the_records_of_every_process(
         stats = await cache.stats()
         assert stats.state in ("read-only", "failing") and stats.store is not None
         assert str(path) in stats.store.detail and cache.waits_for_store
+        assert {one.cause.token for incidents in cache.incidents for one in incidents.read()} == {cause}
     assert words in caplog.records[0].message and str(path) in caplog.records[0].message
     assert len(caplog.records) == len(caches)
     for cache in caches:

@@ -151,7 +151,7 @@ FAULTS: Final = (
         "The store is down: .* failed; this process continues with its memory. .*refused.* Do not restart it before",
         "The store fails",
         "DoiProxyStoreFails",
-        ("store", "", ""),
+        ("store", "store-unreachable", ""),
         _VALKEY,
     ),
     Fault(
@@ -160,7 +160,7 @@ FAULTS: Final = (
         "was deleted while it was open. This process creates it .*; stop the service before you delete a store",
         "The store reads, but does not write",
         "store",
-        ("store", "", ""),
+        ("store", "store-deleted", ""),
     ),
     Fault(
         "clock set back",

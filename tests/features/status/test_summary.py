@@ -67,6 +67,8 @@ async def fail(proxy: Proxy, names: int) -> None:
             "New names were refused for 1 min: all places for upstream queries are taken",
         ),
         (("store", 3.0, 3.0, "", 0), "The store failed for 0 s"),
+        (("store", 3.0, None, "", 0, "store-full"), "The store fails: the disk is full"),
+        (("store", 3.0, 63.0, "", 0, "store-deleted"), "The store failed for 1 min: the file was deleted"),
         (("worker", 3.0, None, "worker 1", 60, "silent"), "worker 1 did not answer for a minute, and was replaced"),
         (("worker", 3.0, None, "worker 2", 1, "signal", "SIGKILL"), "worker 2 was ended by SIGKILL, and was replaced"),
         (("worker", 3.0, None, "worker 2", 1, "status", "3"), "worker 2 ended with status 3, and was replaced"),

@@ -136,4 +136,4 @@ def test_a_failure_of_the_store_shorter_than_a_second_is_an_event() -> None:
         world.get("/10.5555/new")
         world.valkey.start()
         world.sleep(60)
-        assert list_events(world, "store") == [("", "", True)]
+        assert list_events(world, "store") == [("store-unreachable", "", True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -42,6 +43,21 @@ _PASSING: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
+#: What an operator can end, by the primary result code of SQLite, and by the number of an error of the system.
+_CAUSES: Final = {
+    sqlite3.SQLITE_BUSY: "store-locked",
+    sqlite3.SQLITE_LOCKED: "store-locked",
+    sqlite3.SQLITE_FULL: "store-full",
+    sqlite3.SQLITE_READONLY: "store-read-only",
+    sqlite3.SQLITE_CORRUPT: "store-damaged",
+    sqlite3.SQLITE_NOTADB: "store-damaged",
+}
+_FILE_CAUSES: Final = {
+    errno.ENOSPC: "store-full",
+    errno.EDQUOT: "store-full",
+    errno.EROFS: "store-read-only",
+    errno.EACCES: "store-read-only",
+}
 #: What the names of the log and of its index end with.
 TAILS: Final = ("-wal", "-shm")
 #: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
@@ -174,7 +190,8 @@ def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise StoreUnavailable(f"The store {path} cannot be opened {purpose}: {error}.") from error
+        text = f"The store {path} cannot be opened {purpose}: {error}."
+        raise StoreUnavailable(text, cause=find_cause(error)) from error
     except ValueError as error:
         raise StoreError(f"The store {path} cannot be opened {purpose}: {error}.") from error
 
@@ -200,6 +217,11 @@ def is_damage(error: BaseException) -> bool:
 def can_pass(error: BaseException) -> bool:
     """Whether an error of SQLite can pass by itself: a disk that is full or read-only, or the lock of a process."""
     return _error_code(error) in _PASSING
+
+
+def find_cause(error: BaseException) -> str:
+    """Why SQLite or a file failed, as the cause of a StoreError."""
+    return _CAUSES.get(_error_code(error)) or _FILE_CAUSES.get(getattr(error, "errno", None) or 0, "")
 
 
 def _error_code(error: BaseException) -> int:

@@ -38,7 +38,8 @@ class StorePlace:
         if self._damage:
             raise StoreLost(
                 f"The store {self._path} is damaged: {self._damage}. This process renames it and begins an empty store"
-                " with the records of its memory; check the disk."
+                " with the records of its memory; check the disk.",
+                cause="store-damaged",
             )
         if not self.is_lost:
             return
@@ -51,11 +52,13 @@ class StorePlace:
         if self._path.exists():
             raise StoreLost(
                 f"The store {self._path} was replaced while it was open. This process opens the file that is there now;"
-                " stop the service before you restore a store."
+                " stop the service before you restore a store.",
+                cause="store-replaced",
             )
         raise StoreLost(
             f"The store {self._path} was deleted while it was open. This process creates it with the records of its"
-            " memory; stop the service before you delete a store."
+            " memory; stop the service before you delete a store.",
+            cause="store-deleted",
         )
 
     def report_damage(self, error: Exception) -> None:

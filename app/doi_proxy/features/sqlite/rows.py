@@ -11,7 +11,7 @@ from typing import Any, Final
 from doi_proxy.cache.entry import Entry, RegistryEntry
 from doi_proxy.cache.store import StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.sqlite.file import is_damage
+from doi_proxy.features.sqlite.file import find_cause, is_damage
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.store.stored_entry import unpack
 
@@ -150,4 +150,4 @@ class Rows:
         self._last_failure = str(error)
         if is_damage(error):
             self._report_damage(error)
-        return StoreError(f"The store {self._path} failed: {error}.")
+        return StoreError(f"The store {self._path} failed: {error}.", cause=find_cause(error))

@@ -127,7 +127,8 @@ class SqliteStore:
         """See Store. Raises StoreError if too many writes wait or the last one failed. Never blocks."""
         self._submit(Change(entry.key, entry, announce, sent_at, unless_newer))
         if (error := self._writer.last_error) is not None:
-            raise StoreError(f"The store {self._path} could not be written: {error}.")
+            text = f"The store {self._path} could not be written: {error}."
+            raise StoreError(text, cause=file.find_cause(error))
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store."""
@@ -299,7 +300,8 @@ class SqliteStore:
             self._coordination_failure, self._coordination_failed_at = str(error), self._clock()
             if file.is_damage(error):
                 self._replace_coordination()
-            raise StoreError(f"The coordination file of {self._path} failed: {error}.") from error
+            text = f"The coordination file of {self._path} failed: {error}."
+            raise StoreError(text, cause=file.find_cause(error)) from error
         self._coordination_failure = ""
 
     def _replace_coordination(self) -> None:

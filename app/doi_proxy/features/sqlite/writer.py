@@ -11,6 +11,7 @@ from typing import Final
 
 from doi_proxy.cache.entry import Entry, loses_proof
 from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite.file import find_cause
 
 #: Changes in one transaction. 512 take about 5 ms, during which the writers of other processes wait.
 BATCH: Final = 512
@@ -166,7 +167,8 @@ class BatchWriter:
                 if error is None:
                     waiter.set_result(None)
                 else:
-                    waiter.set_exception(StoreError(f"The store could not be written: {error}."))
+                    text = f"The store could not be written: {error}."
+                    waiter.set_exception(StoreError(text, cause=find_cause(error)))
 
     def _take_next(self) -> bool:
         with self._awake:

@@ -95,8 +95,8 @@ class EventStatus(BaseModel):
     )
     cause: str = Field(
         "",
-        description="Why it happened: the token of an error, as in docs/errors.md; for a worker `silent`, `signal` or "
-        "`status`.",
+        description="Why it happened: the token of an error, as in docs/errors.md; of a store for example "
+        "`store-full`; for a worker `silent`, `signal` or `status`.",
     )
     sign: str = Field(
         "",

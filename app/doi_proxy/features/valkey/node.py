@@ -105,7 +105,7 @@ class Node:
             Access.ONCE: self._writes,
             Access.LATE: CommandPause(clock),
         }
-        self.last_failure = ""
+        self.last_failure = self._last_cause = ""
         #: The clients of each kind of work, and the places on their connections: a caller with a place finds one free.
         places = usual, asyncio.Semaphore(CONNECTIONS)
         self._clients = dict.fromkeys(Access, places) | {Access.LATE: (late, asyncio.Semaphore(CONNECTIONS))}
@@ -162,16 +162,17 @@ class Node:
             self._pauses[access].begin()
 
     def _failure(self, error: Exception) -> StoreError:
-        self.last_failure = _describe(error)
+        self.last_failure, self._last_cause = _describe(error), _find_cause(error)
         if isinstance(error, AskError | ClusterCrossSlotError):
             self.last_failure += f"; if it is a node of a cluster, use valkey+cluster://{self.name} as the store URL"
         if isinstance(error, ResponseError) and is_of_wrong_type(error):
             return DamagedEntry(f"The key on {self.name} has data of another program: {self.last_failure}.")
-        return StoreError(f"The store {self.name} failed: {self.last_failure}.")
+        return StoreError(f"The store {self.name} failed: {self.last_failure}.", cause=self._last_cause)
 
     def _refuse_in_pause(self, pause: CommandPause) -> None:
         if pause.is_in_force:
-            raise StoreError(f"The store {self.name} failed a moment ago: {self.last_failure}")
+            text = f"The store {self.name} failed a moment ago: {self.last_failure}"
+            raise StoreError(text, cause=self._last_cause)
 
 
 class Script:
@@ -226,6 +227,13 @@ def _is_reply(error: Exception) -> bool:
     """
     replies = (ResponseError, AuthenticationError, BusyLoadingError, ClusterError, MaxConnectionsError)
     return isinstance(error, replies) or _TOO_MANY_CLIENTS in str(error)
+
+
+def _find_cause(error: Exception) -> str:
+    """Why a server failed, as the cause of a StoreError."""
+    if isinstance(error, RedisTimeoutError):
+        return "store-timeout"
+    return "store-refuses" if _is_reply(error) else "store-unreachable"
 
 
 def is_of_wrong_type(error: Exception) -> bool:
