@@ -41,6 +41,8 @@ ABANDONED: Final = 30
 _COUNTED: Final = frozenset({"purge", "deny", "worker"})
 #: The kinds that have an end.
 LASTING: Final = frozenset({"outage", "pause", "refusal", "store"})
+#: The cause of a pause in a worker that obeys the pause of another one: UpstreamPaused.
+_OBEYED: Final = "upstream-paused"
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -74,7 +76,9 @@ def add_event(events: Iterable[Event], new: Event) -> list[Event]:
 
 
 def _is_same(event: Event, new: Event) -> bool:
-    if (event.kind, event.detail, event.cause, event.sign) != (new.kind, new.detail, new.cause, new.sign):
+    if (event.kind, event.detail) != (new.kind, new.detail):
+        return False
+    if (event.cause, event.sign) != (new.cause, new.sign) and _OBEYED not in (event.cause, new.cause):
         return False
     if event.kind in LASTING:
         return event.until is None or new.at <= event.until + NEAR
@@ -83,11 +87,14 @@ def _is_same(event: Event, new: Event) -> bool:
 
 def _join(event: Event, new: Event) -> Event:
     is_counted = event.kind in _COUNTED
+    cause = new if event.cause == _OBEYED else event
     return msgspec.structs.replace(
         event,
         at=min(event.at, new.at),
         until=new.until if event.kind in LASTING else new.at if is_counted else event.until,
         count=event.count + new.count if is_counted else event.count,
+        cause=cause.cause,
+        sign=cause.sign,
         seen=max(event.seen, new.seen),
     )
 

@@ -49,6 +49,14 @@ def test_a_failure_of_the_store_has_an_end_and_is_no_outage_of_an_upstream() -> 
     assert sum_outages(events, 0.0, 500.0) == 0.0
 
 
+def test_a_pause_that_another_worker_obeys_is_one_event_with_the_cause_of_the_refusal() -> None:
+    refused = Event("pause", 100, 130, "doi.org", cause="upstream-refused", sign="429")
+    obeyed = Event("pause", 101, detail="doi.org", cause="upstream-paused")
+    assert fold(obeyed, refused) == [refused]
+    assert fold(refused, obeyed, Event("pause", 101, 130, "doi.org", cause="upstream-paused")) == [refused]
+    assert len(fold(refused, Event("pause", 110, 120, "doi.org", cause="upstream-refused", sign="503"))) == 2
+
+
 def test_the_oldest_are_dropped() -> None:
     events = fold(*(Event("reload", 100 * number) for number in range(MAX_EVENTS + 5)))
     assert len(events) == MAX_EVENTS
