@@ -225,6 +225,12 @@ def test_a_replacement_writes_through_no_link(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("name", ["a" * 255, "ä" * 127, "😀" * 63], ids=["ASCII", "two bytes", "four bytes"])
+def test_a_file_with_the_longest_name_can_be_replaced(name: str, tmp_path: Path) -> None:
+    replace_private(tmp_path / name, b"content")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
 def test_a_replacement_that_is_not_complete_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")

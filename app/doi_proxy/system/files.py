@@ -25,6 +25,8 @@ _FOLDER: Final = 0o700
 _ROOT: Final = 0
 #: The end of the name of a file that is not complete.
 PARTIAL: Final = ".partial"
+#: Characters of the name of the complete file in it. A name has 255 bytes at most, and a character has up to four.
+_NAME_PART: Final = 50
 #: Without O_NONBLOCK, the opening of a pipe waits for its other end.
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 #: A symbolic link is refused too.
@@ -241,7 +243,7 @@ class Replacement:
     def __init__(self, path: Path) -> None:
         """Create the new file beside the old one, with a random name. Raises OSError."""
         self._path = path
-        descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+        descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.name[:_NAME_PART]}.", suffix=PARTIAL)
         #: Where the new file is until then.
         self.partial = Path(name)
         self.file: BinaryIO = os.fdopen(descriptor, "wb")
