@@ -101,6 +101,11 @@ def test_the_upstream_is_in_doubt_after_so_many_names_without_a_usable_answer() 
     assert breaker.state is BreakerState.CLOSED
 
 
+def test_who_allows_more_failures_allows_more_names_without_a_usable_answer() -> None:
+    breaker = Breaker(100, 15)
+    assert [breaker.suspect(str(number)) for number in range(30)].index(True) == 29
+
+
 def test_an_answer_ends_the_doubt() -> None:
     breaker = Breaker(failures=2, cooldown=10)
     assert [breaker.suspect("a"), breaker.suspect("b")] == [False, True]

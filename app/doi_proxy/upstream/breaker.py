@@ -17,8 +17,10 @@ import enum
 from typing import Final
 
 #: Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query then
-#: decides, so a name with a damaged record costs one query and no outage.
+#: decides, so a name with a damaged record costs one query and no outage. Three of the ten failures that open it; who
+#: sets more failures, as a drill does, allows as many more.
 _MOST_SUSPECTS: Final = 3
+_SUSPECTS_SHARE: Final = 0.3
 
 
 class BreakerState(enum.Enum):
@@ -34,7 +36,7 @@ class Breaker:
 
     def __init__(self, failures: int, cooldown: float) -> None:
         self._most_failures = failures
-        self._most_suspects = min(failures, _MOST_SUSPECTS)
+        self._most_suspects = min(failures, max(_MOST_SUSPECTS, int(_SUSPECTS_SHARE * failures)))
         self._cooldown = cooldown
         # Hashes: a name may have 8 kB. At most `failures` of them are held.
         self._failed_names: set[int] = set()
