@@ -23,6 +23,8 @@ from doi_proxy.list_formats.reference_list import NOTES
 #: Bytes of a document, and characters of its text: 2,000 references with short abstracts have about as many.
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
 MAX_CHARACTERS: Final = 2 * 1024 * 1024
+#: Lines of the text: paragraphs, those in the cells of tables too. A book of 500 pages has about 10,000.
+_MAX_LINES: Final = 100_000
 #: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
 MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
 #: Unpacked bytes for each byte that was sent, and those of a small document. Documents have up to about 20.
@@ -156,6 +158,7 @@ class DocumentText:
         self.pieces: list[str] = []
         #: The characters of the pieces.
         self.characters = 0
+        self._lines = 0
         #: What is being read.
         self.part = ""
         self.parser = expat.ParserCreate()
@@ -248,6 +251,9 @@ class DocumentText:
         self.characters += len(text)
         if self.characters > self._max_characters:
             raise _unreadable("its text is too long")
+        self._lines += text.count("\n")
+        if self._lines > _MAX_LINES:
+            raise _unreadable("it has too many paragraphs")
         self.pieces.append(text)
 
     def _check_namespace(self, prefix: str | None, namespace: str | None) -> None:

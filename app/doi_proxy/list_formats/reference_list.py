@@ -44,6 +44,8 @@ _AUTHOR: Final = re.compile(r"[A-ZÀ-ÖØ-Þ][\w’'-]{1,40}(?:[ -][A-ZÀ-ÖØ-�
 #: reference a line.
 _FULL_LINE: Final = 50
 _SHARE: Final = 0.75
+#: Characters that are searched at once.
+_BLOCK: Final = 16_384
 #: Lines of a list that are looked at to find out how it is written.
 _MAX_SAMPLED: Final = 200
 
@@ -55,14 +57,23 @@ def find_list(text: str) -> tuple[int, int, bool]:
     """
     end = text.find(NOTES)
     end = len(text) if end < 0 else end
-    begin = -1
-    for heading in _HEADING.finditer(text, 0, end):
-        if text[heading.end() : end].strip():
+    begin, last = -1, len(text[:end].rstrip())
+    for heading in _find_in_lines(_HEADING, text, 0, end):
+        if heading.end() < last:
             begin = heading.end()
     if begin < 0:
         return 0, end, False
-    following = _NEXT_PART.search(text, begin, end)
+    following = next(_find_in_lines(_NEXT_PART, text, begin, end), None)
     return begin, following.start() if following else end, True
+
+
+def _find_in_lines(pattern: re.Pattern[str], text: str, begin: int, end: int) -> Iterator[re.Match[str]]:
+    """What matches in a line. Each search is of a block: no other thread runs during one of 2 million characters."""
+    while begin < end:
+        line_end = text.find("\n", min(begin + _BLOCK, end), end)
+        after = end if line_end < 0 else line_end + 1
+        yield from pattern.finditer(text, begin, after)
+        begin = after
 
 
 def find_references(

@@ -100,7 +100,8 @@ def many_parts() -> bytes:
     [
         (b"not a document", 400, "not a ZIP archive"),
         (document(paragraphs("x" * 3_000_000), method=zipfile.ZIP_STORED), 400, "its text is too long"),
-        (document("<w:p/>" * 3_000_000), 400, "too large when it is unpacked"),
+        (document("<w:r/>" * 3_000_000), 400, "too large when it is unpacked"),
+        (document("<w:p/>" * 100_001), 400, "too many paragraphs"),
         (document("", head='<!DOCTYPE d [<!ENTITY a "aaaa">]>'), 400, "document type declaration"),
         (many_parts(), 400, "too many parts"),
         (b"PK\x03\x04" + b"x" * (4 * 1024 * 1024), 413, "larger than 4194304 bytes"),
