@@ -208,6 +208,8 @@ def _bibliographies() -> Iterator[tuple[str, bytes]]:
     """Files for /references that take long."""
     yield "4 MiB of delimiters", b"\r\n--x" * 600_000
     yield "500 entries without a DOI", b"@a{" + b"k" * 200 + b",\n" + (b"x" * 200 + b"\n@a{k,\n") * 500
+    yield "2,000 references", b"".join(b"[%d] Smith, J. A title. 2020.\n\n" % number for number in range(1, 2_001))
+    yield "60,000 headings", b"References\n" * 60_000
     yield "300 broken names", b"Smith 10.1000 / 1<b>&amp;\xe2\x80\x93x.;\n" * 300
     yield "19,461 lines", (b"x\n" * 37 + b"Smith 10.1000 / 1;\n\n") * 499
     yield "an entry of 19,500 lines", b"@a{k,\n" + b"x\n" * 19_000 + b"doi = {10.1000 / 1}\n}\n" * 240

@@ -221,8 +221,9 @@ class _CheckedPage(StreamedAnswer):
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
-        page = self._page.render(self._language, await self._page.describe(found, rows))
-        await asyncio.sleep(0)
+        result = await self._page.describe(found, rows)
+        # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected document of 4 MiB 10 more.
+        page = await asyncio.to_thread(self._page.render, self._language, result)
         if not is_begun:
             await self._send_whole(output, await _fill(page, found.text), None)
             return
