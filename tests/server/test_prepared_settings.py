@@ -30,6 +30,7 @@ PLAIN: Final[dict[str, Any]] = {
     "port": 8001,
     "workers": 2,
     "trusted_proxies": "127.0.0.1,192.0.2.1",
+    "proxy_protocol": True,
     "mode": "sealed",
     "log_level": "debug",
     "log_format": "json",

@@ -235,7 +235,10 @@ def register(server: http_server.HttpServer, lifecycle: Lifecycle) -> None:
 def server_options(settings: Settings, certificate: Certificate) -> http_server.ServerOptions:
     """The settings of the server."""
     return http_server.ServerOptions(
-        trusted_proxies=settings.trusted_proxies, certificate=certificate, grace=http_server.GRACE
+        trusted_proxies=settings.trusted_proxies,
+        proxy_protocol=settings.proxy_protocol,
+        certificate=certificate,
+        grace=http_server.GRACE,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Final, Self
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.proxy_client.server import ProxyServer
+from doi_proxy.server.proxy_header import OWN_CONNECTION
 from doi_proxy.system.redaction import MAX_SHOWN, redact
 from doi_proxy.upstream.retry_after import read_retry_after
 
@@ -227,28 +228,37 @@ class Exchange:
         return ProxyFailure(f"{label}: no answer: {reason}; check the URL and that the proxy runs", is_transient=True)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
+class _Connection(http.client.HTTPConnection):
+    """HTTP over TCP, or over a Unix socket."""
 
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
+    server: ProxyServer
 
     def connect(self) -> None:
-        """Connect to the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        """Connect, and send the header of the PROXY protocol if the server needs one."""
+        if self.server.socket_path is None:
+            super().connect()
+        else:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(self.server.socket_path)
+        if self.server.has_proxy_protocol:
+            self.sock.sendall(OWN_CONNECTION)
+
+
+class _TlsConnection(http.client.HTTPSConnection, _Connection):
+    """HTTPS. `connect` of http.client calls that of _Connection, and begins TLS after it."""
 
 
 def _open(server: ProxyServer, timeout: float) -> http.client.HTTPConnection:
     """A connection. Nothing is sent."""
-    if server.socket_path is not None:
-        return _UnixConnection(server.socket_path, timeout)
-    if not server.is_tls:
-        return http.client.HTTPConnection(server.host, server.port, timeout=timeout)
-    context = ssl.create_default_context() if server.verifies else ssl._create_unverified_context()  # noqa: S323
-    return http.client.HTTPSConnection(server.host, server.port, timeout=timeout, context=context)
+    connection: _Connection
+    if server.is_tls:
+        context = ssl.create_default_context() if server.verifies else ssl._create_unverified_context()  # noqa: S323
+        connection = _TlsConnection(server.host, server.port, timeout=timeout, context=context)
+    else:
+        connection = _Connection(server.host, server.port, timeout=timeout)
+    connection.server = server
+    return connection
 
 
 def read_detail(content: bytes) -> str | None:

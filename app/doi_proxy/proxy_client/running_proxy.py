@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from doi_proxy.proxy_client.admin import AdminClient
 from doi_proxy.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
 from doi_proxy.server.listening import UNIX
@@ -12,7 +14,8 @@ def find_server(settings: Settings, server: str | None) -> ProxyServer:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
     if server is not None:
         return parse_server(server, "--server")
-    return server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+    here = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+    return replace(here, has_proxy_protocol=settings.proxy_protocol)
 
 
 def open_client(settings: Settings, server: str | None) -> AdminClient:

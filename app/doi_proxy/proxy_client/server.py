@@ -29,6 +29,8 @@ class ProxyServer:
     socket_path: str | None = None
     #: `Authorization` for the user and the password in the URL (RFC 7617), for a front proxy that requests them.
     credentials: str | None = None
+    #: Whether a connection begins with a header of the PROXY protocol.
+    has_proxy_protocol: bool = False
 
     @property
     def netloc(self) -> str:

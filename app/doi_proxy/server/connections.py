@@ -61,6 +61,7 @@ class Reason(StrEnum):
     REFUSED = "refused"
     MALFORMED = "malformed"
     HANDSHAKE = "handshake"
+    PROXY_HEADER = "proxy_header"
 
 
 class Phase(StrEnum):
@@ -182,7 +183,7 @@ class Connections:
             self._start(loop)
         connection.since = connection.body_since = self.now
         limits = self._limits
-        client = None if limits.is_trusted(address) else limits.client_of(address)
+        client = None if self.is_trusted(address) else limits.client_of(address)
         peers = self._held[_CLIENT].get(client, {})
         if len(peers) >= limits.per_client and not self._evict_peer(peers):
             return False
@@ -195,6 +196,10 @@ class Connections:
         for held, key in zip(self._held, holder, strict=False):
             held.setdefault(key, {})[connection] = None
         return True
+
+    def is_trusted(self, address: str) -> bool:
+        """Whether this is the address of a front proxy."""
+        return self._limits.is_trusted(address)
 
     def set_total(self, total: int) -> None:
         """Allow so many connections from now on. Those beyond fewer stay until a newcomer needs a place."""

@@ -18,6 +18,7 @@ from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.framing import CLOSE
 from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.server.proxies import trusted_hosts
+from doi_proxy.server.proxy_protocol import ProxyProtocolLayer
 from doi_proxy.server.tls import TlsLayer
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ class ServerOptions:
     """The settings that the server uses."""
 
     trusted_proxies: tuple[str, ...]
+    #: Whether every connection begins with a header of the PROXY protocol.
+    proxy_protocol: bool
     certificate: Certificate
     #: See GRACE.
     grace: float
@@ -160,6 +163,8 @@ class HttpServer(uvicorn.Server):
 
 def _configure(application: Any, options: ServerOptions) -> uvicorn.Config:
     protocol: Any = ServerProtocol if options.certificate.context is None else partial(TlsLayer, options.certificate)
+    if options.proxy_protocol:
+        protocol = partial(ProxyProtocolLayer, protocol, application.connections)
     return uvicorn.Config(
         application,
         http=protocol,

@@ -52,8 +52,10 @@ class ServerProtocol(HttpToolsProtocol):
         "_prepared _reason _refusal _stream _unsent _unsent_since body_since since"
     ).split()
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, client: tuple[str, int] | None = None, **options: Any) -> None:
+        """`client` is the one that a header of the PROXY protocol names. By default it is the peer."""
         super().__init__(*args, **options)
+        self.client = client
         application = application_of(self.app)
         if application is None:
             raise TypeError("the application has no attribute `connections` with the server's Connections")
@@ -87,7 +89,8 @@ class ServerProtocol(HttpToolsProtocol):
         # uvicorn takes the addresses from new objects of sockets. A TCP peer that has reset its connection has no
         # address, and must not pass as a local one.
         self.server = (own, None) if isinstance(own, str) else own[:2] if own else None
-        self.client = (proxies.UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
+        if self.client is None:
+            self.client = (proxies.UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
         self._use(transport, "http")
         if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
             self._refuse(503, _NO_ROOM, Reason.REFUSED)

@@ -49,7 +49,7 @@ class TlsLayer(SSLProtocol):  # type: ignore[misc]
     """The TLS of one connection: the protocol of its socket."""
 
     def __init__(self, certificate: Certificate, **options: Any) -> None:
-        """`options` are those of uvicorn's protocol."""
+        """`options` are those of ServerProtocol."""
         protocol = self._connection = TlsProtocol(**options)
         super().__init__(
             protocol.loop, protocol, certificate.context, None, server_side=True, ssl_handshake_timeout=_HANDSHAKE_LIMIT
@@ -59,6 +59,16 @@ class TlsLayer(SSLProtocol):  # type: ignore[misc]
         """A client has connected."""
         if self._connection.accept(transport):
             super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes that the layer before this one has read. uvloop itself reads into the buffer."""
+        unread = memoryview(data)
+        while unread:
+            buffer = self.get_buffer(len(unread))
+            size = min(len(buffer), len(unread))
+            buffer[:size] = unread[:size]
+            unread = unread[size:]
+            self.buffer_updated(size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed. uvloop calls this only after a complete handshake."""

@@ -70,6 +70,7 @@ class Settings(SettingsGroup):
         tls_cert: Path | None
         tls_key: Path | None
         trusted_proxies: tuple[str, ...]
+        proxy_protocol: bool
         privacy_level: int
         mode: Literal["online", "sealed"]
         public_url: str | None

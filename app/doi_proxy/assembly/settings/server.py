@@ -50,6 +50,12 @@ class ServerSettings(options.SettingsGroup):
         "trusted; `*` trusts every address. Change it if the front proxy is on another machine.",
         json_schema_extra=options.RELOADED,
     )
+    proxy_protocol: bool = Field(
+        False,
+        description="Every connection to the HTTP listener begins with a header of the PROXY protocol, version 1 or 2, "
+        "which names the client. Connections without it are closed, and only `trusted_proxies` may name a client. "
+        "Set it if the front proxy passes TCP on and adds no X-Forwarded-For.",
+    )
     mode: Literal["online", "sealed"] = Field(
         "online",
         description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "

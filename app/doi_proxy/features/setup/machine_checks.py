@@ -10,7 +10,7 @@ from typing import Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure
-from doi_proxy.proxy_client.server import server_on_this_machine
+from doi_proxy.proxy_client.running_proxy import find_server
 from doi_proxy.server.listening import UNIX, listen, listen_at, release
 from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.files import read_regular
@@ -92,9 +92,8 @@ def find_admin_listener_problems(inspection: Inspection) -> Iterator[Finding]:
 
 
 def _is_doi_proxy(settings: Settings) -> bool:
-    server = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
     try:
-        with Exchange(server, _TIMEOUT) as exchange:
+        with Exchange(find_server(settings, None), _TIMEOUT) as exchange:
             return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(_MAX_ANSWER)
     except (ProxyFailure, http.client.HTTPException, ValueError):
         # The last two are about a host that is none.
