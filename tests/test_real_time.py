@@ -50,6 +50,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "features/valkey/valkey_server.py": "Valkey has no port 0: that switches its port off",
     "hostile/clients.py": "a hostile client sends slowly",
     "proxy_client/test_exchange.py": "the deadline is one that passes: the answer does not end",
+    "server/test_proxy_protocol.py": "nginx reports no port that it chose",
     "test_debian_package.py": "the unit of systemd has a port",
     "test_image.py": "the environment of the container has a port",
     "test_monitoring.py": "Alertmanager reports no port that it chose",
