@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from tests.simulation.history import Step, draw_history
-from tests.simulation.judge import KNOWN, Broken
+from tests.simulation.judge import Broken
 from tests.simulation.play import play
 
 T = TypeVar("T")
@@ -81,7 +81,6 @@ class Run:
         self._began = _timer()
         self._seeds = 0
         self._statuses: Counter[int] = Counter()
-        self._known: Counter[str] = Counter()
         #: The seeds that fail, by invariant.
         self.failed: dict[str, list[int]] = {}
 
@@ -102,7 +101,6 @@ class Run:
             print(f"    replay: make simulate SEED={seed} SEEDS=1 STEPS={self._steps}", flush=True)
         else:
             self._statuses.update(outcome.statuses)
-            self._known.update(outcome.known.keys())
 
     def report(self) -> None:
         """Print the counts."""
@@ -110,8 +108,6 @@ class Run:
         speed = f"{answered / seconds:,.0f} a second"
         print(f"{self._seeds} seeds, {answered:,} requests answered in {seconds:.1f} s of processor time: {speed}")
         print(", ".join(f"{number} x {status}" for status, number in sorted(self._statuses.items())))
-        for invariant, number in self._known.items():
-            print(f"known: {invariant}: {number} seeds; {KNOWN[invariant].text}")
         for invariant, failed in self.failed.items():
             print(f"BROKEN: {invariant}: {len(failed)} seeds: {', '.join(map(str, failed[:20]))}")
 

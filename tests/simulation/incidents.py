@@ -25,11 +25,6 @@ _LINES: Final = (
 )
 
 
-def name_event(kind: str) -> str:
-    """The invariant that each incident of a kind is an event of /status."""
-    return f"an incident of the kind {kind!r} is an event"
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of the log that begins or ends an incident."""
@@ -95,7 +90,7 @@ class Incidents:
             self._report("an incident ends when its cause has ended", f"the log has no end of: {kind}")
         told = {event["kind"] for status in statuses for event in status["events"]}
         for kind in self._seen - told:
-            self._report(name_event(kind), "the log tells of one, /status does not")
+            self._report(f"an incident of the kind {kind!r} is an event", "the log tells of one, /status does not")
         for status in statuses:
             self._judge_status(status)
 

@@ -61,18 +61,6 @@ _CONTROL: Final = "0.NA/10"
 _OF_OTHERS: Final = frozenset({"budget-spent", "places-full", "upstream-slow", "share-spent", "rate-exceeded"})
 
 
-class Known(NamedTuple):
-    """A fault that is known and not mended: the history in which it shows, and what is wrong."""
-
-    seed: int
-    steps: int
-    text: str
-
-
-#: The known faults, by the invariant that they break. None is known.
-KNOWN: Final[dict[str, Known]] = {}
-
-
 class Broken(AssertionError):
     """An invariant does not hold. `invariant` is its name."""
 
@@ -190,8 +178,8 @@ class Judge:
     upstream: Told
     answered: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
-    #: What broke first, by invariant.
-    broken: dict[str, Broken] = field(default_factory=dict)
+    #: What broke first.
+    _broken: Broken | None = None
     _tokens: float = BURST
     _tokens_at: float = 0.0
     #: The tokens of the parts of the budget that processes have while the store fails.
@@ -231,8 +219,8 @@ class Judge:
 
     def report(self, invariant: str, detail: str) -> None:
         """An invariant does not hold."""
-        if invariant not in self.broken:
-            self.broken[invariant] = Broken(invariant, f"{detail}, at {self.world.loop.time():.3f} s")
+        if self._broken is None:
+            self._broken = Broken(invariant, f"{detail}, at {self.world.loop.time():.3f} s")
 
     # The upstream's side
 
@@ -445,8 +433,7 @@ class Judge:
             self.report("a client alone is never refused for what others do", f"{request.name}: {token}")
 
     def check(self) -> None:
-        """Raise what was broken, unless it is known: what follows a known fault is judged too."""
+        """Raise what was broken first."""
         self._look()
-        for invariant, broken in self.broken.items():
-            if invariant not in KNOWN:
-                raise broken
+        if self._broken is not None:
+            raise self._broken

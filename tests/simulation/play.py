@@ -79,12 +79,10 @@ class Outcome:
     digest: str
     statuses: dict[int, int]
     queries: int
-    #: The known faults that it met, by invariant.
-    known: dict[str, Broken]
 
 
 def play(seed: int, steps: Sequence[Step]) -> Outcome:
-    """Play a history. The same seed and steps have the same outcome. Raises Broken for a fault that is not known."""
+    """Play a history. The same seed and steps have the same outcome. Raises Broken."""
     try:
         return _play(seed, steps)
     finally:
@@ -129,7 +127,7 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
                 raise
             finally:
                 upstream.is_running = False
-            return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries(), judge.broken)
+            return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries())
 
 
 def _put_all(upstream: Told) -> None:
