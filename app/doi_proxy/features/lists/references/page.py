@@ -222,7 +222,7 @@ class _CheckedPage(StreamedAnswer):
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
         result = await self._page.describe(found, rows)
-        # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected document of 4 MiB 10 more.
+        # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected document of 4 MiB 12 more.
         page = await asyncio.to_thread(self._page.render, self._language, result)
         if not is_begun:
             await self._send_whole(output, await _fill(page, found.text), None)

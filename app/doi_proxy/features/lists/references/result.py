@@ -86,8 +86,7 @@ class CheckedReference:
     @property
     def searched(self) -> str:
         """What a search for a reference without a registered DOI gets, "" for others."""
-        is_searched = self.state in ("no_doi", "not_found") and self.around != ""
-        return " ".join(self.around.split())[:_SEARCHED] if is_searched else ""
+        return " ".join(self.around.split())[:_SEARCHED] if self.state in ("no_doi", "not_found") else ""
 
 
 @dataclass(frozen=True, slots=True)
