@@ -11,7 +11,7 @@ from doi_proxy.resolver.options import Conditions
 from doi_proxy.web.section import PageKind, Section
 
 #: Seconds that the page of a record waits for its metadata. The records of a new prefix and the answer of an agency
-#: take one to two. A person rather waits for them than opens the page twice.
+#: take one to two. A person would rather wait for them than open the page twice.
 PAGE_TIMEOUT: Final = 2.0
 
 

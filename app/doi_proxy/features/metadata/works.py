@@ -102,7 +102,7 @@ class Works:
         return kept.work if kept is not None and self._is_usable(name.key, kept.fetched_at) else None
 
     def may_find(self, name: HandleName) -> bool:
-        """Whether a fetch may bring the work: the agency has not said within minutes that it has none."""
+        """Whether a fetch may bring the work: within minutes, none has failed or ended without it."""
         return name.is_doi and name.key not in self._absent
 
     def _is_usable(self, key: str, fetched_at: float) -> bool:
