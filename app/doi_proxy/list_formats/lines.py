@@ -248,7 +248,10 @@ class LineReader:
 
     def _check(self, lines: list[Line]) -> list[ReadItem]:
         if lines and lines[0].number == 1 and lines[0].data.startswith(_ZIP):
-            raise UnreadableList("The list is a ZIP archive, such as .xlsx or .docx; save it as CSV, or name it .docx.")
+            raise UnreadableList(
+                "The list is a ZIP archive, such as .xlsx or .docx; save it as CSV, or as plain text. `resolve` reads "
+                "a document that has the name or the media type of a .docx file."
+            )
         return self._read(lines)
 
     def _read(self, lines: list[Line]) -> list[ReadItem]:
