@@ -13,10 +13,10 @@ MAX_LOOK: Final = 64
 
 #: The signs of 110,816 registered names, and "&", which one publisher uses. Any other is a foreign sign.
 _USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCII)
-#: Another prefix or a URL in a suffix: the name, or what stands before it.
+#: Another prefix or a URL in a suffix. The name that is meant may begin there, or end before it.
 _SECOND: Final = re.compile(r"/10\.[0-9]{4,9}/|://")
 _PAIRS: Final = ("()", "[]", "<>")
-#: What follows a name at once, and is a part of it or not: a letter, a digit, a plus sign.
+#: What may still be part of a name if it follows without a blank: a letter, a digit, a plus sign.
 _GLUED: Final = re.compile(r"[0-9A-Za-z+]")
 #: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
 #: hexadecimal digits.

@@ -102,11 +102,11 @@ def without_repetition(text: str) -> str:
 
 
 def with_one_slash(text: str) -> str:
-    """10.1000//182 -> 10.1000/182: but for prefixes whose registered names have two slashes."""
+    """10.1000//182 -> 10.1000/182: not for prefixes of which registered names have two slashes."""
     found = _DOUBLE_SLASH.search(text) if "//" in text else None
     return with_one_of_two_slashes(text) if found and found[1] not in _PREFIXES_WITH_TWO else text
 
 
 def with_one_of_two_slashes(text: str) -> str:
-    """10.1037//182 -> 10.1037/182: for these prefixes too, as most of their names have one."""
+    """10.1037//182 -> 10.1037/182: for any prefix. Most names of those with two slashes have one."""
     return _DOUBLE_SLASH.sub(r"\1", text) if "//" in text else text

@@ -15,8 +15,8 @@ from doi_names.repair.prefix import NAME, PREFIX
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LATEX_ESCAPE: Final = re.compile(
     r"""\{\\(?P<braced>[_&%#$<>])\}
-        # Markdown escapes any punctuation (CommonMark 0.31, section 2.4).
       | \{(?P<bare>[][<>_&%\#])\}
+        # Markdown escapes any punctuation (CommonMark 0.31, section 2.4).
       | \\{1,4}(?=[_&%#${}<>.:;+~-]|[\[\]](?=[0-9]))
       | \$(?P<math>[<>_])\$
       | \{\\text(?P<braced_word>less|greater|underscore)\}

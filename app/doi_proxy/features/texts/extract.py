@@ -79,7 +79,7 @@ def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
     text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
-    # Some generators of clients know only the first.
+    # Some client generators use only the first media type.
     body: dict[str, Any] = {
         JSON: {"schema": _TEXT_IN_JSON, "example": {"text": text["example"]}},
         **dict.fromkeys(extraction.TEXT_TYPES, text),
