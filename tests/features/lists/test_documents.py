@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
 import json
 import re
 import zipfile
@@ -15,7 +14,7 @@ import pytest
 
 from doi_proxy.list_formats.docx import read_docx
 from tests.features.lists.command_bench import Bench
-from tests.features.lists.test_references import FORM, document, form, paragraphs
+from tests.features.lists.test_references import FORM, document, form, many_parts, paragraphs
 from tests.table import table
 from tests.web.proxy import Proxy
 
@@ -85,14 +84,6 @@ async def test_the_command_has_the_same_rows(bench: Bench) -> None:
     assert len(every.rows) == 62
     damaged = await bench.run(bench.write("damaged.docx", THESIS[:-9]))
     assert (damaged.status, "damaged.docx: The document cannot be read" in damaged.errors) == (2, True)
-
-
-def many_parts() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for number in range(10_000):
-            archive.writestr(f"word/{number}", "")
-    return file.getvalue()
 
 
 @table(

@@ -92,6 +92,14 @@ def document(
     return file.getvalue()
 
 
+def many_parts() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(10_000):
+            archive.writestr(f"word/{number}", "")
+    return file.getvalue()
+
+
 def in_encoding(name: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

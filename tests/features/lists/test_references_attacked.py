@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import re
-import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +13,7 @@ import pytest
 
 from tests.constants import MAX_OPEN
 from tests.fake_upstream import EVERY_NAME
-from tests.features.lists.test_references import FORM, PATH, document, form, paragraphs, results, typed
+from tests.features.lists.test_references import FORM, PATH, document, form, many_parts, paragraphs, results, typed
 from tests.table import table
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply
@@ -66,14 +64,6 @@ def names(count: int, kind: str = "new") -> str:
     return "\n".join(f"Author {number} (2020). A title. 10.5555/{kind}-{number}" for number in range(count))
 
 
-def many_parts() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for number in range(10_000):
-            archive.writestr(f"word/{number}", "")
-    return file.getvalue()
-
-
 #: Documents that are small to send and dear to read.
 HOSTILE_DOCUMENTS: Final[dict[str, Callable[[], bytes]]] = {
     "16 MiB of elements": lambda: document("<a/>" * 4_190_000),
@@ -115,7 +105,8 @@ async def test_a_flood_of_hostile_documents_leaves_the_reader_alone(proxy: Proxy
         got = await asyncio.gather(*(upload(proxy, number, data, "thesis.docx") for number in range(UPLOADS)))
         await asyncio.sleep(INTERVAL)
     assert max(waits) < QUICK
-    assert {reply.status for reply in got} <= {400, 429}
+    # The document was read at least once.
+    assert 400 in (found := {reply.status for reply in got}) and found <= {400, 429}
     # The place of an upload that was refused is free again.
     assert (await upload(proxy, 200, "10.5555/stored")).status == 200
     assert proxy.upstream.queries() == 1
