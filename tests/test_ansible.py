@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from doi_proxy.assembly.settings import Settings
-from tests.test_debian_package import missing
+from tests.test_debian_package import build_package, missing
 from tools import clean_root
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -65,12 +64,12 @@ def test_the_example_names_settings_that_exist() -> None:
 
 
 @pytest.mark.nightly
-def test_the_role_installs_once_and_a_wrong_setting_replaces_nothing(package: Path) -> None:
+def test_the_role_installs_once_and_a_wrong_setting_replaces_nothing(tmp_path: Path) -> None:
     absent = missing() or clean_root.missing()
     if absent or shutil.which("ansible-playbook") is None:
         pytest.skip(f"the role is not run: {absent or 'the Debian package ansible-core is not installed'}")
     files = {f"roles/{path.relative_to(ROLE.parent)}": path for path in ROLE.rglob("*") if path.is_file()}
-    printed = clean_root.run(RUNS, {"doi-proxy.deb": package, **files})
+    printed = clean_root.run(RUNS, {"doi-proxy.deb": build_package(tmp_path), **files})
     assert "first: 0" in printed, printed
     runs = [line for line in printed.splitlines() if line.startswith("localhost ")]
     assert [("changed=0" in line, "failed=0" in line) for line in runs] == [
@@ -83,11 +82,3 @@ def test_the_role_installs_once_and_a_wrong_setting_replaces_nothing(package: Pa
     assert "token: 600 root" in printed
     assert "restarts: 2\n" in printed
     assert "there is no such setting; did you mean" in printed
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("deb")
-    subprocess.run(["make", "--no-print-directory", "deb", f"DEB_FOLDER={folder}"], cwd=ROOT, check=True)
-    (built,) = folder.glob("*.deb")
-    return built

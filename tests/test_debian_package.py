@@ -87,12 +87,16 @@ class Installed(NamedTuple):
         return [*identity, str(self.root / "opt/doi-proxy/bin/doi-proxy"), *arguments, "--config", str(self.settings)]
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("deb")
+def build_package(folder: Path) -> Path:
+    """Build the package of this checkout in an empty folder."""
     run("make", "--no-print-directory", "deb", f"DEB_FOLDER={folder}")
     (built,) = folder.glob("*.deb")
     return built
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_package(tmp_path_factory.mktemp("deb"))
 
 
 @pytest.fixture(scope="module")
