@@ -31,7 +31,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 async def test_a_restart_refuses_no_connection(workers: int, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         port, descriptor = listening.getsockname()[1], listening.fileno()
-        settings = {"MODE": "sealed", "STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3", "PORT": "1"}
+        settings = {"MODE": "sealed", "STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3", "HOST": "::1", "PORT": "1"}
         variables = {f"DOI_PROXY_{name}": value for name, value in settings.items()}
         serve = [sys.executable, "-m", "doi_proxy", "serve", "--workers", str(workers)]
         command = [sys.executable, "-c", SYSTEMD, str(descriptor), *serve]
@@ -60,6 +60,8 @@ async def test_a_restart_refuses_no_connection(workers: int, tmp_path: Path) -> 
             await asyncio.to_thread(process.terminate)
             process = start()
             await answers_after(len(statuses) + 20)
+            # The address of the socket, and not that of the settings.
+            assert process.count(f"starting on http://127.0.0.1:{port}\n") == 2
             ended.set()
             # A connection that was refused or reset raises here.
             await asyncio.gather(*clients)

@@ -248,12 +248,18 @@ def _report_ready(notifier: Notifier, status: str) -> None:
     notifier.ready(status)
 
 
+def _name_address(listening: socket.socket, scheme: str) -> str:
+    """The address of the socket itself. A socket that a unit passes need not have the address of the settings."""
+    name = listening.getsockname()
+    if isinstance(name, str):
+        return f"{UNIX}{name}"
+    host, port = name[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
 def _announce(settings: Settings, listening: socket.socket) -> str:
     """Log the address of the service. Returns the status text for systemd."""
-    scheme = "https" if settings.tls_cert else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    is_file = settings.host.startswith(UNIX)
-    address = settings.host if is_file else f"{scheme}://{host}:{listening.getsockname()[1]}"
+    address = _name_address(listening, "https" if settings.tls_cert else "http")
     log.info("starting on %s", address)
     for name, further in _further_addresses(settings).items():
         log.info("%s: listening on %s", name, further)
