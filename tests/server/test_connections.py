@@ -327,3 +327,17 @@ async def test_an_ended_connection_is_counted_by_reason_and_leaves_its_place() -
     connections.remove(first, Reason.CLIENT)
     assert (len(connections), connections.closed[Reason.CLIENT]) == (0, 1)
     assert connections.admit(Still(Phase.IDLE), "198.51.100.1", loop)
+
+
+async def test_more_connections_than_a_new_total_become_fewer_with_each_new_one() -> None:
+    connections = _connections(total=8)
+    loop = asyncio.get_running_loop()
+    for number in range(8):
+        connections.admit(Still(Phase.IDLE), f"192.0.{number}.1", loop)
+    connections.set_total(5)
+    assert len(connections) == 8
+    counts = []
+    for number in range(5):
+        assert connections.admit(Still(Phase.IDLE), f"198.51.{number}.1", loop)
+        counts.append(len(connections))
+    assert counts == [7, 6, 5, 5, 5]

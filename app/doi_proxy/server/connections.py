@@ -191,6 +191,8 @@ class Connections:
             self._report_full(True)
             if not self._evict_first():
                 return False
+            if len(self._holder) >= limits.total:  # set_total has lowered it
+                self._evict_first()
         self._visit(connection)
         holder = self._holder[connection] = () if client is None else (find_accounts(client)[0], client)
         for held, key in zip(self._held, holder, strict=False):
@@ -202,7 +204,7 @@ class Connections:
         return self._limits.is_trusted(address)
 
     def set_total(self, total: int) -> None:
-        """Allow so many connections from now on. Those beyond fewer stay until a newcomer needs a place."""
+        """Allow so many connections from now on. While there are more, two of them give way to each new one."""
         self._limits = replace(self._limits, total=total)
 
     def set_trusted_proxies(self, is_trusted: Callable[[str], bool]) -> None:
