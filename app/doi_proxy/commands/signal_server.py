@@ -11,8 +11,6 @@ from typing import Any, Final
 from doi_proxy.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-
-
 #: Seconds between two calls of the event `alive`.
 _ALIVE_INTERVAL: Final = 1.0
 

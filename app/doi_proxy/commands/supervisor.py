@@ -191,19 +191,22 @@ class Supervisor:
             return
         process = worker.process
         status = process.exitcode or 0
-        sign = _name_signal(-status) if status < 0 else str(status)
-        if worker.aborted_at is None:
-            ended = (
-                f"was ended by {sign}, and another one takes its place" if status < 0 else f"ended with status {sign}"
+        if worker.aborted_at is not None:  # _abort has logged it
+            cause, sign = "silent", ""
+        elif status < 0:
+            cause, sign = "signal", _name_signal(-status)
+            log.error(
+                "%s (process %s) was ended by %s, and another one takes its place", process.name, process.pid, sign
             )
-            log.error("%s (process %s) %s", process.name, process.pid, ended)
-        cause = "silent" if worker.aborted_at is not None else "signal" if status < 0 else "status"
-        self._events.ended(process.name, cause, "" if cause == "silent" else sign)
+        else:
+            cause, sign = "status", str(status)
+            log.error("%s (process %s) ended with status %s", process.name, process.pid, sign)
+        self._events.ended(process.name, cause, sign)
         if worker.ready:
             return
         self._restart_at = now + RESTART_PAUSE
         # A worker that was killed is replaced. A worker that exited by itself would do so again.
-        if not self._started and (worker.process.exitcode or 0) > 0:
+        if not self._started and status > 0:
             log.error("a worker could not start; the service ends (the lines above show why)")
             self._failed = True
             self._end()

@@ -21,7 +21,10 @@ ALIVE_INTERVAL: Final = 5.0
 
 
 class PipeMessage(Enum):
-    """The messages between a supervisor and a worker. Any other message to a worker is its new settings."""
+    """The messages between a supervisor and a worker.
+
+    Any other message to a worker is its new settings, or None if they cannot be used; see Lifecycle.reload.
+    """
 
     READY = "ready"
     RELOADED = "reloaded"
