@@ -103,7 +103,7 @@ def end_abandoned(events: Iterable[Event], now: float) -> list[Event]:
     """The events, with an end for those that go on and whose worker has ended: the last report of it."""
     return [
         msgspec.structs.replace(event, until=max(event.at, event.seen))
-        if event.kind in LASTING and event.until is None and not abs(now - event.seen) <= ABANDONED
+        if event.kind in LASTING and event.until is None and abs(now - event.seen) > ABANDONED
         else event
         for event in events
     ]
