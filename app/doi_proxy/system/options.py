@@ -152,9 +152,11 @@ def require_host(url: str) -> None:
 
 
 def require_no_secret(url: str) -> None:
-    """Refuse a URL with something that is masked where settings are shown. Others read this one. Raises ValueError."""
-    if redact(url) != url:
-        raise ValueError(f"the URL {redact(url)[:80]!r} has a user or a password, and others read it; leave them out")
+    """Refuse a secret in a URL that clients or upstreams get. Raises ValueError."""
+    if (masked := redact(url)) != url:
+        raise ValueError(
+            f"the URL {masked[:80]!r} has a user, a password or a secret parameter, and others read it; leave that out"
+        )
 
 
 def require_networks(items: Iterable[str]) -> None:
