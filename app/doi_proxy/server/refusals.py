@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.header import header_lines
 from doi_proxy.web.problem import problem
 from doi_proxy.web.responses import write_reply
@@ -19,5 +18,5 @@ _TOKENS: Final = {503: "too-many-connections"}
 def refusal(status: int, text: str, default_headers: bytes) -> bytes:
     """The bytes of an answer with `connection: close`: a problem as the application writes it (RFC 9457)."""
     headers = (RETRY_AFTER,) if status == 503 else ()
-    reply = problem(status, text, headers, token=_TOKENS.get(status), freshness=(NO_STORE,))
+    reply = problem(status, text, headers, token=_TOKENS.get(status))
     return write_reply(reply, default_headers, _CLOSE, head_only=False)
