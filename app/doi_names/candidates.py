@@ -52,10 +52,10 @@ def read_candidates(
 def suggest_unchecked(
     text: str, name: HandleName | None, own_hosts: frozenset[str] = frozenset()
 ) -> tuple[Reading | None, tuple[Suggestion, ...]]:
-    """The likeliest reading, and the candidates for a reader of whom none is looked up.
+    """The likeliest reading, and the candidates that are offered without a look-up.
 
     These are the repairs, the names that follow by rule, and those with a slip that the text shows. Nearly every name
-    has others that look alike, and only a look-up tells which of them was meant.
+    has others that look alike, and only a look-up decides which of them was meant.
     """
     shown = text if name is not None else _decode(text)
     best, repairs = read_and_suggest(shown, name, own_hosts=own_hosts)

@@ -28,9 +28,9 @@ class LateStore:
         self._open_store = open_store
         self._clock = clock
         self._began = clock()
-        #: Those that the log tells of.
+        #: The failures of the store that are logged.
         self.incidents = Incidents("store")
-        #: The last reason that was logged. Empty if the log says nothing of a failure.
+        #: The last reason that was logged. Empty if no failure is logged.
         self._logged = ""
         #: Set while the cache uses the store.
         self.used = asyncio.Event()

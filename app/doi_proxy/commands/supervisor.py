@@ -57,7 +57,7 @@ class _Worker:
     reloading: bool = False
     #: The notices of changes since its last ALIVE message.
     notices: int = 0
-    #: When it was told to end because it was silent.
+    #: When it got SIGABRT because it was silent.
     aborted_at: float | None = None
 
 

@@ -119,7 +119,7 @@ HEAD_CHARACTERS: Final = 4_096
 
 
 class GuessedReader:
-    """Reads a list whose beginning tells its format. See ListReader.
+    """Reads a list whose format is detected from its beginning. See ListReader.
 
     The beginning is HEAD_CHARACTERS bytes, or if it `decides_early` what has arrived when its first line ends: a list
     may come slowly.

@@ -108,7 +108,7 @@ def _list_items(text: str, reference: ReadReference, lines: _LineCounter) -> lis
 
 
 def _read_alone(reference: str, start: int) -> list[FoundName]:
-    """The name that a reference of one word is, such as a shortDOI, which is none inside a text."""
+    """The name in a reference of one word, such as a shortDOI. Inside a text, a shortDOI is not read as a name."""
     word = reference.strip()
     if len(word) > MAX_NAME_CHARACTERS or len(word.split()) != 1:
         return []

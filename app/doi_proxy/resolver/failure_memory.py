@@ -13,7 +13,7 @@ from cachetools import FIFOCache
 
 from doi_proxy.errors import BreakerOpen, CouldNotVerify, UpstreamPaused, UpstreamRefused, UpstreamUnreachable
 
-#: The failures that say nothing about the name: its query found nobody, or was not sent.
+#: The failures that say nothing about the name: its query reached no server, or was not sent.
 _GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
 #: Bytes of an entry without its key: the slot of the map, the entry, its times and the copy of the error.
 ENTRY_BYTES: Final = 700
@@ -66,8 +66,8 @@ class FailureMemory:
     ) -> CouldNotVerify | None:
         """The failure of a name, if it happened within the last `seconds`.
 
-        If nobody was found or queried, it counts until the upstream answers about any name: `find_last_answer` returns
-        the seconds since then. Another failure may be that of the name.
+        If its query reached no server or was not sent, it counts until the upstream answers about any name:
+        `find_last_answer` returns the seconds since then. Another failure may be that of the name.
         """
         failure = self._failures.get(key)
         if failure is None or not 0 <= now - failure.at < seconds:

@@ -84,6 +84,6 @@ class ProxyProtocolLayer(asyncio.Protocol):
         return Phase.CLOSING if self._transport.is_closing() else Phase.NEW, self.since
 
     def expire(self, reason: Reason) -> None:
-        """See doi_proxy.server.connections.Connection. There is no answer to lose."""
+        """See doi_proxy.server.connections.Connection. No request has arrived, so no answer is lost."""
         self._reason = reason
         self._transport.abort()

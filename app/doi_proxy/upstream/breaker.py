@@ -17,8 +17,8 @@ import enum
 from typing import Final
 
 #: Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query then
-#: decides, so a name with a damaged record costs one query and no outage. Three of the ten failures that open it; who
-#: sets more failures, as a drill does, allows as many more.
+#: decides, so a name with a damaged record costs one query and no outage. Three, or
+#: three tenths of the failures that open it if that is more, as in a drill.
 _MOST_SUSPECTS: Final = 3
 _SUSPECTS_SHARE: Final = 0.3
 

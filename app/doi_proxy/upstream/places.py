@@ -78,7 +78,7 @@ class QueryClass:
     """The queries of people, or all others: those that wait, and the places of those in flight."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
-        """`lines` are the limits of FairQueue. Without `set_limits` there is no place."""
+        """`lines` are the limits of FairQueue. There are no places until `set_limits` is called."""
         self.quick, self.slow = (Queue(FairQueue(*lines), self, is_slow) for is_slow in (False, True))
         self.set_limits(0, leaving=0.0)
         #: Places that are taken, also for a query whose token is on its way.

@@ -32,7 +32,7 @@ class Section:
         return ()
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
-        """The data about a name or, if there is none, about a text. Empty if there is no block on the page.
+        """The data of the block: about a name or, without one, about a text. Empty if the page has no block.
 
         A page whose data have `is_pending` is not kept: a later one may say more.
         """

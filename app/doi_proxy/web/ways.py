@@ -27,7 +27,8 @@ _MAILTO: Final = "mailto:"
 #: What is wrong with a name: nobody registered it, its page does not work, it was withdrawn, or that is not known.
 Trouble = Literal["missing", "dead", "gone", "unverified"]
 _Kind = Literal["search", "archive", "free", "report", "ask"]
-#: What can help, the likeliest first. Of what was never registered there is no copy; a search can find the right name.
+#: What can help, the likeliest first. A name that was never registered led to no page, so a search for the
+#: right name comes before the archive.
 _ORDER: Final[dict[Trouble, tuple[_Kind, ...]]] = {
     "missing": ("search", "report", "archive", "ask"),
     "dead": ("archive", "free", "search", "report", "ask"),

@@ -33,7 +33,7 @@ from doi_proxy.system.options import ENV_PREFIX, is_host_and_port
 _API: Final = "/api/handles/"
 #: Seconds for which a record is fresh. An outage soon shows stale answers.
 _TTL: Final = 5
-#: The name of every second, and two names that are asked for once.
+#: The name that is requested every second, and two names that are requested once.
 _KNOWN: Final = "10.1000/182"
 _NEW_IN_OUTAGE, _NEW_AFTERWARDS = "10.5555/asked-in-the-outage", "10.5555/asked-afterwards"
 _TARGETS: Final[Mapping[str, str]] = MappingProxyType({_KNOWN: "http://www.doi.org/hb.html"})

@@ -35,7 +35,7 @@ UPSTREAM_SECONDS: Final = 403e-6
 TLS_SECONDS: Final = 600e-6
 #: Requests a second of one machine above which HTTP caches in front cost less than more machines.
 _ONE_MACHINE: Final = 4_000.0
-#: Queries a second above which no guest of the public resolver should ask for more.
+#: Queries a second above which a guest of the public resolver should not request a higher rate.
 _GUEST: Final = 100.0
 
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kMG]?)/(s|day)")

@@ -14,7 +14,7 @@ from doi_proxy.features.feature import Context, Core
 from doi_proxy.sharing.events import REPORTED, Event
 from doi_proxy.system.incidents import Incident, Incidents
 
-#: The seconds by which a clock is set at least, so that it is an event. A slow turn of the event loop takes less.
+#: The smallest change of the clock that is an event, in seconds. A slow turn of the event loop takes less.
 MIN_CLOCK_STEP: Final = 5.0
 
 
