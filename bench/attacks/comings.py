@@ -39,7 +39,7 @@ _MIB: Final = 1024 * 1024
 _MAX_GAINED: Final = 60.0
 _LISTED: Final = head("/api/resolve", "Content-Type: text/plain", "Content-Length: 100000", method="POST")
 
-#: One step of an attack: with a running number, no two of which are equal, and what the thread keeps.
+#: One step of an attack: with the number of the step, which no other step has, and what the thread keeps.
 Step = Callable[[Proxy, int, "_Kept"], None]
 
 
@@ -146,7 +146,7 @@ def _leave(sent: Callable[[int], bytes]) -> Step:
 
 
 def _request(*heads: Callable[[int], bytes]) -> Step:
-    """Requests on one connection, of which no two are equal; their answers are read."""
+    """Requests on one connection; their answers are read. Each head is made from another number."""
 
     def step(running: Proxy, number: int, kept: _Kept) -> None:
         connection = kept.one(running, number)
@@ -172,12 +172,12 @@ _ATTACKS: Final[dict[str, Step]] = {
     "lists that are left after three rows": _leave(
         lambda number: _LISTED + b"".join(b"10.1000/row-%d-%d\n" % (number, row) for row in range(3))
     ),
-    f"{_PIPELINED} requests with ever other headers": _request(lambda number: head(_NAME, f"X-Attack: {number}")),
-    f"{_PIPELINED} ever other spellings of a name": _request(lambda number: head(f"/10.1000/{_spelled(number)}")),
-    f"{_PIPELINED} ever other queries of a name": _request(lambda number: head(f"{_NAME}?noredirect&x={number // 2}")),
+    f"{_PIPELINED} requests with different headers": _request(lambda number: head(_NAME, f"X-Attack: {number}")),
+    f"{_PIPELINED} different spellings of a name": _request(lambda number: head(f"/10.1000/{_spelled(number)}")),
+    f"{_PIPELINED} different queries of a name": _request(lambda number: head(f"{_NAME}?noredirect&x={number // 2}")),
     f"{_PIPELINED} names that are not registered": _request(lambda number: head(f"/10.6666/none~{number}")),
     f"{_PIPELINED} names that fail": _request(lambda number: head(f"/10.6200/{number}")),
-    f"{_PIPELINED} pages in ever other languages": _request(
+    f"{_PIPELINED} pages in different languages": _request(
         lambda number: head(f"{_NAME}?noredirect", f"Accept-Language: a{number % 97}, de;q=0.{number % 9}")
     ),
 }
@@ -212,7 +212,7 @@ def accounts(checkout: Checkout) -> Iterator[Row]:
             return sum(reply.status != 429 for reply in limited)
 
         first, control = admitted(40), admitted(40)
-        step = _request(lambda number: head(_NAME, f"X-Forwarded-For: {1 + number % 90}.{number // 90 % 250}.9.{7}"))
+        step = _request(lambda number: head(_NAME, f"X-Forwarded-For: {1 + number % 90}.{number // 90 % 250}.9.7"))
         with _Churn(running, step) as churn:
             time.sleep(_SECONDS)
             beside = admitted(40)

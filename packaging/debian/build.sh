@@ -59,7 +59,7 @@ release=$("$python" -c 'import sys; print("%d.%d %d.%d" % (*sys.version_info[:2]
 # In KiB. The sizes of folders differ between two builds.
 size=$(find "$root" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print int(bytes / 1024) }')
 mkdir "$root/DEBIAN"
-# A package that nobody has released has nobody's address (RFC 2606, section 2).
+# A package that is not a release has an address that cannot exist (RFC 2606, section 2).
 maintainer=${DOI_PROXY_MAINTAINER:-built by hand <nobody@doi-proxy.invalid>}
 sed -e "s/@VERSION@/$version/" -e "s|@MAINTAINER@|$maintainer|" -e "s|@HOMEPAGE@|${DOI_PROXY_HOMEPAGE:-}|" -e '/^Homepage: $/d' \
     -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" \

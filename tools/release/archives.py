@@ -17,7 +17,7 @@ _SUITE: Final = "stable"
 
 
 def write_tar(folder: Path, output: Path, moment: int) -> None:
-    """All files below a folder as a .tar.gz: sorted, of nobody, with one time in seconds since 1970."""
+    """All files below a folder as a .tar.gz: sorted, without an owner, with one time in seconds since 1970."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(one for one in folder.rglob("*") if one.is_file()):

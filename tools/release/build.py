@@ -40,15 +40,15 @@ class NotBuilt(Exception):
 
 
 Run = Callable[..., None]
-#: Builds an artefact, given the release, its source, a folder for what lies between, the folder of the artefacts, and
-#: what runs a command in the source. Raises NotBuilt.
+#: Builds an artefact, given the release, its source, a folder for intermediate files, the folder of the artefacts, and
+#: a function that runs a command in the source. Raises NotBuilt.
 Step = Callable[[Release, Path, Path, Path, Run], None]
 
 
 def build(release: Release, work: Path, output: Path, steps: Sequence[Step] | None = None) -> list[str]:
     """Build all artefacts, or those of `steps`, in the empty folder `output`.
 
-    `work` is an empty folder for what lies between. Returns a line for each artefact that this machine cannot build.
+    `work` is an empty folder for intermediate files. Returns a line for each artefact that this machine cannot build.
     Raises `subprocess.CalledProcessError`.
     """
     source = _export(release, work / "source")
