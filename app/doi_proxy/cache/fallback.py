@@ -47,7 +47,7 @@ class TierStats:
 
     @property
     def state(self) -> Literal["memory-only", "ok", "read-only", "failing"]:
-        """The state of the store as a word. A store that is read-only reads, but does not write."""
+        """The state of the store as a word. A store that is read-only can be read, but not written."""
         if self.store is None:
             return "memory-only"
         return "ok" if self.store.healthy else "read-only" if self.store.is_read_only else "failing"

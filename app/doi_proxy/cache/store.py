@@ -25,7 +25,7 @@ class StoreStats:
     """The state of a store: its entries, its bytes, whether its last operation succeeded, and a description.
 
     `registry` is the number of its records from the registration agencies' files, which `entries` and `bytes` do not
-    include. With `is_read_only`, it is not healthy because it reads, but does not write.
+    include. With `is_read_only`, it is not healthy because it can be read, but not written.
     """
 
     entries: int

@@ -64,7 +64,7 @@ def test_a_store_that_does_not_write_is_a_finding() -> None:
     def judge(body: bytes, status: int = 200) -> list[str]:
         return [found.problem for found in judge_readiness(ProbeAnswer(status, {}, body))]
 
-    assert ["reads, but does not write" in found for found in judge(b'{"detail": {"store": "read-only"}}')] == [True]
+    assert ["can be read, but not written" in found for found in judge(b'{"detail": {"store": "read-only"}}')] == [True]
     assert len(judge(b'{"detail": {"store": "failing"}}')) == 1
     for body in (
         b'{"detail": {"store": "ok"}}',

@@ -158,7 +158,7 @@ FAULTS: Final = (
         "file of the store deleted",
         delete_store,
         "was deleted while it was open. This process creates it .*; stop the service before you delete a store",
-        "The store reads, but does not write",
+        "The store can be read, but not written",
         "store",
         ("store", "store-deleted", ""),
     ),

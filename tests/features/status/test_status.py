@@ -123,6 +123,6 @@ async def test_it_says_that_the_store_reads_but_does_not_write(tmp_path: Path) -
     lock.unlink()
     lock.symlink_to(tmp_path / "nowhere" / "lock")
     async with Proxy(**settings) as proxy:
-        assert "reads, but does not write" in (await page(proxy)).text
+        assert "can be read, but not written" in (await page(proxy)).text
         assert (await proxy.get("/status")).json["store"]["read_only"] is True
         assert (await proxy.get("/readyz")).json["detail"]["store"] == "read-only"

@@ -149,7 +149,7 @@ ALL_WRONG: Final = Facts(
         ),
         (FINE, UNANSWERED, "Many names get no answer. 100% of the names get no answer. "),
         (replace(FINE, store="failing"), None, "The store fails. "),
-        (replace(FINE, store="read-only", mode="sealed"), None, "The store reads, but does not write. "),
+        (replace(FINE, store="read-only", mode="sealed"), None, "The store can be read, but not written. "),
         (replace(FINE, has_missing_workers=True), None, "A worker is missing. "),
         (replace(FINE, was_clock_set=True), STALE, "The clock of this machine was set. "),
         (replace(FINE, has_failed_reload=True), None, "The last reload failed, and previous settings or files stay "),

@@ -134,7 +134,7 @@ async def test_a_store_that_refuses_writes_is_read_only(relay: Relay, clock: Clo
     relay.command, relay.reply = b"SET", f"-{error}\r\n".encode()
     stats = await cache.stats()
     assert stats.store is not None
-    assert (stats.state, stats.healthy, "reads, but does not write: " in stats.store.detail) == (
+    assert (stats.state, stats.healthy, "can be read, but not written: " in stats.store.detail) == (
         "read-only",
         False,
         True,

@@ -1,4 +1,4 @@
-"""Finds what a front proxy shows strangers, and a store that does not write. These probes need no key."""
+"""Finds what a front proxy shows strangers, and a store that cannot be written. These probes need no key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADMIN_PATH: Final = "/admin/settings"
 _STATUS_PATH: Final = "/status?format=json"
 #: The states of a store (`/readyz`) that an operator should know of.
 _STORE_PROBLEMS: Final = {
-    "read-only": "the store reads, but does not write: new records are lost when a process ends",
+    "read-only": "the store can be read, but not written: new records are lost when a process ends",
     "failing": "the store fails: each process has its memory alone",
 }
 #: The challenge of the admin API (RFC 6750, section 3).
@@ -63,7 +63,7 @@ def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
 
 
 def judge_readiness(answer: ProbeAnswer) -> Iterator[Finding]:
-    """A finding if `/readyz` says that the store does not write. A front proxy may keep strangers from that path."""
+    """A finding if `/readyz` says that the store cannot be written. A front proxy may keep strangers from that path."""
     try:
         state = json.loads(answer.body)["detail"]["store"]
     except (ValueError, LookupError, TypeError):

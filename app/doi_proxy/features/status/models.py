@@ -117,7 +117,7 @@ class StoreStatus(BaseModel):
 
     kind: Literal["memory", "sqlite", "server"]
     healthy: bool
-    read_only: bool = Field(False, description="It reads, but does not write.")
+    read_only: bool = Field(False, description="It can be read, but not written.")
     entries: int
     bytes: int
     memory_entries: int

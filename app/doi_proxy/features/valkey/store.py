@@ -229,7 +229,7 @@ class ValkeyStore:
                     *(self._try_to_write(partition) for partition in await self._partition_of_each_primary())
                 )
         except StoreError as error:
-            detail = f"{self._servers.label} reads, but does not write: {error.message}"
+            detail = f"{self._servers.label} can be read, but not written: {error.message}"
             return StoreStats(entries, memory, False, detail, is_read_only=True)
         return StoreStats(entries, memory, True, self._servers.label)
 
