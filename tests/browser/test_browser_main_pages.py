@@ -57,8 +57,6 @@ MAIN_PAGES: Final = (
 async def test_a_screen_reader_gets_what_happened_then_the_action(visitor: NewVisitor, seen: MainPage) -> None:
     page = await (await visitor()).visit(seen.path)
     whole = await page.locator("body").aria_snapshot()
-    for landmark in ("banner", "main", "contentinfo"):
-        assert len(re.findall(rf"^- {landmark}:", whole, re.MULTILINE)) == 1
     assert re.findall(r'heading "(.+)" \[level=1\]', whole) == [seen.heading]
     content = await page.get_by_role("main").aria_snapshot()
     order = [content.index(words) for words in (seen.heading, seen.sentence, f'{seen.role} "{seen.action}"')]

@@ -164,7 +164,9 @@ _PART: Final = re.compile(
 
 
 @pytest.mark.parametrize(
-    "key", ["home", "values", "not found, suggestions", "could not verify", "references"], scope="module"
+    "key",
+    ["home", "values", "not found", "not found, suggestions", "could not verify", "help", "references"],
+    scope="module",
 )
 async def test_a_screen_reader_meets_three_landmarks_one_title_and_only_named_controls(
     window: Window, key: str
