@@ -290,6 +290,21 @@ def test_a_record_that_cannot_be_used_is_named_and_nothing_is_imported(
     assert list((tmp_path / "records").iterdir()) == []
 
 
+def test_the_flaws_of_a_dump_do_not_hold_its_records(tmp_path: Path) -> None:
+    """Forty of 1.6 MB as text in memory would be 64 MB more than two."""
+    value = {"index": 1, "type": "URL", "data": {"format": "string", "value": "\ud800" + 400_000 * "x"}}
+    peaks = []
+    for count in (2, 42):
+        text = as_json({f"10.7777/{number}": [value] for number in range(count)}).encode()
+        tracemalloc.start()
+        try:
+            assert run(tmp_path, text) == 1
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 3_000_000
+
+
 def make_flawed_records() -> Records:
     """Records of a real server, of which some are odd."""
     records = make_records(3, rsa_key())

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
@@ -63,6 +63,13 @@ class UnusableRecord(Exception):
         self.handle = handle
 
 
+class _Flaw(NamedTuple):
+    """The name of a record that cannot be used, and the text that says why."""
+
+    handle: str
+    text: str
+
+
 def import_dump(settings: Settings, path: Path, skip: Path | None = None) -> int:
     """Import a dump into the folder of `local_records`. Returns the exit status. Raises ConfigurationError.
 
@@ -82,13 +89,13 @@ def import_dump(settings: Settings, path: Path, skip: Path | None = None) -> int
             counts, flaws = _write(path, replacement.file)
             if flaws and skip is None:
                 for flaw in flaws:
-                    print(f"doi-proxy: {path}: {flaw}", file=sys.stderr)
+                    print(f"doi-proxy: {path}: {flaw.text}", file=sys.stderr)
                 raise InvalidDump(f"records that cannot be used: {len(flaws)}; --skip-unusable FILE leaves them out")
             if not counts["records"]:
                 raise InvalidDump("the dump has no records")
             _require_usable(replacement.partial, target)
             if skip is not None:
-                lines = (f"{json.dumps(flaw.handle)}\t{flaw}\n" for flaw in flaws)
+                lines = (f"{json.dumps(flaw.handle)}\t{flaw.text}\n" for flaw in flaws)
                 write_output(skip, "".join(lines).encode())
             replacement.put()
     except OSError as error:
@@ -122,9 +129,9 @@ def _report(counts: Counter[str], target: Path) -> None:
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
 
 
-def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[UnusableRecord]]:
+def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[_Flaw]]:
     """Write the records to an open file, without those that cannot be used. Raises OSError and InvalidDump."""
-    flaws: list[UnusableRecord] = []
+    flaws: list[_Flaw] = []
     flaw_bytes = 0
     size = path.stat().st_size
     with open_regular(path) as file, progress("importing", 2 * size, in_bytes=True) as bar:
@@ -137,12 +144,14 @@ def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[UnusableRec
             try:
                 output.write(records.write(record).encode())
             except UnusableRecord as flaw:
-                flaws.append(flaw.with_traceback(None))
-                flaw_bytes += len(flaw.handle)
+                # The exception would keep its cause, whose traceback has the whole record.
+                flaws.append(_Flaw(flaw.handle, str(flaw)))
+                flaw_bytes += len(flaw.handle.encode(errors="surrogatepass"))
             is_flawed = len(flaws) > _MAX_FLAWS or flaw_bytes > _MAX_FLAW_BYTES
             if is_flawed or records.counts["records"] > FileBounds().records:
                 raise InvalidDump(
-                    f"the dump has over {FileBounds().records} records, or over {_MAX_FLAWS} that cannot be used"
+                    f"the dump has over {FileBounds().records} records, or over {_MAX_FLAWS} that cannot be used, or "
+                    f"names of these with over {_MAX_FLAW_BYTES} bytes"
                 )
             if number % _STEP == 0:
                 bar.advance(file.tell() - position)
