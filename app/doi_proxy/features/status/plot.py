@@ -82,7 +82,7 @@ def plot(history: Sequence[HistoryPoint], now: float, span: Span = DAY) -> Plot:
     return Plot(
         width=span.columns,
         paths=tuple(_draw(columns, top)) if top else (),
-        down=tuple((start, len(run)) for start, run in ((run[0], run) for run in _runs(down))),
+        down=tuple((run[0], len(run)) for run in _runs(down)),
         labels=tuple(_label(begin, span)),
         top=top,
         rows=tuple(_sum_rows(history, begin, span)),

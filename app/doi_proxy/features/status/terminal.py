@@ -8,14 +8,13 @@ from typing import Final
 
 from doi_proxy.features.status.models import HistoryPoint, Status
 from doi_proxy.features.status.numbers import write_count, write_number, write_share
-from doi_proxy.features.status.plot import count_bands
+from doi_proxy.features.status.plot import HOUR, Span, count_bands
 from doi_proxy.features.status.summary import write_clock, write_event, write_problem, write_start, write_uptime
 from doi_proxy.web.languages import Catalogue
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-#: The plots: their columns, the seconds of one, and those between labels.
-_HOUR: Final = (60, 60, 900)
-_DAY: Final = (72, 1_200, 21_600)
+#: 24 hours in fewer columns than on the page, because a line of a terminal has 80 characters.
+_DAY: Final = Span(columns=72, step=1_200, between_labels=21_600, row=3_600)
 #: SGR sequences (ECMA-48, 8.3.117).
 _BOLD, _RED, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 #: Width of the names of lines.
@@ -46,7 +45,7 @@ class StatusText:
         yield ""
         yield "   ".join(self._numbers(status))
         now = status.started + status.uptime
-        yield from self._plot("plot_hour", status.minutes, now, _HOUR)
+        yield from self._plot("plot_hour", status.minutes, now, HOUR)
         yield from self._plot("plot_day", status.history, now, _DAY)
         yield from ("", self._say("events") if status.events else self._say("events_none"))
         for event in status.events:
@@ -78,8 +77,8 @@ class StatusText:
             time = "–" if seconds is None else f"{write_number('en', 1000 * seconds)} ms"
             yield f"{time} {self._say('number_upstream')}"
 
-    def _plot(self, title: str, history: Sequence[HistoryPoint], now: int, span: tuple[int, int, int]) -> Iterator[str]:
-        count, seconds, between_labels = span
+    def _plot(self, title: str, history: Sequence[HistoryPoint], now: int, span: Span) -> Iterator[str]:
+        count, seconds = span.columns, span.step
         begin = now - count * seconds
         begin -= begin % seconds - seconds
         columns = [list[HistoryPoint]() for _ in range(count)]
@@ -100,7 +99,7 @@ class StatusText:
         labels = [" "] * (count + 5)
         for column in range(count):
             time = begin + column * seconds
-            if time % between_labels == 0:
+            if time % span.between_labels == 0:
                 labels[column : column + 5] = write_clock(time)[:5]
         yield "  " + "".join(labels)
 
