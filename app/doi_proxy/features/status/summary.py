@@ -11,6 +11,7 @@ from typing import Final
 from doi_proxy.errors import BudgetSpent, PlacesFull, ResourcesShort, UpstreamSlow
 from doi_proxy.features.status import models
 from doi_proxy.features.status.numbers import write_count, write_share
+from doi_proxy.features.status.plot import DAY
 from doi_proxy.sharing.events import LASTING
 from doi_proxy.web.date import write_moment
 from doi_proxy.web.languages import CORE, Catalogue, read_packaged
@@ -60,12 +61,13 @@ class Facts:
 
 def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: float, now: float) -> models.StatusSummary:
     """The summary of a state, with its sentence. Times are in seconds since the epoch, history is oldest first."""
-    recent = history[-RECENT:]
+    # A history that was restored can have a gap before its newest point.
+    recent = [point for point in history[-RECENT:] if point.start >= now - RECENT * DAY.step]
     requests, answers, hits, stale, failed = (
         sum(getattr(point, name) for point in recent) for name in ("requests", "answers", "hits", "stale", "unverified")
     )
     names = answers + failed
-    seconds = max(now - max(recent[0].start, started), 1.0) if recent else 1.0
+    seconds = max(now - _find_begin(recent[0], started), 1.0) if recent else 1.0
     deciding = [upstream for upstream in facts.upstreams if not upstream.is_route]
     state = find_state(facts.mode, {upstream.state for upstream in deciding}, is_draining=facts.is_draining)
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
@@ -89,6 +91,11 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
         ),
     )
     return summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
+
+
+def _find_begin(point: models.HistoryPoint, started: float) -> float:
+    """The time from which a point counts: all of it if it is of an earlier run, else from the start of this one."""
+    return point.start if point.start + DAY.step <= started else max(point.start, started)
 
 
 def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> models.State:
