@@ -21,7 +21,7 @@ from doi_proxy.store.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.
 _ROWS: Final = 64
-#: Bytes of the announcements that are kept. A name has 8,192 bytes at most, and one from the field about 25.
+#: Bytes of the announcements that a trim keeps. A name has 8,192 bytes at most, and one from the field about 25.
 _MAX_ANNOUNCED_BYTES: Final = 1024 * 1024
 #: Deletes the oldest ones beyond a number of bytes.
 _TRIM: Final = (
@@ -168,7 +168,7 @@ def announce(connection: sqlite3.Connection, keys: Sequence[str]) -> None:
     connection.execute(
         "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM announcements) - ?", (MAX_ANNOUNCEMENTS,)
     )
-    # Shorter names cannot be too many bytes.
+    # Shorter names cause no trim. They add as many bytes at most as the last trim kept.
     if any(len(key.encode()) > _MAX_ANNOUNCED_BYTES // MAX_ANNOUNCEMENTS for key in keys):
         connection.execute(_TRIM, (_MAX_ANNOUNCED_BYTES,))
 
