@@ -160,6 +160,12 @@ async def test_a_refusal_of_the_server_is_a_problem_that_any_page_may_read(
         assert detail in found["detail"]
 
 
+async def test_the_type_of_a_refusal_is_below_the_path_of_the_public_url() -> None:
+    async with served(public_url="https://www.example.edu/doi") as server:
+        _, _, body = (await server.exchange(b"GET / HTTP/1.1\r\n\r\n", end=True)).partition(b"\r\n\r\n")
+        assert json.loads(body)["type"] == "/doi/docs#invalid-request"
+
+
 @lanes
 async def test_an_absolute_target_names_the_host_whatever_the_host_header_says(lane: bool) -> None:
     # RFC 9112, section 3.2.2.

@@ -23,6 +23,10 @@ class ServedApplication(Protocol):
     def connections(self) -> Connections:
         """The connections of the process; the application carries them to the server and does not use them."""
 
+    @property
+    def base(self) -> str:
+        """The path of this resolver without a slash at its end, for the links of a refusal."""
+
     def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
         """The whole answer to a request, if it needs no I/O; otherwise None. `fields` are its headers, if read."""
 

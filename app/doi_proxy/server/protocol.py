@@ -48,7 +48,7 @@ class ServerProtocol(HttpToolsProtocol):
 
     # uvicorn has 28 attributes. With more than 30 in one dictionary, its keys are not shared, and each look-up is slow.
     __slots__ = (
-        "_application _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled "
+        "_application _base _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled "
         "_prepared _reason _refusal _stream _unsent _unsent_since body_since since"
     ).split()
 
@@ -61,7 +61,7 @@ class ServerProtocol(HttpToolsProtocol):
             raise TypeError("the application has no attribute `connections` with the server's Connections")
         self._application: ServedApplication | None = application
         self._prepared = application.prepared
-        self._connections = application.connections
+        self._connections, self._base = application.connections, application.base
         #: See doi_proxy.server.connections.Connection.
         self.since = self.body_since = 0.0
         self._stream = RequestStream()
@@ -365,7 +365,7 @@ class ServerProtocol(HttpToolsProtocol):
             if cycle.response_started or self.pipeline:
                 self._end(reason)
                 return
-        self.transport.write(refusal(status, text, self._default_headers()))
+        self.transport.write(refusal(status, text, self._default_headers(), self._base))
         self._end(reason)
 
     def _end(self, reason: Reason) -> None:

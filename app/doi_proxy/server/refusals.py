@@ -15,8 +15,11 @@ _CLOSE: Final = header_lines(((b"connection", b"close"),))
 _TOKENS: Final = {503: "too-many-connections"}
 
 
-def refusal(status: int, text: str, default_headers: bytes) -> bytes:
-    """The bytes of an answer with `connection: close`: a problem as the application writes it (RFC 9457)."""
+def refusal(status: int, text: str, default_headers: bytes, base: str) -> bytes:
+    """The bytes of an answer with `connection: close`: a problem as the application writes it (RFC 9457).
+
+    `base` is the path of this resolver without a slash at its end.
+    """
     headers = (RETRY_AFTER,) if status == 503 else ()
-    reply = problem(status, text, headers, token=_TOKENS.get(status))
+    reply = problem(status, text, headers, token=_TOKENS.get(status), base=base)
     return write_reply(reply, default_headers, _CLOSE, head_only=False)

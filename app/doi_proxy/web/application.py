@@ -94,6 +94,8 @@ class Application:
         self.listeners: Mapping[str, object] = {}
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
+        #: The path of this resolver without a slash at its end, for the links of what a server refuses.
+        self.base = face.link.base
         #: The prepared answers, which a server tries before this application. None if they are switched off.
         self.prepared = prepared
 

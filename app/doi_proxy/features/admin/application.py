@@ -21,6 +21,7 @@ class AdminApplication:
 
     def __init__(self, gate: AdminGate, stages: Stages, *, timer: Callable[[], float], connections: object) -> None:
         self._gate = gate
+        self.base = gate.base
         self._timer = timer
         self._stages = stages
         self._wrapped: Answer = self._respond

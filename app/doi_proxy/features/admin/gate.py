@@ -66,6 +66,7 @@ class AdminGate(OperatorGate):
 
         `base` is the path of this resolver. With `has_listener`, the gate is on an address of its own.
         """
+        self.base = base
         self._problem = partial(problem, base=base)
         #: The application behind this gate.
         self.app = admin

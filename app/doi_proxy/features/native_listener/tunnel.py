@@ -22,6 +22,8 @@ class Tunnel:
 
     #: A tunnel has no prepared answers.
     prepared: None = None
+    #: The pages of this resolver are not at this port.
+    base: Final = ""
 
     def __init__(self, responder: Responder, connections: object) -> None:
         self._responder = responder
