@@ -37,7 +37,8 @@ CLOSE_TIMEOUT: Final = 2.0
 _EXIT_PRIORITY: Final = 0
 LOST_LINES: Final = CounterData(
     "access_log_lost_lines",
-    "Lines of the access log that were not written: standard output was full, closed or not read in time.",
+    "Lines of the access log that were not written: standard output was full, closed or not read in time, or the "
+    "program has a fault, which the log names.",
 )
 
 
@@ -101,8 +102,9 @@ class LineWriter:
                 if piece and size + len(text) > most:
                     self._write_piece(piece)
                     piece, size = [], 0
-                piece.append(text)
-                size += len(text)
+                if text:
+                    piece.append(text)
+                    size += len(text)
                 self._done += line.size
                 line = self._lines.get_nowait()
         if piece:
@@ -115,7 +117,9 @@ class LineWriter:
             return self._form(line)
         except Exception:
             # An exception that ended the thread would end the access log, and no line would say so.
+            # The warning about lost lines says that the log can be written again, which is another matter.
             self._failed += 1
+            self._reported += 1
             if not self._has_unformatted:
                 log.exception("a line of the access log cannot be formatted and is lost; please report this")
             self._has_unformatted = True
