@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,17 @@ import os, sys
 os.dup2(int(sys.argv[1]), 3)
 os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "doi-proxy.socket"}
 os.execv(sys.argv[2], sys.argv[2:])
+"""
+#: Prints why a descriptor that systemd passes is refused.
+TAKE: Final = """
+import os, sys
+from doi_proxy.commands.systemd import take_socket
+from doi_proxy.errors import ConfigurationError
+os.dup2(int(sys.argv[1]), 3)
+try:
+    print(take_socket({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}).getsockname()[1])
+except ConfigurationError as error:
+    print(error.message)
 """
 
 
@@ -80,3 +92,26 @@ def test_sockets_of_another_process_are_not_taken(environment: dict[str, str]) -
 def test_a_unit_with_two_sockets_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="keep one ListenStream="):
         take_socket({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2"})
+
+
+def take(descriptor: int) -> str:
+    """What a process finds in a descriptor that systemd passes to it."""
+    command = [sys.executable, "-c", TAKE, str(descriptor)]
+    return subprocess.run(command, pass_fds=[descriptor], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_socket_that_does_not_listen_is_refused(kind: socket.SocketKind) -> None:
+    with socket.socket(type=kind) as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert take(bound.fileno()) == "the socket unit passes a socket that does not listen; name it in ListenStream="
+        if kind == socket.SOCK_STREAM:
+            bound.listen()
+            assert take(bound.fileno()) == str(bound.getsockname()[1])
+
+
+@pytest.mark.process
+def test_a_descriptor_that_is_not_a_socket_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        assert take(file.fileno()).startswith("the descriptor of the socket unit cannot be used: ")
