@@ -157,6 +157,24 @@ def test_a_worker_that_is_silent_writes_its_stack_if_it_can_and_is_replaced(
     assert ("in obey_with_stack" in capfd.readouterr().err) is not is_stopped
 
 
+def test_a_worker_that_is_silent_during_the_shutdown_is_not_replaced(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doi_proxy.commands.supervisor.ABORT_SECONDS", 0.0)
+
+    def hang_and_end(watched: Watched) -> None:
+        worker = watched.supervisor._workers[0]
+        os.kill(worker.process.pid or 0, signal.SIGSTOP)
+        worker.heard_at -= MAX_SILENCE
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    watched = Watched(obey, hang_and_end)
+    assert watched.supervisor.run() is True
+    (line,) = [message for message in caplog.messages if "worker 1" in message]
+    assert line.endswith(" s: it is killed; its stack follows if it can run")
+    assert len(watched.workers) == 1 and watched.ends == []
+
+
 def test_a_worker_holds_nothing_of_the_supervisor() -> None:
     watched = Watched(report_handlers, signal_self(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)

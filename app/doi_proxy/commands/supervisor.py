@@ -179,8 +179,9 @@ class Supervisor:
     def _abort(self, worker: _Worker, now: float) -> None:
         """End a worker that hangs. Its handler of SIGABRT writes the stack of each thread to the log."""
         process, worker.aborted_at = worker.process, now
-        text = "%s (process %s) has not answered for %.0f s: it is killed and replaced; its stack follows if it can run"
-        log.error(text, process.name, process.pid, now - worker.heard_at)
+        text = "%s (process %s) has not answered for %.0f s: it is %s; its stack follows if it can run"
+        end = "killed and replaced" if self._deadline is None else "killed"
+        log.error(text, process.name, process.pid, now - worker.heard_at, end)
         if process.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGABRT)
