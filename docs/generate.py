@@ -220,7 +220,7 @@ def write_features(page: str) -> str:
     """The page of the architecture with the list of the features: the table after FEATURES."""
     before, mark, rest = page.partition(FEATURES)
     rows = [f"| {name} | {load_feature(name).summary} |" for name in NAMES]
-    return before + mark + "\n".join(rows) + "\n\n## " + rest.partition("\n## ")[2]
+    return before + mark + "\n".join(rows) + "\n" + rest[rest.index("\n## ") :]
 
 
 def write_imports(page: str) -> str:
@@ -237,7 +237,7 @@ def write_sizes(page: str) -> str:
     rows = [("what it takes", *LOADS), ("---", *("---:" for _ in LOADS)), *write_rows(needs, has)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     lines += ["", *(f"- {load}: {'; '.join(one.advice(has))}." for load, one in zip(LOADS, needs, strict=True))]
-    return before + mark + "\n".join(lines) + "\n\nThe queries are" + rest.partition("\n\nThe queries are")[2]
+    return before + mark + "\n".join(lines) + rest[rest.index("\n\nThe queries are") :]
 
 
 def write_architecture(page: str) -> str:
