@@ -16,7 +16,7 @@ from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.proof import UNPROVEN, Proofs
 from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
-from doi_proxy.resolver.single_flight import wait_for_other_process
+from doi_proxy.resolver.single_flight import explain_lease
 from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
 
 #: Renewals in the time of one lease: two of three may fail.
@@ -93,7 +93,7 @@ class Fetcher:
             if entry is not None and self._is_answer(entry, previous, conditions):
                 return entry
             if timer() > deadline:
-                raise wait_for_other_process()
+                raise explain_lease()
             await asyncio.sleep(self._timeouts.poll)
         renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
         try:

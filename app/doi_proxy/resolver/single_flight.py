@@ -80,7 +80,7 @@ class SingleFlight(Generic[Result]):
             return UpstreamTimeout(_SLOW_UPSTREAM)
         if flight.waiters.find_lack is not None:
             return flight.waiters.find_lack()
-        return wait_for_other_process()
+        return explain_lease()
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:
@@ -98,8 +98,8 @@ class SingleFlight(Generic[Result]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def wait_for_other_process() -> CouldNotVerify:
-    """The failure of a request whose name another process queries for longer than a query takes."""
+def explain_lease() -> CouldNotVerify:
+    """Why a query has no answer yet, if another process has the lease of its name."""
     return CouldNotVerify(_OTHER_PROCESS, retry_after=USUAL_RETRY)
 
 
