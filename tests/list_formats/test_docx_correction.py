@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+from contextlib import nullcontext
 from typing import Final, cast
 
 import pytest
@@ -57,9 +58,9 @@ def runs(*texts: str) -> str:
 
 
 async def corrected(data: bytes, *wrong: str) -> bytes | None:
-    text = await read_docx(data)
+    text = await read_docx(data, nullcontext)
     places = [(text.index(name), text.index(name) + len(name)) for name in wrong]
-    return await correct_docx(data, [Correction(start, end, NEW) for start, end in places])
+    return await correct_docx(data, [Correction(start, end, NEW) for start, end in places], nullcontext)
 
 
 def raw_files(data: bytes) -> dict[str, bytes]:
@@ -98,7 +99,7 @@ async def test_only_the_text_of_the_runs_differs(body: str, wrong: str, expected
 async def test_names_of_the_text_and_of_its_notes_are_corrected_together() -> None:
     data = document(runs("10.1000/one and 10.1000/two") + runs("10.1000/three"), runs("see 10.1000/four"))
     changed = cast(bytes, await corrected(data, "10.1000/one", "10.1000/two", "10.1000/three", "10.1000/four"))
-    assert await read_docx(changed) == f"{NEW} and {NEW}\n{NEW}\n\fsee {NEW}\n"
+    assert await read_docx(changed, nullcontext) == f"{NEW} and {NEW}\n{NEW}\n\fsee {NEW}\n"
     assert raw_files(data)["word/media/large.emf"] == raw_files(changed)["word/media/large.emf"]
 
 

@@ -223,7 +223,7 @@ async def _read_document(
         data += piece
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RequestTooLarge(f"The document is larger than {MAX_DOCUMENT_BYTES} bytes; send its text.")
-    async for item in read_reference_items(await read_docx(bytes(data)), hold_turn, is_document=True):
+    async for item in read_reference_items(await read_docx(bytes(data), hold_turn), hold_turn, is_document=True):
         counter.count_item()
         yield item
 

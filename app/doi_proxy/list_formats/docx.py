@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 from xml.parsers import expat
 
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.reference_list import NOTES
 
@@ -73,13 +74,17 @@ class UnreadableDocument(UnreadableList):
         self.is_spreadsheet = is_spreadsheet
 
 
-async def read_docx(data: bytes, max_characters: int = MAX_CHARACTERS) -> str:
-    """The text, with a line for each paragraph; then NOTES and the notes. Raises UnreadableDocument."""
+async def read_docx(data: bytes, hold_turn: HoldTurn) -> str:
+    """The text, with a line for each paragraph; then NOTES and the notes. Raises UnreadableDocument.
+
+    `hold_turn` is of a lock of all texts: one block is parsed in a turn of the event loop, whatever the number of
+    documents.
+    """
     _require_small_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            text = DocumentText(max_characters)
-            await read_parts(archive, text, len(data))
+            text = DocumentText(MAX_CHARACTERS)
+            await read_parts(archive, text, len(data), hold_turn)
             return "".join(text.pieces)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, ValueError) as error:
         raise _unreadable("it is damaged, or encrypted") from error
@@ -98,13 +103,13 @@ def _require_small_directory(data: bytes) -> None:
         raise _unreadable("it has too many parts")
 
 
-async def read_parts(archive: zipfile.ZipFile, text: DocumentText, size: int) -> None:
-    """Read the parts of a document of `size` bytes that have text. Raises UnreadableDocument."""
+async def read_parts(archive: zipfile.ZipFile, text: DocumentText, size: int, hold_turn: HoldTurn) -> None:
+    """Read the parts of a document of `size` bytes that have text. Raises UnreadableDocument. See read_docx."""
     names = frozenset(archive.namelist())
     if f"word/{_PARTS[0]}" not in names:
         is_spreadsheet = _SPREADSHEET in names
         raise UnreadableDocument(f"it has no word/{_PARTS[0]}", is_spreadsheet=is_spreadsheet)
-    unpacked = _Unpacked(archive, min(MAX_UNPACKED_BYTES, max(_SMALL_BYTES, _MAX_RATIO * size)))
+    unpacked = _Unpacked(archive, min(MAX_UNPACKED_BYTES, max(_SMALL_BYTES, _MAX_RATIO * size)), hold_turn)
     for name in _PARTS:
         text.links = {}
         if f"word/_rels/{name}.rels" in names:
@@ -129,9 +134,10 @@ async def unpack_part(archive: zipfile.ZipFile, name: str) -> bytes:
 class _Unpacked:
     """Unpacks parts of an archive, `room` bytes of all together."""
 
-    def __init__(self, archive: zipfile.ZipFile, room: int) -> None:
+    def __init__(self, archive: zipfile.ZipFile, room: int, hold_turn: HoldTurn) -> None:
         self._archive = archive
         self._room = room
+        self._hold_turn = hold_turn
 
     async def parse(self, name: str, parser: expat.XMLParserType) -> None:
         """Parse a part in many turns of the event loop. Raises UnreadableDocument."""
@@ -140,14 +146,15 @@ class _Unpacked:
         parsed = 0
         with self._archive.open(name) as part:
             while block := part.read(_BLOCK_BYTES):
-                self._room -= len(block)
-                if self._room < 0:
-                    raise _unreadable("it is too large when it is unpacked")
-                parser.Parse(block, False)
-                parsed += len(block)
-                if parsed - parser.CurrentByteIndex >= _MAX_TOKEN_BYTES:
-                    raise _unreadable("it has a tag or a comment that is too long")
-                await asyncio.sleep(0)
+                async with self._hold_turn():
+                    self._room -= len(block)
+                    if self._room < 0:
+                        raise _unreadable("it is too large when it is unpacked")
+                    parser.Parse(block, False)
+                    parsed += len(block)
+                    if parsed - parser.CurrentByteIndex >= _MAX_TOKEN_BYTES:
+                        raise _unreadable("it has a tag or a comment that is too long")
+                    await asyncio.sleep(0)
         parser.Parse(b"", True)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, DocumentText, read_parts, unpack_part
 
 #: A file header, and one of the directory (APPNOTE 6.3.10, sections 4.3.7 and 4.3.12), and the directory's end.
@@ -77,15 +78,15 @@ class _LocatedText(DocumentText):
             self.runs.append(_Run(text, start, self.part, self.parser.CurrentByteIndex))
 
 
-async def correct_docx(data: bytes, corrections: Sequence[Correction]) -> bytes | None:
+async def correct_docx(data: bytes, corrections: Sequence[Correction], hold_turn: HoldTurn) -> bytes | None:
     """The document with these corrections, which are in the order of its text. None if none of them can be made.
 
     The document has been read before. A correction of what is not text of a run, such as the address of a link, is
-    left out.
+    left out. `hold_turn` is as in read_docx.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         text = _LocatedText(corrections)
-        await read_parts(archive, text, len(data))
+        await read_parts(archive, text, len(data), hold_turn)
         parts: dict[str, bytes] = {}
         for name in dict.fromkeys(run.part for run in text.runs):
             part = await unpack_part(archive, name)

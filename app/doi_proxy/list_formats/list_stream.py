@@ -172,7 +172,7 @@ async def _stream_document(source: ListSource, stop: asyncio.Event) -> AsyncGene
     if stop.is_set():
         return
     try:
-        text = await read_docx(bytes(data))
+        text = await read_docx(bytes(data), nullcontext)
     except UnreadableList as error:
         raise ConfigurationError(f"{source.path}: {error.message}") from error
     if source.extracts:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
 import re
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
+from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.list_formats.docx import read_docx
 from tests.features.lists.command_bench import Bench
 from tests.features.lists.test_references import FORM, document, form, many_parts, paragraphs
@@ -69,7 +73,8 @@ async def test_the_corrected_file_of_a_document_is_a_document(proxy: Proxy) -> N
     page = await proxy.post("/references", form(THESIS, "thesis.docx"), content_type=FORM)
     found = re.search(r'download="([^"]*)" href="data:([^;]*);base64,([^"]*)"', page.text)
     assert found is not None and (found[1], found[2]) == ("thesis-corrected.docx", DOCX)
-    before, after = await read_docx(THESIS), await read_docx(base64.b64decode(found[3]))
+    before = await read_docx(THESIS, nullcontext)
+    after = await read_docx(base64.b64decode(found[3]), nullcontext)
     assert after == before.replace("l0.5555", "10.5555")
 
 
@@ -101,6 +106,21 @@ async def test_the_command_has_the_same_rows(bench: Bench) -> None:
 async def test_a_hostile_document_is_refused(proxy: Proxy, data: bytes, status: int, reason: str) -> None:
     got = await proxy.post("/api/resolve", data, content_type=DOCX)
     assert (got.status, reason in got.json["detail"]) == (status, True), got.text
+
+
+async def test_one_block_of_all_documents_is_parsed_in_a_turn() -> None:
+    data = document("<w:p/>" * 20_000)
+
+    async def count_turns(documents: int) -> int:
+        lock, turns = FairLock(), 0
+        reading = asyncio.gather(*(read_docx(data, partial(lock.hold, str(number))) for number in range(documents)))
+        while not reading.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await reading
+        return turns
+
+    assert await count_turns(10) > 5 * await count_turns(1)
 
 
 @table(

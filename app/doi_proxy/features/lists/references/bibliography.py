@@ -66,7 +66,7 @@ async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibl
         if begins.match(sent.data):
             raise UnreadableReferences(key)
     if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
-        text = await _read_document(sent.data)
+        text = await _read_document(sent.data, hold_turn)
         read = await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
         return replace(read, document=sent.data)
     text = await _decode(sent.data)
@@ -76,9 +76,9 @@ async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibl
     return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=False)
 
 
-async def _read_document(data: bytes) -> str:
+async def _read_document(data: bytes, hold_turn: HoldTurn) -> str:
     try:
-        return await read_docx(data)
+        return await read_docx(data, hold_turn)
     except UnreadableDocument as error:
         if error.is_spreadsheet:
             raise UnreadableReferences("spreadsheet") from error

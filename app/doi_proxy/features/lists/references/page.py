@@ -161,7 +161,7 @@ class ReferencesPage:
                 raise
             rows += [_too_late(item) for item in found.inputs[len(rows) :]]
 
-    async def describe(self, found: Bibliography, rows: Sequence[ListRow]) -> Result:
+    async def describe(self, request: Request, found: Bibliography, rows: Sequence[ListRow]) -> Result:
         """The result of the rows, in many turns of the event loop."""
         described = []
         for number, (row, title) in enumerate(zip(rows, found.titles, strict=True)):
@@ -172,7 +172,8 @@ class ReferencesPage:
         await asyncio.sleep(0)
         if not corrections:
             return Result(tuple(described), b"", found.file_name)
-        if found.document and (document := await correct_docx(found.document, corrections)):
+        hold_turn = partial(self._service.text_turns.hold, self._client_at(_address(request)))
+        if found.document and (document := await correct_docx(found.document, corrections, hold_turn)):
             return Result(tuple(described), document, f"{found.file_name.removesuffix('.txt')}.docx", DOCX)
         return Result(tuple(described), correct(found.text, corrections).encode(), found.file_name)
 
@@ -221,7 +222,7 @@ class _CheckedPage(StreamedAnswer):
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
-        result = await self._page.describe(found, rows)
+        result = await self._page.describe(self._request, found, rows)
         # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected document of 4 MiB 12 more.
         page = await asyncio.to_thread(self._page.render, self._language, result)
         if not is_begun:
