@@ -115,3 +115,11 @@ def test_a_socket_that_does_not_listen_is_refused(kind: socket.SocketKind) -> No
 def test_a_descriptor_that_is_not_a_socket_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as file:
         assert take(file.fileno()).startswith("the descriptor of the socket unit cannot be used: ")
+
+
+@pytest.mark.process
+def test_an_abstract_socket_is_refused() -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(b"\0doi-proxy-%d" % os.getpid())
+        listening.listen()
+        assert take(listening.fileno()).startswith("the socket unit passes neither a port nor a path; ")

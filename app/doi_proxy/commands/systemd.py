@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
 #: The messages in the time after which systemd kills a service that has sent none (sd_watchdog_enabled(3): two).
 _A_DEADLINE: Final = 3
+_IP: Final = (socket.AF_INET, socket.AF_INET6)
 #: The first descriptor that systemd passes, and the variables about them (sd_listen_fds(3)).
 _FIRST: Final = 3
 _VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
@@ -44,6 +45,9 @@ def take_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
         raise ConfigurationError(f"the descriptor of the socket unit cannot be used: {error.strerror}") from error
     if passed.type != socket.SOCK_STREAM or not is_listening:
         raise ConfigurationError("the socket unit passes a socket that does not listen; name it in ListenStream=")
+    # The name of an abstract Unix socket is bytes, and the server would not take its peers for local ones.
+    if passed.family not in _IP and not isinstance(passed.getsockname(), str):
+        raise ConfigurationError("the socket unit passes neither a port nor a path; name one of them in ListenStream=")
     passed.set_inheritable(False)
     return passed
 
