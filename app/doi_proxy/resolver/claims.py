@@ -1,7 +1,8 @@
 """What an answer lets this resolver say about a name. A page, JSON, a log line and a command say it by these functions.
 
-Each is a function of the state alone, and returns None where the state does not say. tests/resolver/test_claims.py has
-the states in which each claim holds, and those in which it does not. Times are in seconds since the epoch.
+Each is a function of the state alone. Those of a time or an age return None where the state does not say.
+tests/resolver/test_claims.py has the states in which each claim holds, and those in which it does not. Times are in
+seconds since the epoch.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import enum
 from typing import Final
 
 #: Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query then
-#: decides, so a name with a damaged record costs one query and no outage. Three, or
-#: three tenths of the failures that open it if that is more, as in a drill.
+#: decides, so a name with a damaged record costs one query and no outage. A drill that allows more failures than ten
+#: allows three tenths of them.
 _MOST_SUSPECTS: Final = 3
 _SUSPECTS_SHARE: Final = 0.3
 
