@@ -63,6 +63,10 @@ async def fail(proxy: Proxy, names: int) -> None:
             "doi.org requested a pause of 2 min 5 s: queries are refused (HTTP status 429)",
         ),
         (
+            ("outage", 3.0, None, "doi.org", 0, "upstream-bad-answer", "new-sign"),
+            "doi.org gives no usable answer: the answers cannot be read",
+        ),
+        (
             ("refusal", 3.0, 63.0, "", 0, "places-full"),
             "New names were refused for 1 min: all places for upstream queries are taken",
         ),

@@ -193,12 +193,12 @@ def _write_causes(texts: Catalogue, upstreams: Sequence[models.UpstreamName]) ->
 def write_cause(texts: Catalogue, cause: str, sign: str) -> str:
     """A cause, with what narrows it down in parentheses."""
     key = f"status.cause_{cause}"
-    # A newer proxy can have causes that this release has no words for.
+    # A newer proxy can have causes and signs that this release has no words for.
     text = str(texts(key)) if key in texts.texts else cause
-    if not sign:
-        return text
     key = f"status.sign_{sign}"
-    return f"{text} ({texts(key) if key in texts.texts else texts('status.sign_status', status=sign)})"
+    if sign.isdecimal():
+        return f"{text} ({texts('status.sign_status', status=sign)})"
+    return f"{text} ({texts(key)})" if key in texts.texts else text
 
 
 def _write_traffic(texts: Catalogue, summary: models.StatusSummary) -> str:
