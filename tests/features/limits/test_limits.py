@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,16 @@ def test_a_reload_names_and_drops_a_list(tmp_path: Path) -> None:
     bench.limits.reload(find_lists())
     bench.limits.admit(CLIENT)
     assert not bench.limits.has_list
+
+
+def test_senders_who_forge_their_addresses_do_not_renew_the_tokens_of_a_client() -> None:
+    bench = Bench(requests=Rate(1, 1))
+    bench.limits.admit(CLIENT)
+    for number in range(MAX_ACCOUNTS + 1):
+        assert not bench.limits.is_exempt(str(ip_address(0x0B000000 + 256 * number)))
+    bench.limits.forget_addresses()
+    with pytest.raises(RateExceeded):
+        bench.limits.admit(CLIENT)
 
 
 def test_another_rate_holds_for_clients_that_are_known() -> None:
