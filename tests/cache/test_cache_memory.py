@@ -146,3 +146,17 @@ async def test_a_bucket_that_was_pushed_out_is_full_again(clock: Clock) -> None:
         await memory.take(name, 1, 1)
     assert await memory.take("9999", 1, 1) == 1.0
     assert await memory.take("a", 1, 1) == 0.0
+
+
+@pytest.mark.anyio
+async def test_announcements_of_long_names_are_bounded_in_bytes_and_the_oldest_are_missed(clock: Clock) -> None:
+    memory = MemoryStore(SIZE, clock=clock)
+    names = [f"10.1000/{number:04}".ljust(8_192, "x") for number in range(1_000)]
+    cursor = (await memory.changes(None)).cursor
+    for name in names[:900]:
+        await memory.announce(name)
+    recent = (await memory.changes(None)).cursor
+    for name in names[900:]:
+        await memory.announce(name)
+    assert (await memory.changes(cursor)).overrun
+    assert (await memory.changes(recent)).keys == tuple(names[900:])

@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 #: Announcements that a store keeps. A process that missed more than these drops its whole memory tier.
 MAX_ANNOUNCEMENTS: Final = 5_000
+#: Bytes of those that memory and a SQLite file keep. A name has 8,192 bytes at most, and one from the field about 25.
+MAX_ANNOUNCED_BYTES: Final = 1024 * 1024
 #: An announcement that registry records have changed, whichever they are. A name has no control characters.
 REGISTRY_CHANGED: Final = "\tregistry"
 #: Seconds without use after which a store drops a bucket. A bucket is usually full again after a day.

@@ -12,7 +12,7 @@ from typing import Final
 
 from cachetools import FIFOCache, LRUCache
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from doi_proxy.cache.coordination import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.cache.doorkeeper import Doorkeeper
 from doi_proxy.cache.entry import Entry, bound_times, loses_proof
 from doi_proxy.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
@@ -63,7 +63,9 @@ class MemoryStore:
         self._leases: FIFOCache[str, tuple[str, float]] = FIFOCache(_MAX_LEASES)
         self._buckets: LRUCache[str, Bucket] = LRUCache(_MAX_BUCKETS)
         self._expiring: deque[tuple[float, str]] = deque(maxlen=_MAX_EXPIRING)
-        self._announced: deque[str] = deque(maxlen=MAX_ANNOUNCEMENTS)
+        self._announced: deque[str] = deque()
+        self._announced_bytes = 0
+        #: The number of all announcements.
         self._announcements = 0
         self._purges = Purges()
         self._notes: dict[str, builtins.bytes] = {}
@@ -206,7 +208,10 @@ class MemoryStore:
     async def announce(self, scope: str) -> None:
         """See Store."""
         self._announced.append(scope)
+        self._announced_bytes += len(scope.encode())
         self._announcements += 1
+        while len(self._announced) > MAX_ANNOUNCEMENTS or self._announced_bytes > MAX_ANNOUNCED_BYTES:
+            self._announced_bytes -= len(self._announced.popleft().encode())
 
     async def read_note(self, name: str) -> builtins.bytes | None:
         """See Store."""

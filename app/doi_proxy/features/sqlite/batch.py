@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from doi_proxy.cache.coordination import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS
 from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
 from doi_proxy.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN, Purges
 from doi_proxy.errors import DamagedEntry
@@ -21,8 +21,6 @@ from doi_proxy.store.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.
 _ROWS: Final = 64
-#: Bytes of the announcements that a trim keeps. A name has 8,192 bytes at most, and one from the field about 25.
-_MAX_ANNOUNCED_BYTES: Final = 1024 * 1024
 #: Deletes the oldest ones beyond a number of bytes.
 _TRIM: Final = (
     "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM (SELECT number, sum(length(CAST(key AS BLOB)))"
@@ -169,8 +167,8 @@ def announce(connection: sqlite3.Connection, keys: Sequence[str]) -> None:
         "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM announcements) - ?", (MAX_ANNOUNCEMENTS,)
     )
     # Shorter names cause no trim. They add as many bytes at most as the last trim kept.
-    if any(len(key.encode()) > _MAX_ANNOUNCED_BYTES // MAX_ANNOUNCEMENTS for key in keys):
-        connection.execute(_TRIM, (_MAX_ANNOUNCED_BYTES,))
+    if any(len(key.encode()) > MAX_ANNOUNCED_BYTES // MAX_ANNOUNCEMENTS for key in keys):
+        connection.execute(_TRIM, (MAX_ANNOUNCED_BYTES,))
 
 
 def _count_size(connection: sqlite3.Connection) -> int:
