@@ -18,12 +18,11 @@ import pytest
 
 from doi_proxy.system.version import VERSION, read_version
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
+from tools.release.build import VERSION_FILE
 
 pytestmark = pytest.mark.repository
 
 UV: Final = ROOT / ".tools/bin/uv"
-#: The version of the checkout, in an archive without the history.
-VERSION_FILE: Final = "app/doi_proxy/system/built_version.txt"
 #: For one command that installs packages, in seconds.
 INSTALL_DEADLINE: Final = 300
 #: A heading of the changelog: a version, and the day of its release (ISO 8601) unless it is still to come.

@@ -9,7 +9,6 @@ import argparse
 import filecmp
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,6 @@ from typing import Final
 from doi_proxy.system.version import VERSION
 from tools.changes import ROOT, run_git
 from tools.nightly import find_record
-from tools.release.archives import write_sums
 from tools.release.build import build, read_commit
 from tools.release.readiness import (
     find_changes,
@@ -28,6 +26,7 @@ from tools.release.readiness import (
     find_missing_section,
     find_wrong_version,
 )
+from tools.release.signature import PUBLIC_KEY, SUMS, find_missing_key, sign, write_sums
 
 _DIST: Final = ROOT / "dist"
 
@@ -40,6 +39,7 @@ def main() -> int:
         *find_wrong_version(options.version, VERSION),
         *find_missing_section(options.version, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")),
         *find_changes(run_git("status", "--porcelain")),
+        *(find_missing_key(options.minisign_key, PUBLIC_KEY) if options.minisign_key else ()),
         *(() if options.nightly == "skip" else night),
     ]
     if refused:
@@ -65,8 +65,11 @@ def main() -> int:
             return 1
         shutil.rmtree(_DIST, ignore_errors=True)
         shutil.copytree(builds[0], _DIST)
-    (_DIST / "SHA256SUMS").write_text(write_sums(path for path in _DIST.iterdir() if path.is_file()), encoding="utf-8")
-    _sign(options.minisign_key)
+    write_sums(_DIST)
+    if options.minisign_key:
+        sign(_DIST, options.version, options.minisign_key, PUBLIC_KEY)
+    else:
+        missing.append(f"{SUMS} is not signed: MINISIGN_KEY names no key")
     _report(missing, began)
     return 0
 
@@ -77,7 +80,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--nightly", default="")
     parser.add_argument("--maintainer", default="")
     parser.add_argument("--homepage", default="")
-    parser.add_argument("--minisign-key", default="")
+    parser.add_argument("--minisign-key", type=lambda name: Path(name).absolute() if name else None)
     parser.add_argument("--deb-python", type=Path, default=Path("/usr/bin/python3"))
     return parser.parse_args()
 
@@ -94,14 +97,6 @@ def compare(first: Path, second: Path) -> Iterator[str]:
         both = first / name, second / name
         if not all(path.is_file() for path in both) or not filecmp.cmp(*both, shallow=False):
             yield name.as_posix()
-
-
-def _sign(key: str) -> None:
-    """Sign the sums, if there is a key. The signature of the sums is one of all files."""
-    if not key:
-        print("release: SHA256SUMS is not signed: MINISIGN_KEY names no key")
-        return
-    subprocess.run(["minisign", "-S", "-s", key, "-m", str(_DIST / "SHA256SUMS")], check=True)
 
 
 def _report(missing: list[str], began: float) -> None:

@@ -1,4 +1,4 @@
-"""Archives, sums and indexes whose bytes depend on the content alone."""
+"""Archives and indexes whose bytes depend on the content alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from email.utils import formatdate
 from pathlib import Path
 from subprocess import run
@@ -26,11 +26,6 @@ def write_tar(folder: Path, output: Path, moment: int) -> None:
             with path.open("rb") as content:
                 archive.addfile(entry, content)
     output.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
-
-
-def write_sums(paths: Iterable[Path]) -> str:
-    """The lines that `sha256sum --check` reads."""
-    return "".join(f"{_sum(path.read_bytes())}  {path.name}\n" for path in sorted(paths))
 
 
 def write_repository(package: Path, fields: str, folder: Path, moment: int) -> None:

@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from doi_proxy.system.version import BUILT
 from tools.changes import ROOT, run_git
 from tools.release.archives import read_fields, write_repository, write_tar
 from tools.release.packages import read_packages, write_licences, write_list
 
 _UV: Final = ROOT / ".tools/bin/uv"
-_BUILT_VERSION: Final = "app/doi_proxy/system/built_version.txt"
+#: The file with the version, in a source without the history.
+VERSION_FILE: Final = f"app/doi_proxy/system/{BUILT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def _export(release: Release, source: Path) -> Path:
     source.mkdir(parents=True)
     with subprocess.Popen(["git", "archive", release.commit], cwd=ROOT, stdout=subprocess.PIPE) as archive:
         subprocess.run(["tar", "-x", "-C", source], stdin=archive.stdout, check=True)
-    (source / _BUILT_VERSION).write_text(release.version, encoding="ascii")
+    (source / VERSION_FILE).write_text(release.version, encoding="ascii")
     project = source / "pyproject.toml"
     project.write_text(add_metadata(project.read_text(encoding="utf-8"), release), encoding="utf-8")
     return source

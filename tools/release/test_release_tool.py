@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tools.release.__main__ import compare
-from tools.release.archives import write_repository, write_sums, write_tar
+from tools.release.archives import write_repository, write_tar
 from tools.release.build import Release, add_metadata
 from tools.release.packages import Package, read_packages, write_licences, write_list
 from tools.release.readiness import (
@@ -89,11 +89,6 @@ def test_an_archive_depends_on_the_content_alone(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "1.tar.gz") as archive:
         assert archive.getnames() == ["manual/a.txt", "manual/b/c.txt"]
         assert {entry.mtime for entry in archive} == {MOMENT}
-
-
-def test_the_sums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
-    (tmp_path / "a.whl").write_bytes(b"wheel")
-    assert write_sums(tmp_path.iterdir()) == f"{hashlib.sha256(b'wheel').hexdigest()}  a.whl\n"
 
 
 def test_the_repository_names_the_package_and_the_sums_of_its_indexes(tmp_path: Path) -> None:
