@@ -25,6 +25,8 @@ CAUSE_SECONDS: Final = 300.0
 UNREADABLE_INTERVAL: Final = 60.0
 #: From so many names in a row without a usable answer on, the line is a warning.
 MANY_UNREADABLE: Final = 3
+#: The signs of an answer that a login portal or an intercepting proxy may have given: HTML, or another site.
+PORTAL_SIGNS: Final = frozenset({"page", "redirect"})
 #: Queries are admitted again if no person's query was refused for so many seconds.
 BUDGET_QUIET_SECONDS: Final = 10.0
 
@@ -67,6 +69,11 @@ class UpstreamLog:
     def down_seconds(self) -> float:
         """How long the outage has lasted. 0.0 without one."""
         return self._clock() - self._down_since if self.is_down else 0.0
+
+    @property
+    def seems_portal(self) -> bool:
+        """Whether an outage goes on because a login portal seems to answer in place of the upstream."""
+        return self.outages.under_way is not None and self.outages.under_way.cause.sign in PORTAL_SIGNS
 
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
         """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""

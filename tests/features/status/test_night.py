@@ -167,7 +167,7 @@ FAULTS: Final = (
         set_clock,
         "The clock was set back by 10[78][0-9][0-9] seconds",
         "The clock of this machine was set",
-        "clock",
+        "DoiProxyClockWrong",
         ("clock", "", ""),
     ),
     Fault(
@@ -175,7 +175,7 @@ FAULTS: Final = (
         fail_reload,
         "reload failed, the previous settings stay in force: .*deny.txt",
         "The last reload failed, and previous settings or files stay in force",
-        "reload",
+        "DoiProxyReloadFailed",
         ("reload-failed", "", ""),
     ),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.fake_upstream import EVERY_NAME
 from tests.world.world import World
 
@@ -20,6 +22,12 @@ def list_events(world: World, kind: str) -> list[tuple[str, str, bool]]:
     """The causes of the events of a kind, the oldest first, and whether each has ended."""
     events = reversed(read(world)["events"])
     return [(event["cause"], event["sign"], event["until"] is not None) for event in events if event["kind"] == kind]
+
+
+def read_metric(world: World, name: str) -> float:
+    """The sum of the samples of a metric."""
+    families = text_string_to_metric_families(world.get("/metrics").body.decode())
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
 def ask(world: World, names: int, label: str) -> None:
@@ -40,10 +48,12 @@ def test_a_login_portal_is_the_first_line_everywhere_from_the_third_answer_on() 
         assert ready["sentence"].startswith("An upstream gives no usable answer: the answers cannot be read (a page ")
         (line,) = [line for line in world.log if " is down: " in line]
         assert line.startswith("WARNING ") and "; open the address of the upstream from this machine: a login" in line
+        assert read_metric(world, "doi_proxy_upstream_portal") == 1
         world.upstream.fault(EVERY_NAME, "delay", seconds=0.0)
         world.sleep(20)
         world.get("/10.5555/after")
         assert list_events(world, "outage") == [("upstream-bad-answer", "page", True)]
+        assert read_metric(world, "doi_proxy_upstream_portal") == 0
         world.sleep(600)
         assert world.get("/readyz").json["sentence"] == "Working."
 
@@ -111,10 +121,12 @@ def test_a_reload_that_failed_is_an_event_and_the_first_line_until_one_succeeds(
         world.sleep(2)
         assert read(world)["summary"]["sentence"].startswith("The last reload failed, and previous settings or files ")
         assert list_events(world, "reload-failed") == [("", "", False)]
+        assert read_metric(world, "doi_proxy_reload_failed") == 1
         world.reload()
         world.sleep(2)
         assert read(world)["summary"]["problems"] == []
         assert list_events(world, "reload") == [("", "", False)]
+        assert read_metric(world, "doi_proxy_reload_failed") == 0
 
 
 def test_a_clock_that_was_set_is_an_event_and_the_first_line_for_ten_minutes() -> None:
@@ -124,6 +136,7 @@ def test_a_clock_that_was_set_is_an_event_and_the_first_line_for_ten_minutes() -
         world.sleep(2)
         (event,) = [event for event in read(world)["events"] if event["kind"] == "clock"]
         assert (event["detail"], event["count"]) == ("back", 7_200)
+        assert read_metric(world, "doi_proxy_clock_steps_total") == 1
         assert read(world)["summary"]["sentence"].startswith("The clock of this machine was set. ")
         world.sleep(600)
         assert read(world)["summary"]["problems"] == []

@@ -33,7 +33,9 @@ def _read_process(core: Core) -> ProcessState:
         waiting=upstream.budget.waiting,
         clients_waiting=upstream.budget.clients_waiting,
         upstreams=tuple(
-            UpstreamGauges(guard.breaker.state.value, guard.pause_seconds, guard.log.down_seconds)
+            UpstreamGauges(
+                guard.breaker.state.value, guard.pause_seconds, guard.log.down_seconds, guard.log.seems_portal
+            )
             for guard in upstream.guards.values()
         ),
         memory_entries=memory.entries,

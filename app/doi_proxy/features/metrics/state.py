@@ -14,11 +14,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 @dataclass(frozen=True, slots=True)
 class UpstreamGauges:
-    """The state of one upstream: `breaker` is 0 closed, 1 half-open, 2 open; the other fields are in seconds."""
+    """The state of one upstream. `breaker` is 0 closed, 1 half-open, 2 open. The times are in seconds."""
 
     breaker: int
     retry_after: float
     down: float
+    seems_portal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class _UpstreamMetrics:
         self._retry_after = worst("upstream_retry_after_seconds", about, "upstream")
         about = "Seconds since the first failure of an outage; 0 without one."
         self._down = worst("upstream_down_seconds", about, "upstream")
+        about = "1 while an upstream is down and its answers look like those of a login portal."
+        self._portal = worst("upstream_portal", about, "upstream")
 
     def set(self, state: ProcessState) -> None:
         self._in_flight.set(state.in_flight)
@@ -102,6 +105,7 @@ class _UpstreamMetrics:
             self._breaker.labels(str(number)).set(upstream.breaker)
             self._retry_after.labels(str(number)).set(upstream.retry_after)
             self._down.labels(str(number)).set(upstream.down)
+            self._portal.labels(str(number)).set(upstream.seems_portal)
 
 
 class _MemoryMetrics:

@@ -13,9 +13,16 @@ from msgspec import structs
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.sharing.events import REPORTED, Event
 from doi_proxy.system.incidents import Incident, Incidents
+from doi_proxy.system.meter import CounterData, GaugeData
 
 #: The smallest change of the clock that is an event, in seconds. A slow turn of the event loop takes less.
 MIN_CLOCK_STEP: Final = 5.0
+_STEPS: Final = CounterData("clock_steps", "Times at which a worker found the clock set, or the machine had slept.")
+#: Any worker's clock is that of the machine. Prometheus compares it with its own.
+_TIME: Final = GaugeData("time_seconds", "Time of this machine, in seconds since 1970.", "livemostrecent")
+_RELOAD: Final = GaugeData(
+    "reload_failed", "1 while something could not be used at the last reload, else 0.", "livemax"
+)
 
 
 class EventWatcher:
@@ -31,6 +38,9 @@ class EventWatcher:
         self._is_draining = False
         self._reloads_seen = context.reloads.reloads
         self._epoch = context.clock() - time.monotonic()
+        self._count_step = core.meter.counter(_STEPS)
+        core.meter.gauge(_TIME, context.clock)
+        core.meter.gauge(_RELOAD, lambda: context.reloads.reload_failed)
 
     def watch(self) -> None:
         """Record what has begun, ended or happened since the last call."""
@@ -51,6 +61,7 @@ class EventWatcher:
         before, self._epoch = self._epoch, now - time.monotonic()
         step = self._epoch - before
         if abs(step) >= MIN_CLOCK_STEP:
+            self._count_step()
             self._events.add(Event("clock", int(now), detail="forward" if step > 0 else "back", count=round(abs(step))))
 
     def _watch_incidents(self, now: float) -> None:
