@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import pytest
 
+from doi_proxy.assembly.settings import Settings
 from doi_proxy.proxy_client.exchange import Exchange
+from doi_proxy.proxy_client.running_proxy import open_client
 from doi_proxy.proxy_client.server import parse_server
 from doi_proxy.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
@@ -36,11 +38,13 @@ def short_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: str = TOKEN) -> tuple[int, Any]:
+def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: str | None = TOKEN) -> tuple[int, Any]:
     """Send a request to the listener of the admin API. Returns the status and the JSON."""
     server = parse_server(address if address.startswith(UNIX) else f"http://{address}", "address")
     with Exchange(server, PATIENCE) as exchange:
         headers = {**BEARER, "Authorization": f"Bearer {token}"}
+        if token is None:
+            del headers["Authorization"]
         status = exchange.send(method, path, headers, None if body is None else json.dumps(body).encode())
         return status, json.loads(exchange.read(1_000_000))
 
@@ -79,6 +83,10 @@ async def test_the_admin_api_has_an_address_of_its_own(
     # The store writes in the background.
     await in_a_row(is_shown, "every worker shows the entry")
     assert (await ask("GET", "/admin/settings", token="wrong"))[0] == 401
+    assert (await ask("GET", "/admin/settings", token=None))[0] == (200 if kind == "unix" else 401)
+    assert (await ask("POST", "/admin/purge", {"doi": NAME}, token=None))[0] == 401
+    client = open_client(Settings(admin_listen=address, admin_token=None if kind == "unix" else TOKEN), None)
+    assert (await asyncio.to_thread(client.explain, {"doi": NAME}))["status"] == 302
     assert (await ask("GET", f"/{NAME}"))[0] == 404
     assert (await ask("POST", "/admin/purge", {"doi": NAME}))[1]["entries"] == 1
     # The main address answers as it does without a token.

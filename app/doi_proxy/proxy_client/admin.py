@@ -58,16 +58,23 @@ class AdminClient:
         return self._send("GET", "/status?format=json")
 
     def _send(self, method: str, target: str, body: bytes | None = None) -> dict[str, Any]:
+        """Send a request without the token, and again with it only after the challenge of the admin API."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if self._token is not None and self._asks_for_token(method, target, headers, body):
-            headers["Authorization"] = f"Bearer {self._token}"
         with Exchange(self._server, _TIMEOUT) as exchange:
-            if exchange.send(method, target, headers, body) != http.client.OK:
-                raise exchange.refusal(_HINTS)
-            try:
-                document = json.loads(exchange.read(_MAX_ANSWER))
-            except (ValueError, RecursionError):
-                document = None
+            status = exchange.send(method, target, headers, body)
+            if self._token is None or not _requests_token(status, exchange):
+                return self._read(status, exchange)
+        headers["Authorization"] = f"Bearer {self._token}"
+        with Exchange(self._server, _TIMEOUT) as exchange:
+            return self._read(exchange.send(method, target, headers, body), exchange)
+
+    def _read(self, status: int, exchange: Exchange) -> dict[str, Any]:
+        if status != http.client.OK:
+            raise exchange.refusal(_HINTS)
+        try:
+            document = json.loads(exchange.read(_MAX_ANSWER))
+        except (ValueError, RecursionError):
+            document = None
         if not isinstance(document, dict):
             raise DoiProxyError(
                 f"{self._server.label}: its answer is not JSON: this is not a doi-proxy, or it has no admin API; set "
@@ -75,12 +82,8 @@ class AdminClient:
             )
         return document
 
-    def _asks_for_token(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bool:
-        """Whether a request without the token gets the challenge of the admin API, or the refusal of `/status`.
 
-        Whatever else listens on the port does not get the token.
-        """
-        with Exchange(self._server, _TIMEOUT) as exchange:
-            status, challenge = exchange.send(method, target, headers, body), exchange.headers
-            is_closed = status == http.client.FORBIDDEN and challenge.get_content_type() == "application/problem+json"
-            return is_closed or (status == http.client.UNAUTHORIZED and _REALM in challenge.get("WWW-Authenticate", ""))
+def _requests_token(status: int, exchange: Exchange) -> bool:
+    """Whether an answer is the challenge of the admin API, or the refusal of `/status`."""
+    is_closed = status == http.client.FORBIDDEN and exchange.headers.get_content_type() == "application/problem+json"
+    return is_closed or (status == http.client.UNAUTHORIZED and _REALM in exchange.headers.get("WWW-Authenticate", ""))

@@ -6,17 +6,26 @@ import ast
 import json
 import logging
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 import doi_proxy.features.admin.gate
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import FOREVER, Entry
+from doi_proxy.errors import RateExceeded
+from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
 from doi_proxy.features.admin.models import EntryReport
 from doi_proxy.features.admin.show import describe_entry
+from doi_proxy.rationing.client_buckets import ClientBuckets
+from doi_proxy.web.client_network import client_of
+from doi_proxy.web.header import Header
+from doi_proxy.web.request import Request
+from doi_proxy.web.responses import Message
 from handle_protocol.answer import Answer, ResponseCode
 from tests.cluster.processes import until
 from tests.table import table
@@ -375,6 +384,43 @@ async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_
         assert (await send("Bearer wrong", client="198.51.100.9")).status == 401
         proxy.clock.advance(60)
         assert (await send("Bearer wrong")).status == 401
+
+
+@table(
+    ("method", "headers", "status"),
+    [
+        ("GET", [], 200),
+        ("GET", [(b"authorization", BEARER.encode())], 200),
+        ("GET", [(b"authorization", b"Bearer wrong")], 401),
+        ("GET", [(b"origin", b"https://other.example")], 403),
+        ("POST", [], 401),
+        ("POST", [(b"authorization", BEARER.encode())], 200),
+        ("HEAD", [], 401),
+    ],
+)
+async def test_at_a_unix_socket_reading_needs_no_token_and_changing_does(
+    method: str, headers: list[Header], status: int
+) -> None:
+    admin = FastAPI()
+
+    @admin.api_route("/admin/anything", methods=["GET", "POST"])
+    async def anything() -> dict[str, str]:
+        return {}
+
+    attempts = ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, time.time)
+    gate = AdminGate(
+        admin, token=TOKEN, attempts=attempts, client_of=client_of, base="", listener="unix:/run/admin.sock"
+    )
+    scope = {"type": "http", "method": method, "path": "/admin/anything", "raw_path": b"/admin/anything"}
+    scope |= {"query_string": b"", "headers": headers, "client": ("", 0), "http_version": "1.1", "root_path": ""}
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        pass
+
+    assert await gate.answer(Request(scope, receive, public_url=None, sub_path=b""), scope, send) == status
 
 
 async def test_a_reload_replaces_the_token() -> None:

@@ -36,7 +36,8 @@ class AdminSettings(options.SettingsGroup):
         None,
         description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, "
         "or a socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin "
-        "API. Set it to keep the admin API off the address of readers.",
+        "API. At a socket, GET needs no token: who may open the socket may read. Set it to keep the admin API off the "
+        "address of readers, and to run `explain` without the token.",
     )
 
     @field_validator("admin_token")
@@ -94,7 +95,7 @@ class Admin(Feature):
             attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
             client_of=client_of,
             base=core.link.base,
-            has_listener=settings.admin_listen is not None,
+            listener=settings.admin_listen,
         )
         context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
         if settings.admin_listen is None:

@@ -1,4 +1,7 @@
-"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head."""
+"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head.
+
+At a Unix socket, who may open the socket may read without a token: the file system decides that.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from fastapi import FastAPI
 from doi_proxy.endpoints.operators import CLIENT, OperatorGate
 from doi_proxy.errors import RequestTooLarge, TooManyRequests
 from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
+from doi_proxy.server.listening import UNIX
 from doi_proxy.web import responses
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE
@@ -60,17 +64,19 @@ class AdminGate(OperatorGate):
         attempts: ClientBuckets,
         client_of: Callable[[str], str],
         base: str,
-        has_listener: bool = False,
+        listener: str | None = None,
     ) -> None:
         """Without a `token`, every request is refused. `attempts` limits the wrong tokens of each client.
 
-        `base` is the path of this resolver. With `has_listener`, the gate is on an address of its own.
+        `base` is the path of this resolver. `listener` is the address of its own that the gate is on, if it
+        is on one.
         """
         self.base = base
         self._problem = partial(problem, base=base)
         #: The application behind this gate.
         self.app = admin
-        self.has_listener = has_listener
+        self.has_listener = listener is not None
+        self._is_socket = listener is not None and listener.startswith(UNIX)
         self._token = token
         self._attempts = attempts
         self._client_of = client_of
@@ -119,7 +125,8 @@ class AdminGate(OperatorGate):
     def _refuse(self, request: Request) -> responses.Reply | None:
         """The refusal of a request, or None."""
         authorization = request.header(b"authorization")
-        if not _is_right(authorization, self._token):
+        is_reading = self._is_socket and request.method == "GET" and authorization is None
+        if not is_reading and not _is_right(authorization, self._token):
             # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
             try:
                 self._attempts.take(self._attempts.open(self._client_of(request.client_address)))

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, read_argument, set_usage
 from doi_proxy.proxy_client.exchange import ProxyFailure
-from doi_proxy.proxy_client.running_proxy import open_client
+from doi_proxy.proxy_client.running_proxy import may_read, open_client
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.
@@ -27,7 +27,9 @@ _ALONE_NOTE: Final = (
     "By the settings and the store. No running proxy was queried, so admission, back-off and budget are those of a new "
     "process."
 )
-_HAS_NO_TOKEN: Final = "Give the proxy's token, DOI_PROXY_ADMIN_TOKEN_FILE, to query a running proxy."  # noqa: S105
+_NOT_QUERIED: Final = (
+    "To query a running proxy, give its token, DOI_PROXY_ADMIN_TOKEN_FILE, or set admin_listen to a Unix socket."
+)
 _COLUMN: Final = 15
 
 
@@ -60,8 +62,8 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 def _ask(context: CommandContext, server: str | None, parameters: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """The report of the running proxy, or of this process, and a sentence that says whose it is."""
-    if server is None and context.settings.value("admin_token") is None:
-        return asyncio.run(_explain_alone(context, parameters)), f"{_ALONE_NOTE} {_HAS_NO_TOKEN}"
+    if server is None and not may_read(context.settings):
+        return asyncio.run(_explain_alone(context, parameters)), f"{_ALONE_NOTE} {_NOT_QUERIED}"
     client = open_client(context.settings, server)
     try:
         return _require_report(client.label, client.explain(parameters)), f"As {client.label} decides now."
