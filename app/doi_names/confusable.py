@@ -15,8 +15,9 @@ from doi_names.name import HandleName
 #: The most warnings about one name: 8 kB of soft hyphens would be 4,000.
 MAX_WARNINGS: Final = 10
 
-#: The prefixes that agencies assign (ISO 26324, section 4.2, allows others).
-_USUAL_PREFIX: Final = re.compile(r"10\.[0-9]{4,9}(?:\.[0-9]+)*")
+#: The prefixes that agencies assign (ISO 26324, section 4.2, allows others). That of an ISBN-A begins with its element
+#: of EAN.UCC (DOI Handbook, ISBN-A).
+USUAL_PREFIX: Final = re.compile(r"10\.(?:[0-9]{4,9}|97[89])(?:\.[0-9]{1,9})*")
 _MAX_SHOWN: Final = 40
 
 #: What looks like an ASCII character. Full-width forms are computed.
@@ -57,7 +58,7 @@ def _find_all(name: HandleName) -> Iterator[NameWarning]:
         place = len(name.prefix) + 2
         message = f"The suffix begins with one character and a slash, at character {place}; this form is reserved."
         yield NameWarning("reserved-form", message)
-    if name.is_doi and not _USUAL_PREFIX.fullmatch(name.prefix):
+    if name.is_doi and not USUAL_PREFIX.fullmatch(name.prefix):
         message = f"The prefix {name.prefix[:_MAX_SHOWN]} is unlikely: after 10. it has four to nine digits."
         yield NameWarning("unlikely-prefix", message)
     if name.text.isascii():

@@ -42,7 +42,7 @@ _START: Final = re.compile(
 #: part of entities, of LaTeX and of the names of one publisher.
 _RESOLVER: Final = "doi.org/"
 _QUERY: Final = re.compile(r"\?|(?<![&\\])#(?=[A-Za-z])")
-#: Characters before a name that decide whether it is one: "www.doi.org/".
+#: Characters before a name that decide whether it is one, and how certain it is: "www.doi.org/", "telephone: ".
 _LOOK_BEHIND: Final = 12
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
 #: A tag is part of the word in which it is, and so is the blank after a command of LaTeX for a slash.
@@ -164,7 +164,7 @@ def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[Reading,
     # After an escape all is encoded, as in a URL that is a value in a query. An encoded "?" says nothing then.
     is_encoded = _ESCAPE.fullmatch(raw, max(0, begin - 3), begin) is not None
     written = unquote(raw[begin:end]) if is_encoded else raw[begin:end]
-    reading, suggestions = read_excerpt(written, raw[end : end + MAX_LOOK])
+    reading, suggestions = read_excerpt(written, raw[max(0, begin - _LOOK_BEHIND) : begin], raw[end : end + MAX_LOOK])
     if reading is None or not reading.name.is_doi:
         return None
     return reading, suggestions, begin + _length(text[begin:end], reading.name.text)
@@ -175,7 +175,7 @@ def _read_word(text: str) -> list[FoundName]:
     word = text.strip()
     if not word or len(word) > MAX_NAME_CHARACTERS or len(word.split()) > 1 or _START.search(word):
         return []
-    reading, suggestions = read_excerpt(word, "")
+    reading, suggestions = read_excerpt(word, "", "")
     if reading is None or not (reading.name.is_doi or reading.name.is_short_doi):
         return []
     start = text.index(word)

@@ -89,9 +89,9 @@ def read_and_suggest(
     return result.reading, result.suggest(name)
 
 
-def read_excerpt(text: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
-    """The likeliest reading of a part of a text, and what else it may be. `after` is the text that follows it."""
-    result = _read(text, _read_one(text), frozenset(), after)
+def read_excerpt(text: str, before: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
+    """The likeliest reading of a part of a text, and what else it may be. `before` and `after` are around the part."""
+    result = _read(text, _read_one(text), frozenset(), before, after)
     return result.reading, () if result.reading is None else result.suggest(result.reading.name)
 
 
@@ -124,7 +124,7 @@ def _read_one(text: str) -> HandleName | None:
     return name if name is not None and (name.is_doi or name.is_short_doi) else None
 
 
-def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: str = "") -> _Result:
+def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], before: str = "", after: str = "") -> _Result:
     repairs = _REPAIRS_OF_ENCODED if name is not None and _has_encoded_delimiters(text, name) else REPAIRS
     outcomes = exploration.explore(exploration.start(text if name is None else name.text, own_hosts), repairs)
     names = [outcome for outcome in outcomes if outcome.attempt.name is not None and outcome.is_plausible]
@@ -133,11 +133,12 @@ def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], after: 
         return _Result(None if name is None else Reading(name, "literal", None), outcomes)
     reading = Reading(best.name, best.confidence, best.rules[0] if best.rules else None, best.rules)
     place = text.find(best.name.text)
+    preceding = (before + text[: max(place, 0)])[-MAX_LOOK:]
     following = text[place + len(best.name.text) :] if place >= 0 else ""
     rest = (following + after)[:MAX_LOOK]
     # An encoded sign is not a reason for doubt.
     is_encoded = place < 0 and unquote(text).endswith(best.name.text)
-    if reading.confidence in ("literal", "sure") and not is_encoded and not is_certain(best.name.text, rest):
+    if reading.confidence in ("literal", "sure") and not is_encoded and not is_certain(best.name.text, preceding, rest):
         reading = replace(reading, confidence="likely")
     return _Result(reading, outcomes, rest)
 

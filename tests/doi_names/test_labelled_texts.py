@@ -59,6 +59,12 @@ def test_all_names_of_a_text_are_found(labelled: DirtyText) -> None:
         ("10.1000/50<947:AID", "10.1000/50<947:AID", None),
         ("10.1000/50<947:AID>2.0.CO;2-", "10.1000/50<947:AID>2.0.CO;2-", "10.1000/50<947:AID>2.0.CO;2-#"),
         ("10.1000/a=b", "10.1000/a=b", None),
+        ("10.0.0.1/24", "10.0.0.1/24", None),
+        ("Tel. 10.1000/5678-90 (Berlin)", "10.1000/5678-90", None),
+        ("Mac OS X 10.1000/1", "10.1000/1", None),
+        ("for 10.1000/kg in 2019", "10.1000/kg", None),
+        ("10.1000/978-3-", "10.1000/978-3-", None),
+        ("10.1000/182-ban", "10.1000/182", "10.1000/182-ban"),
     ],
 )
 def test_what_may_go_on_is_likely_at_most_and_has_both_readings(text: str, name: str, other: str | None) -> None:

@@ -18,7 +18,7 @@ from doi_names.repair.prefix import BEGINNING
 #: The most characters that are cut from the end.
 _MAX_ENDINGS: Final = 16
 #: A complete name does not end with any of these. It can end with "+" (10.1021/ja001926+), "-", and in a SICI with "#".
-ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffd")
+ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffc\ufffd")
 #: Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
 _OTHER_ENDINGS: Final = ("P", "No")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
@@ -44,7 +44,7 @@ _MARKUP: Final = re.compile(
         # HTML, XML: an element of two letters or more, or a usual one of one letter. SICIs have "<" before a digit.
         <\\?/ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>])
         # Attributes, JSON, CSV, programs: a quotation mark. An apostrophe only before what follows a value.
-      | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|\Z)
+      | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|[a-z-]{2,20}=|\Z)
         # Markdown, reStructuredText.
       | \]\( | \]\[ | >` | __;
         # Wikis.
@@ -109,8 +109,10 @@ _NEXT_WORD: Final = re.compile(
         )
         # Names of Wiley end with ".x".
       | (?<=\.x)[A-Z]
-        # The genitive of English.
-      | ['\u2019]s\Z
+        # The ending of a case: the genitive of English, others of Turkish, Hungarian and Finnish.
+      | ['\u2019][^\W\d_]{1,6}\Z
+      | (?<=[0-9])-(?:b[ae]n|b[\u00f3\u0151]l|n[ae]k|n[\u00e1\u00e9]l|h[oe\u00f6]z|[tr][\u00f3\u0151]l|v[ae]l)\Z
+      | (?<=[0-9]):[a-z\u00e4\u00f6]{1,4}\Z
         # A dash between two parts of a sentence.
       | [\u2014\u2015](?=[A-Za-z])
         )""",
@@ -121,8 +123,9 @@ _NEXT_WORD: Final = re.compile(
 _OTHER_SCRIPT: Final = re.compile(
     r"(?<=[0-9A-Za-z])[\u0370-\u1dff\u2c80-\u2dff\u3040-\ua71f\ua800-\uabff\uac00-\ud7ff]"
 )
-#: A name that is written after another one, without a blank.
-SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[0-9]{4,9}/(?=[^\s/])")
+#: A name that is written after another one, without a blank. A version alone is not its suffix: Authorea's names end
+#: with two numbers and a version, 10.22541/au.158880010.13456789/v2.
+SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[1-9][0-9]{3,8}/(?=[^\s/])(?!v[0-9]{1,2}(?![0-9A-Za-z]))")
 _CELLS: Final = re.compile(
     r"""(?:
         ,[^,]{1,200},

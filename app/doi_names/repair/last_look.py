@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from doi_names.confusable import USUAL_PREFIX
 from doi_names.repair import sici
 
 #: Characters after a name that decide whether it ends there.
@@ -15,6 +16,15 @@ MAX_LOOK: Final = 64
 _USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCII)
 #: Another prefix or a URL in a suffix. The name that is meant may begin there, or end before it.
 _SECOND: Final = re.compile(r"/10\.[0-9]{4,9}/|://")
+#: Words before a number of another kind: of a telephone, of an operating system (User-Agent), of a host.
+_OTHER_NUMBER: Final = re.compile(
+    r"(?<![a-z])(?:t[e\u00e9]l(?:[e\u00e9](?:phone|fono)|efon)?|phone|fax|mobile|os x|ip)\.?:?\s?\Z", re.IGNORECASE
+)
+#: A number and a unit, 10.2345/kg, if it stands in a sentence without a label.
+_RATE: Final = re.compile(r"10\.[0-9.]{4,9}/[a-z]{1,3}", re.IGNORECASE)
+_UNLABELLED: Final = re.compile(r"(?<!doi)(?<!doi[:.])\s\Z", re.IGNORECASE)
+#: No registered name ends with one of these. The name goes on in the next line.
+_BREAKS: Final = ("-", "_")
 _PAIRS: Final = ("()", "[]", "<>")
 #: What may still be part of a name if it follows without a blank: a letter, a digit, a plus sign.
 _GLUED: Final = re.compile(r"[0-9A-Za-z+]")
@@ -30,14 +40,19 @@ _NEXT_LINE: Final = re.compile(
 )
 
 
-def is_certain(name: str, after: str) -> bool:
-    """Whether the name of a reading can be sure. `after` is the text that follows it, MAX_LOOK characters or less.
+def is_certain(name: str, before: str, after: str) -> bool:
+    """Whether the name of a reading can be sure. `before` and `after` are MAX_LOOK characters around it, or fewer.
 
-    It cannot if a bracket in it has no partner, if it has a foreign sign, if it ends inside a SICI, or if it may go on:
-    with a glued word, after a blank with a number, or after the end of its line.
+    It cannot if its prefix is unlikely, if a word before it names another number, if a bracket in it has no partner, if
+    it has a foreign sign, if it ends inside a SICI, or if it may go on: with a glued word, after a blank with a number,
+    or after the end of its line.
     """
     return (
         _USUAL.fullmatch(name) is not None
+        and USUAL_PREFIX.fullmatch(name.partition("/")[0]) is not None
+        and not name.endswith(_BREAKS)
+        and not _OTHER_NUMBER.search(before)
+        and not (_RATE.fullmatch(name) and _UNLABELLED.search(before))
         and not _SECOND.search(name)
         and all(name.count(opener) == name.count(closer) for opener, closer in _PAIRS)
         and ("<" not in name or sici.find_span(name) != (0, 0))

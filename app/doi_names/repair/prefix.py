@@ -7,7 +7,7 @@ from typing import Final
 
 #: A prefix as agencies assign it, with its slash: a registrant code of four to nine digits, and its subdivisions.
 #: A search is quick if the expression begins with a literal, so what is before it is looked at after it.
-PREFIX: Final = re.compile(r"10\.(?<![0-9]10\.)[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
+PREFIX: Final = re.compile(r"10\.(?<![0-9]10\.)(?<![0-9]\.10\.)[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
 #: A URL of the resolver may stand between a prefix and the name: 10.5424/http://dx.doi.org/10.5424/sjar/20110903-330-10.
 _URL: Final = r"(?:https?://(?:dx\.)?doi\.org/)?"
 #: The least that a suffix is. It may look like a prefix: 10.1109/10.324524.

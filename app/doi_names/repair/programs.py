@@ -29,8 +29,8 @@ _LATEX_ESCAPE: Final = re.compile(
     re.VERBOSE,
 )
 _LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
-#: RFC 8259, section 7 (JSON), and the same with two digits (ECMAScript, HexEscapeSequence).
-_NUMERIC_ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2}))", re.IGNORECASE)
+#: RFC 8259, section 7 (JSON), also of a slash, and the same with two digits (ECMAScript, HexEscapeSequence).
+_ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2})|(/)(?=[^\s\\]))", re.IGNORECASE)
 _SURROGATES: Final = range(0xD800, 0xE000)
 _BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
 _BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
@@ -71,12 +71,14 @@ def with_slash_for_backslash(text: str) -> str:
     return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"
 
 
-def without_numeric_escapes(text: str) -> str:
+def without_escapes(text: str) -> str:
     r"""10.1000/a\u003cb -> 10.1000/a<b: an escape of JSON or of a programming language."""
-    return _NUMERIC_ESCAPE.sub(_write_escaped_character, text) if "\\" in text else text
+    return _ESCAPE.sub(_write_escaped_character, text) if "\\" in text else text
 
 
 def _write_escaped_character(escape: re.Match[str]) -> str:
+    if escape[3]:
+        return "/"
     code = int(escape[1] or escape[2], 16)
     character = chr(code) if code not in _SURROGATES else "\ufffd"
     return character if character.isprintable() else " "

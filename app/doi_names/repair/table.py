@@ -39,7 +39,7 @@ REPAIRS: Final = (
     Repair("html-entity", programs.without_html_entities),
     Repair("latex-escape", programs.without_latex_escapes),
     Repair("backslash", programs.with_slash_for_backslash),
-    Repair("escape", programs.without_numeric_escapes),
+    Repair("escape", programs.without_escapes),
     Repair("link", programs.without_links),
     Repair("inline-tag", programs.without_inline_tags),
     Repair("sici-angle", sici.restore_angle_brackets),

@@ -74,7 +74,14 @@ def test_a_text_without_a_name_has_no_best_reading(text: str) -> None:
 
 @table(
     ("name", "is_unlikely"),
-    [("10.1000/1", False), ("10.1000.10/1", False), ("10.abc/1", True), ("10.-1/1", True), ("10.10_38/1", True)],
+    [
+        ("10.1000/1", False),
+        ("10.1000.10/1", False),
+        ("10.978.12345/99990", False),
+        ("10.abc/1", True),
+        ("10.-1/1", True),
+        ("10.10_38/1", True),
+    ],
 )
 def test_a_prefix_that_no_agency_assigns_is_a_warning(name: str, is_unlikely: bool) -> None:
     assert [one["code"] for one in found(name)["warnings"]] == ["unlikely-prefix"] * is_unlikely
