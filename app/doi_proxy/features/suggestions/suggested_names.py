@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from doi_names.candidates import Candidates, read_candidates
@@ -34,6 +35,8 @@ QUERIES: Final = 2
 QUERY_TIMEOUT: Final = 1.0
 #: Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
 MAX_GUESSES: Final = 3
+#: Texts whose candidates are kept: one page reads them before its look-ups, for its block and for what it watches.
+_MAX_READ: Final = 16
 #: The rule of a registered name one edit away.
 NEAREST: Final = "nearest"
 #: Characters of a text in the form that are searched for a name, and what else each name may be that is looked up.
@@ -120,11 +123,13 @@ class SuggestedNames(Section):
     def __init__(self, existence: Existence, own_hosts: frozenset[str], nearest: NearestNames | None = None) -> None:
         self._existence = existence
         self._own_hosts = own_hosts
+        #: `read_candidates` of a text and the name that it is. It takes a fifth of a page's time.
+        self._read_candidates = lru_cache(_MAX_READ)(partial(read_candidates, own_hosts=own_hosts))
         self._nearest = nearest
 
     def suggest_now(self, text: str, name: HandleName | None) -> tuple[Reading | None, list[Suggestion]]:
         """What memory knows of what `suggest` returns."""
-        candidates = read_candidates(text, name, self._own_hosts)
+        candidates = self._read_candidates(text, name)
         states = [
             (candidate, self._existence.find(candidate.doi)) for candidate in (*candidates.repairs, *candidates.guesses)
         ]
@@ -180,7 +185,7 @@ class SuggestedNames(Section):
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `suggest_now` lists exist, at the cost of `client`, a network."""
-        candidates = read_candidates(name.text, name, self._own_hosts)
+        candidates = self._read_candidates(name.text, name)
         names = [candidate.doi for candidate in (*candidates.repairs, *candidates.guesses)]
         await self._existence.look_up(names, client)
         await self.search(name)
@@ -235,7 +240,7 @@ class SuggestedNames(Section):
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """The names that `suggest_now` lists if they exist, or may exist."""
-        return [found.doi for found in read_candidates(name.text, name, self._own_hosts).repairs]
+        return [found.doi for found in self._read_candidates(name.text, name).repairs]
 
 
 def _select(
