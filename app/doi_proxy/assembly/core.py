@@ -18,6 +18,7 @@ from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.upstreams import count_processes, read_budget_limits
 from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.features.feature import Context, Core, Observers, Opened
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.fetcher import ResolverTimeouts
@@ -125,6 +126,7 @@ def open_core(
         prepared=[],
         background=LocalBucket(*_read_background_rate(settings), time.monotonic),
         meter=observers.meter or Meter(),
+        text_turns=FairLock(),
         connections=connections,
     )
     if not read_only:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.cache.tiered import TieredStore
+    from doi_proxy.endpoints.fair_lock import FairLock
     from doi_proxy.endpoints.operators import OperatorGate
     from doi_proxy.features.command import Importer
     from doi_proxy.resolver.destination import Destinations
@@ -66,6 +67,8 @@ class Core:
     background: TokenBucket
     #: Counts for the features.
     meter: Meter
+    #: One text is read at a time, whatever the number of requests. Clients take turns.
+    text_turns: FairLock
     #: What the server keeps about the connections of this process. None for a command.
     connections: Connections | None = None
 

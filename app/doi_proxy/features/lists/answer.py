@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -164,7 +164,7 @@ class BatchService:
     open: OpenBatches
     limits: ListLimits
     #: Of all texts: see find_names_of.
-    text_turns: FairLock = field(default_factory=FairLock)
+    text_turns: FairLock
 
 
 class RowsAnswer(StreamedAnswer):

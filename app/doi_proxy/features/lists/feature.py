@@ -68,7 +68,10 @@ class Lists(Feature):
         )
         batches = build_batches(self.context.settings, core, names, self.context.clock, count, compare)
         self._batches = BatchService(
-            batches, OpenBatches(MAX_OPEN, core.meter.counter(REFUSED)), ListLimits(names=MAX_NAMES)
+            batches,
+            OpenBatches(MAX_OPEN, core.meter.counter(REFUSED)),
+            ListLimits(names=MAX_NAMES),
+            core.text_turns,
         )
         return ()
 
@@ -76,10 +79,9 @@ class Lists(Feature):
         """Add the endpoint and the page."""
         from doi_proxy.features.lists.http import add_resolve
         from doi_proxy.features.lists.references.page import PATH, ReferencesPage
-        from doi_proxy.web.client_network import client_of
         from doi_proxy.web.pages import PageLink
 
         face.own_api[RESOLVE_PATH.encode()] = "batch"
-        add_resolve(app, self._batches, client_of)
+        add_resolve(app, self._batches)
         face.pages.links.append(PageLink("first", PATH, "references.title", home_key="references.lead"))
-        ReferencesPage(self._batches, face, client_of, opened.admit).add_to(app)
+        ReferencesPage(self._batches, face, opened.admit).add_to(app)

@@ -21,6 +21,7 @@ from doi_proxy.list_formats.body import LIST_BODY, LIST_TYPES, BodyFormat, read_
 from doi_proxy.list_formats.extraction import TEXT_TYPES
 from doi_proxy.list_formats.streamed_answer import choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter
+from doi_proxy.web.client_network import client_of
 from doi_proxy.web.media_types import CSV, TEXT
 
 
@@ -89,8 +90,8 @@ class ResolveQuery(BaseModel):
             raise ValueError("write true, false or checked") from error
 
 
-def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], str]) -> None:
-    """Add the endpoint. `client_at` returns the client at an address."""
+def add_resolve(app: FastAPI, service: BatchService) -> None:
+    """Add the endpoint."""
 
     async def resolve_list(request: Request, query: Annotated[ResolveQuery, Query()]) -> Response:
         """The verdict on each name of a list, in the order of the list.
@@ -105,7 +106,7 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
             matches=query.match,
         )
         only_cached = query.only is not None
-        client = client_at(request.client.host if request.client else "")
+        client = client_of(request.client.host if request.client else "")
         options = BatchOptions(
             client=client,
             only_cached=only_cached,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -16,6 +15,7 @@ from doi_proxy.features.texts.feature import EXTRACT_PATH
 from doi_proxy.list_formats import extraction
 from doi_proxy.list_formats.body import BodyBuffer, BodyFormat, ListLimits, decompress_body, read_body_format
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
+from doi_proxy.web.client_network import client_of
 from doi_proxy.web.media_types import CSV, JSON, NDJSON
 
 _FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
@@ -59,9 +59,8 @@ class ExtractedAnswer(StreamedAnswer):
                     return
 
 
-def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
-    """Add the endpoint. `client_at` returns the client at an address."""
-    turns = FairLock()
+def add_extract(app: FastAPI, turns: FairLock) -> None:
+    """Add the endpoint. `turns` is the lock of all texts."""
 
     async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
         """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
@@ -74,7 +73,7 @@ def add_extract(app: FastAPI, client_at: Callable[[str], str]) -> None:
             headers.get("content-type"), headers.get("content-encoding"), supported=(JSON, *extraction.TEXT_TYPES)
         )
         output_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
+        hold_turn = partial(turns.hold, client_of(request.client.host if request.client else ""))
         return ExtractedAnswer(hold_turn, form, output_type)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}

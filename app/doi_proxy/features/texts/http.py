@@ -23,6 +23,7 @@ from doi_proxy.features.texts.models import ParsedItemModel, ParsedTextModel
 from doi_proxy.features.texts.parsed_line import parse_item, write_line
 from doi_proxy.list_formats.body import LIST_BODY, ListLimits, read_body_format, read_list_body
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListItem
+from doi_proxy.web.client_network import client_of
 from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
 from doi_proxy.web.media_types import JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
@@ -32,16 +33,14 @@ _PIECE_BYTES: Final = 16_384
 
 
 #: The list of one request: it is parsed at once, and its answer is one JSON array.
-PARSE_LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
+_LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
 
 
-def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits, client_at: Callable[[str], str]) -> None:
-    """Add the endpoint. `public_url` is this resolver's own URL. If it is None, each request says it.
+def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
+    """Add the endpoint. `turns` is the lock of all texts.
 
-    `client_at` returns the client at an address.
+    `public_url` is this resolver's own URL. If it is None, each request says it.
     """
-    # One text at a time, whatever the number of requests. Clients take turns.
-    turns = FairLock()
 
     async def parse_one(
         request: Request,
@@ -72,15 +71,15 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits, client_a
         """
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), (column, None))
-        hold_turn = partial(turns.hold, client_at(request.client.host if request.client else ""))
+        hold_turn = partial(turns.hold, client_of(request.client.host if request.client else ""))
         body = bytearray()
         try:
-            async for item in read_list_body(_keep(request.stream(), body, limits), form, limits, hold_turn):
+            async for item in read_list_body(_keep(request.stream(), body), form, _LIMITS, hold_turn):
                 _refuse_long(item.text, item.line)
         except ClientDisconnect:
             return Response(status_code=400)
         rows = _write_rows(
-            read_list_body(_cut(body), form, limits, hold_turn), _base_url(request, public_url), hold_turn
+            read_list_body(_cut(body), form, _LIMITS, hold_turn), _base_url(request, public_url), hold_turn
         )
         if form.media_type == JSON:
             pieces, output = _join(rows, opening=b"[", between=b",", closing=b"]"), JSON
@@ -168,15 +167,15 @@ def _write_item(item: Item, base_url: str) -> bytes:
     return write_line(parsed, base_url, item if item.key is not None else None)
 
 
-async def _keep(pieces: AsyncIterator[bytes], body: bytearray, limits: ListLimits) -> AsyncIterator[bytes]:
+async def _keep(pieces: AsyncIterator[bytes], body: bytearray) -> AsyncIterator[bytes]:
     """The pieces of a body, which is kept as it was sent. Items in memory take 40 times as many bytes.
 
     Raises RequestTooLarge.
     """
     async for piece in pieces:
         body += piece
-        if len(body) > limits.total_bytes:
-            raise RequestTooLarge(f"The list is larger than {limits.total_bytes} bytes; send several requests.")
+        if len(body) > _LIMITS.total_bytes:
+            raise RequestTooLarge(f"The list is larger than {_LIMITS.total_bytes} bytes; send several requests.")
         yield piece
 
 

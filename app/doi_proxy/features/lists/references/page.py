@@ -28,6 +28,7 @@ from doi_proxy.list_formats.body import BodyBuffer
 from doi_proxy.list_formats.docx_correction import correct_docx
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
+from doi_proxy.web.client_network import client_of
 from doi_proxy.web.date import write_date
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
@@ -63,13 +64,10 @@ _GROUP: Final = 50
 class ReferencesPage:
     """Shows the form and the results."""
 
-    def __init__(
-        self, service: BatchService, face: Face, client_at: Callable[[str], str], admit: Callable[[str], None]
-    ) -> None:
-        """`client_at` returns the client at an address. `admit` counts its request. See Admission.admit."""
+    def __init__(self, service: BatchService, face: Face, admit: Callable[[str], None]) -> None:
+        """`admit` counts its request. See Admission.admit."""
         self._service = service
         self._face = face
-        self._client_at = client_at
         self._admit = admit
         self._returned = OpenBatches(_MAX_RETURNED, lambda limit: None)
 
@@ -113,7 +111,7 @@ class ReferencesPage:
     ) -> str:
         """The text of a form that was refused. A refusal of the client comes before its form is read."""
         if isinstance(error, errors.TooManyRequests):
-            client = self._client_at(_address(request))
+            client = client_of(_address(request))
             with suppress(*errors.FAILURES, TimeoutError), self._returned.enter(client, OpenList(body)):
                 async with asyncio.timeout(_RETURN_SECONDS):
                     await _collect(body, received)
@@ -127,7 +125,7 @@ class ReferencesPage:
 
     async def read_form(self, request: Request, body: BodyBuffer, received: bytearray) -> Bibliography:
         """The references of a form, which is added to `received`. Raises DoiProxyError."""
-        client = self._client_at(_address(request))
+        client = client_of(_address(request))
         await _collect(body, received)
         began = asyncio.get_running_loop().time()
         sent = read_form(request.headers.get("content-type", ""), received)
@@ -141,14 +139,14 @@ class ReferencesPage:
     def enter(self, request: Request, body: BodyBuffer) -> AbstractContextManager[OpenList]:
         """Hold a place among the lists. Raises TooManyBatches."""
         place = OpenList(body, length=read_length(request.headers))
-        return _hold(place, self._service.open.enter(self._client_at(_address(request)), place))
+        return _hold(place, self._service.open.enter(client_of(_address(request)), place))
 
     async def look_up(
         self, request: Request, found: Bibliography, place: OpenList, rows: list[ListRow], due: float
     ) -> None:
         """Add the row of each reference to `rows`. What is not answered when it is due is unverified."""
         matches = self._service.batches.compare is not None
-        client = self._client_at(_address(request))
+        client = client_of(_address(request))
         options = BatchOptions(client, suggests=True, checks=True, matches=matches, agency="none")
         try:
             groups = self._service.batches.groups(_stream(found), options)
@@ -172,7 +170,7 @@ class ReferencesPage:
         await asyncio.sleep(0)
         if not corrections:
             return Result(tuple(described), b"", found.file_name)
-        hold_turn = partial(self._service.text_turns.hold, self._client_at(_address(request)))
+        hold_turn = partial(self._service.text_turns.hold, client_of(_address(request)))
         if found.document and (document := await correct_docx(found.document, corrections, hold_turn)):
             return Result(tuple(described), document, f"{found.file_name.removesuffix('.txt')}.docx", DOCX)
         return Result(tuple(described), correct(found.text, corrections).encode(), found.file_name)
